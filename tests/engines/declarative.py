@@ -183,6 +183,9 @@ class DeclarativeEngine:
     async def shared_network(self) -> str:
         return ""
 
+    async def why_one_organization(self) -> str:
+        return ""
+
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
         return ()
 

@@ -127,6 +127,9 @@ class FakeEngine(EngineByHand):
     async def shared_network(self) -> str:
         return self.shares
 
+    async def why_one_organization(self) -> str:
+        return self.shares
+
     @property
     def is_away(self) -> bool:
         return self.away

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
+from tests.needs import needs_root
 from windlass.base import process_memory
 from windlass.base.guests import Guests
+from windlass.base.isolation import calls
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cells import BuildStep, Cells
@@ -87,3 +91,30 @@ async def test_build_steps_hold_no_more_than_theirs(tmp_path):
 
 async def test_without_that_count_they_would(tmp_path, uncounted):
     assert await step(tmp_path, LIMIT) == 0
+
+
+@needs_root
+@pytest.mark.parametrize("name", [b"plain", b"\xff", "\u00e9 \\ \n".encode()])
+def test_a_file_system_in_memory_counts_whatever_the_bytes_of_its_path_are(tmp_path, name):
+    hear, tell = os.pipe()
+
+    def hold() -> None:
+        calls.unshare(calls.CLONE_NEWNS)
+        calls.set_attributes("/", 0, private=True)
+        place = tmp_path / os.fsdecode(name)
+        place.mkdir()
+        calls.mount("tmpfs", str(place), 0)
+        (place / "x").write_bytes(bytes(8 << 20))
+        os.write(tell, b"+")
+        signal.pause()
+
+    child = os.fork()
+    if not child:
+        calls.run_to_exit(hold, lambda error: os.write(tell, repr(error).encode()), 0)
+    assert os.read(hear, 100) == b"+"
+    try:
+        assert process_memory.are_above({child: 0}, 7 << 20)
+        assert not process_memory.are_above({child: 0}, 40 << 20)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

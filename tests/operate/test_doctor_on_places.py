@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.operate.installations import settings_of
-from tests.running.test_shared_network import shop
+from tests.running.test_shared_machine import shop
 from tests.world import make_world
 from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation

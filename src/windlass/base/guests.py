@@ -119,7 +119,7 @@ class OrganizationSteps:
                 is_above = await in_thread(
                     is_tree_above, [step.pid for step in self._steps], self._memory << 20
                 )
-            except Exception:  # noqa: BLE001 (one look that fails ends no other)
+            except (OSError, ValueError):  # one look that fails ends no other
                 _log.exception("A look at the memory of build steps failed; the next one follows")
                 continue
             if is_above:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base.isolation import calls
+
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _MEMORY_FILE: Final = "/memfd:"
 _IN_MEMORY: Final = b"tmpfs"
-_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
-"""How the kernel writes blanks in paths; all other bytes are as they are."""
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
@@ -65,13 +64,12 @@ def _files_held(pids: Collection[int]) -> int:
 
 
 def _file_systems(process: str) -> Iterator[tuple[str, bytes]]:
-    """Yields the file systems in memory that a process sees: the device, and a path, which may be any bytes."""
+    """Yields the file systems in memory that a process sees: the device, and a path of any bytes."""
     with suppress(OSError), open(f"/proc/{process}/mountinfo", "rb") as file:  # noqa: PTH123
         for line in file:
             if b" - %b " % _IN_MEMORY in line:
-                words = line.split(b" ")
-                path = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), words[4])
-                yield words[2].decode(), b"/proc/%b/root%b" % (process.encode(), path)
+                device = line.split(b" ", 3)[2].decode()
+                yield device, b"/proc/%b/root%b" % (process.encode(), calls.mount_path(line))
 
 
 def _used(system: tuple[str, bytes]) -> int:

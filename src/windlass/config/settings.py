@@ -164,11 +164,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isolation_networks: Annotated[
         bool, _says("Whether each instance has a network of its own, where the machine allows it")
     ] = True
-    share_network: Annotated[
+    share_machine: Annotated[
         bool,
         _says(
-            "Whether several organizations may deploy where instances have no networks of their own, so that "
-            "a program can take the port of another organization's"
+            "Whether several organizations may deploy on the engine process where services share a network "
+            "or a user, so that one can take the ports of another or stop it"
         ),
     ] = False
     network_allow: Annotated[Words, _says("Networks that services may reach although private")] = ()

@@ -282,6 +282,11 @@ class Engine(Protocol):
         another one; empty if they do not."""
         return ""
 
+    async def why_one_organization(self) -> str:
+        """Returns why services are not kept apart well enough here for several organizations; empty if they
+        are."""
+        return ""
+
     async def usage(self) -> Mapping[str, Usage]:
         """Returns the usage of every running instance, by its id."""
         ...

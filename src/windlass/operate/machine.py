@@ -159,6 +159,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         return
     holds = ", ".join(isolation.holds())
     trust = "deploy only code that you trust like yourself, or follow the advice below"
+    if holds and not isolation.gives_users() and not settings.share_machine:
+        holds += "; all services are of one user, so only one organization may deploy here"
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", trust)
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
@@ -170,7 +172,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if why := isolation.why_no_exit():
         reach = (
             f"services reach no public address ({why}), and build steps share the machine's network, so only "
-            "one organization may deploy here, unless share_network is set"
+            "one organization may deploy here, unless share_machine is set"
         )
         yield warn("Isolation", reach, isolation.exit_advice())
     try:

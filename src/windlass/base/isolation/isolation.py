@@ -197,6 +197,15 @@ class Isolation:
             return f"build steps share it, because {why}: {self.exit_advice()}" if why else ""
         return "isolation is off" if self.mode == "off" else self._why()["network"]
 
+    def why_one_organization(self) -> str:
+        """Returns why services are not kept apart well enough here for several organizations; empty if they
+        are."""
+        if why := self.why_shared_network():
+            return f"they share a network: {why}"
+        if self.gives_users():
+            return ""
+        return "all are of the user of Windlass, for whom the kernel counts much: run Windlass as root"
+
     def trunk(self, maker: str) -> CellNetwork:
         """Returns the network that leads from all environments to others. `maker`: see `CellNetwork`."""
         rules = self._rules or NetworkRules()
@@ -306,7 +315,7 @@ def _means(part: str, findings: Findings) -> str:
         case "network":
             return (
                 "it shares the ports of this machine with all others: one that listens where another one did "
-                "gets what is sent there, and only one organization may deploy here, unless share_network is "
+                "gets what is sent there, and only one organization may deploy here, unless share_machine is "
                 "set"
             )
         case "families":

@@ -1,7 +1,9 @@
-"""The organization that a place serves where its services share one network: the first that deployed there.
+"""The organization that a place serves where its services share a network or a user of the kernel: the first
+that deployed there.
 
-A program can take the port of another one there, and with it the requests, passwords and tokens of others.
-Within one organization that is a matter of trust; between two it is not.
+In a shared network, a program can take the port of another one, and with it requests, passwords and tokens.
+Of a shared user, it can use up what the kernel counts for the user. Within one organization that is a matter
+of trust; between two it is not.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ _ANY = b"any"
 
 async def note_sharing(ctx: Context) -> None:
     """Records whether the place of this server may serve several organizations."""
-    place, reason = ctx.ownership.place, await ctx.places.local.engine.shared_network()
-    is_open = not reason or ctx.settings.share_network
+    place, reason = ctx.ownership.place, await ctx.places.local.engine.why_one_organization()
+    is_open = not reason or ctx.settings.share_machine
     fact = f"{_FACT}{place}"
     known = await ctx.store.reads.facts.get(fact)
     if is_open == (known in {None, _ANY}):
@@ -44,10 +46,10 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
     # One that has nothing there any more makes room.
     if (sole or b"").decode() in await _deployed_at(tx, place):
         raise Conflict(
-            "Use a cluster with another engine, or have the operator set WINDLASS_SHARE_NETWORK=1 if the "
-            "organizations here trust each other: services of this machine share one network, where a "
-            "program can take the port of another one, so only the organization that deployed here first "
-            "may deploy"
+            "Use a cluster with another engine, or have the operator follow `windlass doctor`, or set "
+            "WINDLASS_SHARE_MACHINE=1 if the organizations here trust each other: services of this machine "
+            "share a network or a user, so that one can take the ports of another or stop it, and only the "
+            "organization that deployed here first may deploy"
         )
     await tx.facts.set(fact, org.encode())
 

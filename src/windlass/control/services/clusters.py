@@ -33,9 +33,9 @@ _CONNECTED = "clusters"
 """Set when the clusters of an older Windlass have got their engine."""
 _ENGINE_ID = "engine_id"
 _MOST_NAMED = 5
-_SHARES_NETWORK = (
-    "Follow `windlass doctor` to give each instance a network of its own: services of this machine share one "
-    "({0}), where a program can take the port of another one, so only one organization may deploy"
+_SERVES_ONE = (
+    "Follow `windlass doctor` to have several organizations deploy here: services of this machine are not "
+    "kept apart well enough for them ({0}), so only one may"
 )
 _UNSAVED = "new"
 """Stands for the id of a cluster that is being created."""
@@ -266,8 +266,8 @@ async def status(ctx: Context, call: Call) -> Reply:
         message = OLDER
     answers = place.is_connected and not message
     word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
-    if answers and place.elsewhere is None and (why := await place.engine.shared_network()):
-        message = _SHARES_NETWORK.format(why)
+    if answers and place.elsewhere is None and (why := await place.engine.why_one_organization()):
+        message = _SERVES_ONE.format(why)
     answer = ClusterStatus(
         cluster_id=row.id,
         status=word,

@@ -284,6 +284,9 @@ class ProcessEngine(EngineByHand):
     async def shared_network(self) -> str:
         return await asyncio.to_thread(self._isolation.why_shared_network)
 
+    async def why_one_organization(self) -> str:
+        return await asyncio.to_thread(self._isolation.why_one_organization)
+
     async def network_of_steps(self, org: str) -> CellNetwork | None:
         """Returns the network of a build step, which reaches no other step and no instance."""
         self._prepare()

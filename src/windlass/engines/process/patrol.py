@@ -138,7 +138,7 @@ class Patrol:
                 is_heavy = memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
                     memory.is_heavy, record, processes
                 )
-            except Exception:  # noqa: BLE001 (one that cannot be weighed hides no other)
+            except (OSError, ValueError):  # one that cannot be weighed hides no other
                 _log.exception("An instance cannot be weighed", extra={"instance": key.id})
                 continue
             if is_heavy:

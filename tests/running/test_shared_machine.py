@@ -44,7 +44,7 @@ async def shared(
 ) -> AsyncIterator[World]:
     engine = FakeEngine()
     engine.shares = shares
-    async with make_world(folder=folder, engine=engine, share_network=allow) as world:
+    async with make_world(folder=folder, engine=engine, share_machine=allow) as world:
         yield world
 
 
@@ -54,7 +54,7 @@ async def test_a_second_organization_cannot_deploy_and_is_told_the_setting():
         assert (await first.deploy(world)).status == 202
         refused = await second.deploy(world)
         assert refused.status == 409
-        assert "WINDLASS_SHARE_NETWORK=1" in refused.message
+        assert "WINDLASS_SHARE_MACHINE=1" in refused.message
         assert (await first.deploy(world)).status == 202
         assert world.engine.begun == 2
 

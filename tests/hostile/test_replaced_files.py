@@ -1,0 +1,115 @@
+"""The machine replaces files by rename while a service runs. What covers them for the service stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.needs import needs_root
+from windlass.base.isolation import calls, mounts
+from windlass.base.isolation.cell import Cell
+
+pytestmark = needs_root
+
+
+def cell(folder: Path, private: list[str]) -> Cell:
+    hosts = folder / "hosts"
+    hosts.write_text("10.0.0.1 neighbour\n")
+    (folder / "tmp").mkdir()
+    return Cell(
+        identity="user",
+        uid=1_900_000_000,
+        inner=0,
+        name="windlass-test",
+        mounts=True,
+        processes=False,
+        landlock=0,
+        readable=[],
+        writable=[],
+        temporary=str(folder / "tmp"),
+        hidden=[],
+        most_processes=0,
+        most_memory=0,
+        largest_file=0,
+        private=private,
+        network={"kind": "cell", "hosts": str(hosts), "resolvers": ["10.0.0.2"]},  # type: ignore[typeddict-item]
+    )
+
+
+def inside(cell: Cell, settings: Path, replace: Callable[[], None], read: str) -> str:
+    """Returns what a program in a cell reads after the machine has replaced a file. `settings`: its /etc."""
+    hear, tell = os.pipe()
+    ready, go = os.pipe(), os.pipe()
+
+    def work() -> None:
+        calls.unshare(calls.CLONE_NEWNS)
+        calls.set_attributes("/", 0, private=True)
+        subprocess.run(["mount", "--rbind", str(settings), "/etc"], check=True)
+        calls.unshare(calls.CLONE_NEWNS)
+        mounts.arrange(cell)
+        os.write(ready[1], b"+")
+        os.read(go[0], 1)
+        os.write(tell, Path(read).read_bytes() or b"(nothing)")
+
+    child = os.fork()
+    if not child:
+        calls.run_to_exit(work, lambda error: os.write(tell, repr(error).encode()), 0)
+    for end in (tell, ready[1]):
+        os.close(end)
+    os.read(ready[0], 1)
+    replace()
+    os.write(go[1], b"+")
+    with open(hear) as said:  # noqa: PTH123
+        text = said.read()
+    os.waitpid(child, 0)
+    for end in (ready[0], *go):
+        os.close(end)
+    return text
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A folder that stands for /etc of a machine."""
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    for name in ("hosts", "resolv.conf", "passwd", "group", "windlass.toml"):
+        (etc / name).write_text("as before\n")
+    return etc
+
+
+def replaced(path: Path) -> None:
+    new = path.with_suffix(".new")
+    new.write_text("replaced")
+    new.rename(path)
+
+
+OWN = {"hosts": "10.0.0.1 neighbour", "resolv.conf": "nameserver 10.0.0.2", "windlass.toml": "Error"}
+"""What a program reads: names and servers of its environment; a private file cannot be opened."""
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, monkeypatch, name, stays):
+    if not stays:
+        monkeypatch.setattr(mounts, "_hold_names", lambda places: None)
+    it = cell(tmp_path, ["/etc/windlass.toml"])
+    text = inside(it, machine, lambda: replaced(machine / name), f"/etc/{name}")
+    assert (OWN[name] in text) is stays
+    assert ("replaced" in text) is not stays
+
+
+def test_what_is_mounted_below_stays_visible(tmp_path, machine):
+    (machine / "certificates").mkdir()
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    (mounted / "one").write_text("of a mount")
+    subprocess.run(["mount", "--bind", str(mounted), str(machine / "certificates")], check=True)
+    try:
+        text = inside(cell(tmp_path, []), machine, lambda: None, "/etc/certificates/one")
+    finally:
+        subprocess.run(["umount", str(machine / "certificates")], check=True)
+    assert text == "of a mount"
