@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -38,6 +39,12 @@ def private():
         files["of a group"].chmod(0o040)
         shutil.chown(files["of a group"], "root")
         files["in the home"].chmod(0o644)
+        files["socket of a group"] = there[1] / "socket"
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(files["socket of a group"]))
+        listening.listen(100)
+        shutil.chown(files["socket of a group"], group=pwd.getpwnam(USER).pw_gid)
+        files["socket of a group"].chmod(0o660)
         yield {**files, "home": there[2]}
 
 

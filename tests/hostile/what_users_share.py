@@ -43,10 +43,14 @@ except OSError:
 signal.pause()
 """
 READS = """
-import json, os
+import json, os, socket
 def tried(path):
     try:
-        return open(path).read()
+        try:
+            return open(path).read()
+        except OSError:
+            socket.socket(socket.AF_UNIX).connect(path)
+            return "connected to a secret"
     except OSError as error:
         return type(error).__name__
 print("found " + json.dumps({path: tried(path) for path in json.loads(os.environ["PATHS"])}), flush=True)
@@ -197,7 +201,10 @@ def apart(request, monkeypatch, tmp_path):
 
 
 async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(apart, tmp_path):
-    private = [*private_files().values(), f"{private_files()['home']}/secret"]
+    files = private_files()
+    if not apart._findings()["mounts"]:
+        del files["socket of a group"]  # Landlock refuses no connection to a socket
+    private = [*files.values(), f"{files['home']}/secret"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), [*private, ALL_READ])
     assert "root" in said.pop(ALL_READ)
     assert not [path for path, text in said.items() if "secret" in text]

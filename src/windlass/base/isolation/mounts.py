@@ -113,7 +113,7 @@ def _places(cell: Cell) -> list[_MountPoint]:
     named = {path for path, _ in shown}
     for path in cell.get("private", []):
         is_visible = path not in named and (not _below(path, aside) or _below(path, named))
-        if is_visible and os.path.isfile(path):  # noqa: PTH113
+        if is_visible and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
             places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
     for path, kind in shown:
         if kind == "read" and _below(path, cell["writable"]):

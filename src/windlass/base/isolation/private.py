@@ -77,5 +77,11 @@ def _look(folder: str, depth: int, skipped: set[str], left: Iterator[int]) -> It
                     yield entry.path
             elif depth < _DEPTH:
                 yield from _look(entry.path, depth + 1, skipped, left)
-        elif stat.S_ISREG(mode) and not mode & stat.S_IROTH and os.access(entry.path, os.R_OK):
+        elif not stat.S_ISLNK(mode) and _is_for_us_alone(entry.path, mode):
             yield entry.path
+
+
+def _is_for_us_alone(path: str, mode: int) -> bool:
+    """Returns whether we may read or write a file, socket, pipe or device, and others may not."""
+    reads = os.access(path, os.R_OK) and not mode & stat.S_IROTH
+    return reads or (not stat.S_ISREG(mode) and os.access(path, os.W_OK) and not mode & stat.S_IWOTH)
