@@ -97,6 +97,11 @@ ROWS: Final = {
         "windlass.base.http_in.bounds:ROOM",
         "hostile/test_connections.py::test_one_address_may_not_have_all_places",
     ),
+    "connections of services to public ports": SharedResource(
+        "organizations on one machine",
+        "windlass.base.http_in.connections:is_inside",
+        "hostile/test_connections.py::test_services_of_one_organization_leave_places_to_those_of_others_and_to_visitors",
+    ),
     "memory for answers that nobody reads": SharedResource(
         "addresses of visitors",
         "windlass.base.http_in.bounds:ROOM",

@@ -36,7 +36,8 @@ CHOSEN = 7009
 """The port from which an instance sends by UDP."""
 INSIDE = "SMALL_INTERNET"
 """The variable that is set once this process is on that machine."""
-PORT, GATEWAY = 7001, 7002
+PORT, GATEWAY, MIRROR = 7001, 7002, 7003
+"""`MIRROR` tells callers their address, as the gateway and the API see it."""
 MOST, MANY = 20, 30
 """Connections that an environment may have, and those that are tried."""
 MANY_PORTS: Final = 560
@@ -153,14 +154,15 @@ def serve_internet() -> NoReturn:
 
 
 def listen(name: str, addresses: Sequence[str], port: int = PORT) -> None:
-    """Answers with a name over TCP at all addresses of this network, and over UDP at some."""
+    """Answers with a name over TCP at all addresses of this network, and over UDP at some. Without a name, it
+    answers with the address of the caller."""
     tcp = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
 
     def answer_connections() -> None:
         while True:
             caller, _ = tcp.accept()
             with suppress(OSError), caller:
-                caller.sendall(name.encode())
+                caller.sendall((name or caller.getpeername()[0].removeprefix("::ffff:")).encode())
 
     def answer_packets(address: str) -> None:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -176,10 +178,13 @@ def listen(name: str, addresses: Sequence[str], port: int = PORT) -> None:
 
 
 async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
-    rules = NetworkRules(open=("10.98.0.0/16",), ports=(GATEWAY,), connections=MOST) if networks else None
+    rules = (
+        NetworkRules(open=("10.98.0.0/16",), ports=(GATEWAY, MIRROR), connections=MOST) if networks else None
+    )
     rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
     listen("machine", [MACHINE])
     listen("gateway", [], GATEWAY)
+    listen("", [], MIRROR)
     async with Station(rig) as station:
         engine = station.engine
         victim = wanted(
@@ -207,6 +212,7 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
             "address of the machine by udp": ("udp", MACHINE, PORT),
             "address of the machine by ipv6": ("tcp", "2001:db8:9::2", PORT),
             "gateway of the machine": ("tcp", MACHINE, GATEWAY),
+            "own address": ("tcp", MACHINE, MIRROR),
             "machine behind its hub": ("tcp", "198.18.0.1", PORT),
             "machine behind its trunk": ("tcp", "198.19.0.0", PORT),
             # Without networks, the gateway would hold the lasting address.
@@ -220,15 +226,16 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
             variables = {"ATTEMPTS": json.dumps(attempts)}
             await station.apply(
                 wanted(
-                    rig.made(TRIES), service=service, environment=environment, name=name, variables=variables
+                    rig.made(TRIES), service=service, environment=environment, name=name,
+                    variables=variables, org=name,
                 )
-            )
+            )  # fmt: skip
             await until(partial(said, station, len(found) + 1))
             found[name] = json.loads([line for line in station.said if line.startswith("found ")][-1][6:])
         reader, writer = await open_connection(made.network, made.address, made.ports[7001])
         found["victim"] = (await reader.read()).decode()
         writer.close()
-        found["address"] = address.host
+        found["address"], found["as root"] = address.host, not os.geteuid()
         found["ports by udp"] = bound_by_udp()
         await engine.sweep(await engine.services())
     return found

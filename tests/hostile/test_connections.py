@@ -8,6 +8,8 @@ import pytest
 from tests.hostile.ports import ASK, PORTS, opened, settled
 from tests.routers.town import SHOP
 from tests.world import ADMIN
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connections import Admission, ConnectionTable
 
 BEGINNING = ASK[:-2]
 BODY = f"POST /nobody HTTP/1.1\r\nHost: {SHOP}\r\nContent-Length: 9\r\n\r\n1".encode()
@@ -135,6 +137,40 @@ async def test_one_address_may_not_have_all_places(name):
         callers = await flood(port, 40, "127.0.0.2")
         await settled(lambda: still_open(callers) <= 4)
         assert (await steady.ask(ASK)).status == 200
+
+
+class Calling:
+    """A connection with a request under way, which cannot be closed for another one."""
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+
+    def waits_since(self) -> None:
+        return None
+
+    def age(self, now: float) -> None:
+        pass
+
+    def abort(self) -> None:
+        raise AssertionError("it has a request under way")
+
+
+def admitted(table: ConnectionTable, network: str) -> int:
+    return sum(table.admit(Calling(network)) is Admission.FREE for _ in range(100))
+
+
+async def test_services_of_one_organization_leave_places_to_those_of_others_and_to_visitors():
+    table = ConnectionTable("gateway", Bounds(connections=64))
+    organizations = [admitted(table, f"198.19.0.{number}") for number in (130, 140, 150)]
+    assert organizations == [16, 7, 3]
+    assert admitted(table, "203.0.113.9") == 32
+    table.stop()
+
+
+async def test_organizations_with_one_address_would_leave_none_to_each_other():
+    table = ConnectionTable("gateway", Bounds(connections=64))
+    assert [admitted(table, "198.19.0.130") for _ in range(2)] == [16, 0]
+    table.stop()
 
 
 @pytest.mark.parametrize("name", PORTS)

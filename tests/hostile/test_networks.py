@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.small_internet import CHOSEN, CROWD, MANY, MANY_PORTS, MOST
+from tests.hostile.small_internet import CHOSEN, CROWD, MACHINE, MANY, MANY_PORTS, MOST
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
@@ -86,6 +86,16 @@ def test_an_instance_reaches_neither_the_machine_nor_private_networks(found, sha
 
 def test_an_instance_reaches_the_gateway_at_the_address_of_the_machine(found):
     assert found["stranger"]["gateway of the machine"] == "gateway"
+
+
+def test_organizations_have_addresses_of_their_own_at_the_gateway(found, shared):
+    seen = [found[who]["own address"] for who in ("neighbour", "stranger")]
+    if found["as root"]:
+        assert all(address.startswith("198.19.") for address in seen)
+        assert len({*seen}) == 2
+    else:
+        assert {*seen} == {MACHINE}, "pasta has the address of the machine"
+    assert [shared[who]["own address"] for who in ("neighbour", "stranger")] == [MACHINE, MACHINE]
 
 
 def test_a_service_is_found_by_address_and_name_in_its_environment_only(found, shared):

@@ -3,6 +3,8 @@
 When all slots are taken, the connection that has kept the server waiting longest is closed: one that is
 silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes itself.
 No address may hold more than half of the slots, except a trusted proxy, which has many clients behind it.
+Organizations whose services call from networks of their own have one address each there: together they have
+half of the slots, and each as many as it leaves free of those, so that there is room for the next one.
 
 One tick moves the coarse clock and checks every connection. A timer for each request would cost more than all
 other handling of the request.
@@ -28,6 +30,8 @@ _TOLD: Final = 16
 """Connections above the limit, as one part in so many, that get a 503 answer. Further ones are just
 closed."""
 _ANYWHERE: Final = ""
+_INSIDE: Final = ip_network("198.18.0.0/15")
+"""Addresses of networks of services (base/isolation/network.py), which no other client has."""
 
 
 class OpenConnection(Protocol):
@@ -68,6 +72,8 @@ class ConnectionTable:
         self.trusts = trusts
         self._also = also
         self._by_network: Counter[str] = Counter()
+        self._inside = 0
+        """Connections from networks of services."""
         self._waiting: dict[str, deque[tuple[float, OpenConnection]]] = {}
         """Connections that could be closed, as of the last search, by network, the oldest first."""
         self._look_after: dict[str, float] = {}
@@ -86,13 +92,14 @@ class ConnectionTable:
         if self._ticking is None:
             self.start()
         network = member.network
-        if self._by_network[network] >= self._most_of(network):
+        most = self._most_of(network)
+        if self._by_network[network] >= most:
             free = self._close_one(network)
         else:
             free = len(self.members) < self.limit or self._close_one(_ANYWHERE)
         if not free:
             self.refuse("503")
-            if len(self.members) >= self.limit + max(1, self.limit // _TOLD):
+            if _is_far_above(self._by_network[network], most) or _is_far_above(len(self.members), self.limit):
                 return Admission.NONE
         self._add(member)
         return Admission.FREE if free else Admission.FULL
@@ -104,6 +111,7 @@ class ConnectionTable:
             self.sent(member)
             network = member.network
             self._by_network[network] -= 1
+            self._inside -= is_inside(network)
             if not self._by_network[network]:
                 del self._by_network[network]
 
@@ -115,9 +123,16 @@ class ConnectionTable:
     def _add(self, member: OpenConnection) -> None:
         self.members.add(member)
         self._by_network[member.network] += 1
+        self._inside += is_inside(member.network)
 
     def _most_of(self, network: str) -> int:
-        return self.limit if self.trusts(network) else max(1, self.limit // 2)
+        half = max(1, self.limit // 2)
+        if self.trusts(network):
+            return self.limit
+        if is_inside(network):
+            others = self._inside - self._by_network[network]
+            return max(1, (half - others) // 2)
+        return half
 
     def _close_one(self, network: str) -> bool:
         """Closes the connection, of one network or of all, that has kept the server waiting longest."""
@@ -208,6 +223,19 @@ class ConnectionTable:
             self._schedule()
         else:
             self._ticking = None
+
+
+def _is_far_above(connections: int, limit: int) -> bool:
+    return connections >= limit + max(1, limit // _TOLD)
+
+
+@lru_cache(4096)
+def is_inside(network: str) -> bool:
+    """Returns whether the client is a service in a network of its own."""
+    try:
+        return ip_address(network) in _INSIDE
+    except ValueError:
+        return False
 
 
 @lru_cache(4096)

@@ -214,10 +214,10 @@ def _equals(value: bytes, *, inverted: bool = False) -> bytes:
     return _expression("cmp", _big(1, 1), _big(2, int(inverted)), _nested(3, _attribute(1, value)))
 
 
-def _masked(mask: bytes) -> bytes:
-    zero = b"\0" * len(mask)
+def _masked(mask: bytes, added: bytes = b"") -> bytes:
+    """Keeps the bits of `mask`, and sets those of `added`."""
     parts = _big(1, 1), _big(2, 1), _big(3, len(mask)), _nested(4, _attribute(1, mask))
-    return _expression("bitwise", *parts, _nested(5, _attribute(1, zero)))
+    return _expression("bitwise", *parts, _nested(5, _attribute(1, added or b"\0" * len(mask))))
 
 
 def arrives_by(name: str, *, inverted: bool = False) -> Rule:
@@ -314,6 +314,16 @@ def masquerade(ports: range | None = None) -> Rule:
         for number, port in ((1, ports[0]), (2, ports[-1]))
     ]
     return (*edges, _expression("masq", _big(1, _RANDOM_PORTS), _big(2, 1), _big(3, 2)))
+
+
+def source_by_group(first: str) -> Rule:
+    """Gives packets one of the 128 addresses from this one on, which is the same for all that arrive by
+    interfaces of one group."""
+    return (
+        _expression("meta", _big(1, 1), _big(2, _ARRIVAL_GROUP)),
+        _masked(b"\0\0\0\x7f", socket.inet_aton(first)),
+        _expression("nat", _big(1, 0), _big(2, _IPV4), _big(3, 1)),
+    )
 
 
 def write_table(

@@ -31,6 +31,7 @@ SERVICES: Final = 32_767
 """Services that have an address of their own, by which others of their environment find them."""
 _INSTANCES: Final = range(2, 32_768)
 _LINKS: Final = 16_384
+_TRUNKS: Final = 128
 _UP: Final = "up"
 """The interface of a hub or trunk that leads outwards."""
 _MACHINE: Final = "windlass{0}"
@@ -147,12 +148,18 @@ def resolvers() -> list[str]:
     return []
 
 
+def _address_of_trunk(number: int, last: int) -> str:
+    """Returns an address of the range of a trunk: the machine has 0, the trunk 1, and organizations share
+    those from 128 on, so that the gateway and the API tell them apart."""
+    return _offset("198.19.0.0", number << 8 | last)
+
+
 def interface_of_trunk() -> str:
     """Returns the interface of the machine that leads to the trunk in which this process is."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         answer = fcntl.ioctl(asked, _GET_ADDRESS, _UP.encode().ljust(40, b"\0"))
     number = int.from_bytes(answer[20:24], "big") - int.from_bytes(socket.inet_aton("198.19.0.0"), "big")
-    return _MACHINE.format(number // 2)
+    return _MACHINE.format(number >> 8)
 
 
 def try_all(*, as_root: bool) -> str:
@@ -191,7 +198,7 @@ def _try_pair() -> None:
         (*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)),
         (*netlink.exceeds(1), *verdict(DROP)),
     ]
-    masked = [_scattered_at("a"), _masked_at("a")]
+    masked = [_scattered_at("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
     chains = {"forward": forward, "counted": counted, "postrouting": masked}
     netlink.write_table("a", chains, groups=[_ALL])
 
@@ -309,8 +316,13 @@ def arrange(network: CellNetwork, parent: int) -> None:
 
 def _arrange_trunk(network: CellNetwork, machine: int) -> None:
     is_routed = "maker" not in network  # otherwise pasta makes the interface
+    masked = [_masked_at(_UP)]
     if is_routed:
-        _connect_machine(network, machine)
+        number = _connect_machine(network, machine)
+        first = _address_of_trunk(number, 128)
+        masked.insert(0, (*leaves_by(_UP), *netlink.source_by_group(first)))
+    else:
+        masked.insert(0, _scattered_at(_UP))
     _close_ipv6()
     _forward()
     forward: list[netlink.Rule] = [
@@ -320,7 +332,6 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
         *_closed(network),
         verdict(ACCEPT),
     ]
-    masked = [_masked_at(_UP)] if is_routed else [_scattered_at(_UP), _masked_at(_UP)]
     by_group = [_limit_of_group(_ALL, network.get("most_of_group", 0))]
     if not is_routed:
         most = len(_UDP_PORTS) // SHARES
@@ -343,21 +354,25 @@ def _closed(network: CellNetwork) -> list[netlink.Rule]:
     ]
 
 
-def _connect_machine(network: CellNetwork, machine: int) -> None:
+def _connect_machine(network: CellNetwork, machine: int) -> int:
+    """Connects a trunk with the machine. Returns its number there."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(machine):
         with Netlink() as there:
             # From the first one on, so that what a trunk of the same number has left is replaced.
             pair = lambda number: there.make_pair(_MACHINE.format(number), _UP, own)  # noqa: E731
-            number = _claim(range(_LINKS), pair, first=0)
+            number = _claim(range(_TRUNKS), pair, first=0)
             name = _MACHINE.format(number)
-            there.add_address(name, _offset("198.19.0.0", 2 * number), 31)
+            ours, theirs = (_address_of_trunk(number, last) for last in (0, 1))
+            there.add_address(name, ours, 31)
             there.raise_link(name)
-        _guard_machine(name, _offset("198.19.0.0", 2 * number + 1), network)
+            there.route(_address_of_trunk(number, 128), 25, name, via=theirs)
+        _guard_machine(name, f"{ours}/24", network)
     with Netlink() as here:
-        here.add_address(_UP, _offset("198.19.0.0", 2 * number + 1), 31)
+        here.add_address(_UP, theirs, 31)
         here.raise_link(_UP)
-        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.0.0", 2 * number))  # noqa: S104 (a route)
+        here.route("0.0.0.0", 0, _UP, via=ours)  # noqa: S104 (a route)
+    return number
 
 
 def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
