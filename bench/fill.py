@@ -89,15 +89,16 @@ def fill_services(folder: Path, count: int) -> None:
     connection = connect(folder / DATABASE)
     [row] = connection.execute(resources.FIND, (application, "application"))
     [status] = connection.execute(statuses.GET, (application,))
-    [host] = connection.execute(names.OF, (application,))
-    first, held = Row(*row), NameRow(*host)
+    held = [NameRow(*host) for host in connection.execute(names.OF, (application,))]
+    first = Row(*row)
     copies = list(_copies(first, count))
     with connection:
         connection.executemany(resources.ADD, copies)
         connection.executemany(statuses.ADD, [(copy[0], *status[1:]) for copy in copies])
         for number, copy in enumerate(copies):
-            named = msgspec.structs.replace(held, name=f"{number}-{held.name}", service=copy[0])
-            connection.execute(names.TAKE, msgspec.structs.astuple(named))
+            for one in held:  # the one at the gateway, and the one in the environment
+                named = msgspec.structs.replace(one, name=f"{one.name}-{number}", service=copy[0])
+                connection.execute(names.TAKE, msgspec.structs.astuple(named))
     _count(connection, first, count)
     connection.close()
 
