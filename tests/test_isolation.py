@@ -32,18 +32,18 @@ ALL = {
     "mounts": True,
     "processes": True,
     "landlock": 6,
-    "families": True,
+    "socket_filter": True,
     "network": True,
     "why": {},
 }
-PARTS = ("identity", "mounts", "processes", "landlock", "families", "network")
+PARTS = ("identity", "mounts", "processes", "landlock", "socket_filter", "network")
 NOBODY = 65_534
 NONE = {
     "identity": "none",
     "mounts": False,
     "processes": False,
     "landlock": 0,
-    "families": False,
+    "socket_filter": False,
     "network": False,
     "why": dict.fromkeys(PARTS, "it is switched off"),
 }

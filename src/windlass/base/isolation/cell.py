@@ -46,7 +46,7 @@ class Cell(TypedDict):
     shared_memory: NotRequired[int]
     """Bytes that /dev/shm and System V memory may each hold."""
     families: NotRequired[bool]
-    """True if it opens only sockets of families that networks keep apart."""
+    """True if the socket filter refuses address families that networks do not separate."""
     refuses_ports: NotRequired[bool]
     """True if it may not listen on TCP ports of its choice, as far as Landlock can refuse it."""
     network: NotRequired[CellNetwork]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from windlass.base.isolation import calls, counts, families, landlock, mounts, network
+from windlass.base.isolation import calls, counts, landlock, mounts, network, socket_filter
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import NetworkKeeper
 
@@ -171,7 +171,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
         landlock.restrict(rules)
         os.close(rules)
     if cell and cell.get("families"):
-        families.restrict()
+        socket_filter.restrict()
 
 
 def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:

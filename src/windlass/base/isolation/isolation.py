@@ -58,7 +58,7 @@ _MEANING: Final = {
         "Landlock rules for its files",
         "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
     ),
-    "families": (
+    "socket_filter": (
         "a filter for sockets",
         "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER), on x86-64, ARM64 or RISC-V",
     ),
@@ -283,7 +283,7 @@ class Isolation:
             cell["private"] = private_paths(self._private)
         if shared_memory:
             cell["shared_memory"] = shared_memory
-        cell["families"] = findings["families"]
+        cell["families"] = findings["socket_filter"]
         if network is not None:
             cell["network"] = network
         return cell
@@ -318,7 +318,7 @@ def _means(part: str, findings: Findings) -> str:
                 "gets what is sent there, and only one organization may deploy here, unless share_machine is "
                 "set"
             )
-        case "families":
+        case "socket_filter":
             return (
                 "it reaches other services and the machine by sockets that no network keeps apart, such as "
                 "AF_VSOCK"

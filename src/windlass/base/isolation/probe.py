@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, families, inside, landlock, network
+from windlass.base.isolation import calls, inside, landlock, network, socket_filter
 from windlass.base.isolation.cell import Cell, Identity
 
 # Capabilities that root needs to give each service a user of its own and to manage its files.
@@ -24,7 +24,7 @@ class Findings(TypedDict):
     mounts: bool
     processes: bool
     landlock: int
-    families: bool
+    socket_filter: bool
     network: bool
     exit: NotRequired[str]
     """Why networks lead to no others; absent or empty if they do."""
@@ -69,16 +69,16 @@ def try_all(uid: int, last: int) -> Findings:
     elif failure := network.try_all(as_root=identity == "user"):
         why["network"] = failure
     if not calls.known_machine():
-        why["families"] = why["identity"]
-    elif failure := _fails(_try_families):
-        why["families"] = failure
+        why["socket_filter"] = why["identity"]
+    elif failure := _fails(_try_socket_filter):
+        why["socket_filter"] = failure
     leads_out = identity == "user" or "network" in why
     return Findings(
         identity=identity,
         mounts=mounts,
         processes=processes,
         landlock=version,
-        families="families" not in why,
+        socket_filter="socket_filter" not in why,
         network="network" not in why,
         exit="" if leads_out else network.try_exit(),
         why=why,
@@ -125,9 +125,9 @@ def _failure(cell: Cell) -> str:
     return _fails(lambda: _try(cell))
 
 
-def _try_families() -> None:
+def _try_socket_filter() -> None:
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
-    families.restrict()
+    socket_filter.restrict()
 
 
 def _fails(work: Callable[[], None]) -> str:

@@ -45,9 +45,9 @@ REFUSED = {**USUAL, "38": "EAFNOSUPPORT", "40": "EAFNOSUPPORT", "io_uring": "ENO
 @pytest.fixture(params=[True, False], ids=["filtered", "without the filter"])
 def filtered(request, monkeypatch):
     real = Isolation("auto", Path("/nowhere"))._findings()
-    if not real["families"]:
+    if not real["socket_filter"]:
         pytest.skip("needs a kernel with seccomp filters")
-    found = {**real, "families": request.param}
+    found = {**real, "socket_filter": request.param}
     monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
     return request.param
 

@@ -1,9 +1,10 @@
-"""Refuses sockets of families that networks do not keep apart, such as AF_VSOCK and AF_ALG, by seccomp(2).
+"""A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
+AF_VSOCK and AF_ALG.
 
-AF_VSOCK reaches the machine's hypervisor and all that listens on this machine, whatever network it is in. The
-kernel runs the filter below for each system call of the program. io_uring is refused as on a kernel without
-it, because it opens sockets that no filter sees, and so are keyrings: the kernel gives all programs of a user
-few keys.
+AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
+kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
+sockets that no filter sees, and keyrings, because the kernel allows few keys for each user. Both fail with
+ENOSYS, as on a kernel without them.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from typing import Final, NamedTuple
 
 from windlass.base.isolation import calls
 
-FAMILIES: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
-"""Those whose sockets belong to a network, or to a file."""
+_ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
+"""The allowed families: their sockets belong to a network namespace or to a file."""
 _IO_URING: Final = 425
 _NUMBER, _ARCHITECTURE, _FIRST_WORD = 0, 4, 16
-"""Where a system call has its number, its binary interface and its first argument."""
+"""Offsets in `struct seccomp_data` of the system call's number, architecture and first argument."""
 _LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
-"""Programs of x32 have the numbers of x86_64, with one bit more."""
+"""x32 programs use the numbers of x86_64 with one more bit, which this mask removes."""
 _SET_FILTER: Final = 1
 _SPECULATION_ALLOWED: Final = 4
-"""Otherwise, older kernels slow the program down."""
+"""Without this flag, older kernels turn on mitigations that slow the program down."""
 
 
 class _Interface(NamedTuple):
-    """How programs call the kernel: 64-bit ones, or 32-bit ones of the same machine."""
+    """A binary interface of the kernel: the machine's 64-bit one, or its 32-bit one."""
 
     architecture: int
     opening: tuple[int, ...]
@@ -41,7 +42,7 @@ class _Interface(NamedTuple):
     keys: tuple[int, ...]
     """The calls `add_key`, `request_key` and `keyctl`."""
     hidden: tuple[int, ...] = ()
-    """Calls whose family a filter cannot see."""
+    """Calls whose address family a filter cannot see: `socketcall` passes it through memory."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
@@ -71,9 +72,9 @@ def restrict() -> None:
 
 
 def _program(interfaces: tuple[_Interface, ...]) -> bytes:
-    """Returns the filter. A call by another interface is allowed: this machine has none."""
+    """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
-    usual = b"".join(_if(family, _return(_ALLOW)) for family in FAMILIES)
+    usual = b"".join(_if(family, _return(_ALLOW)) for family in _ALLOWED)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
@@ -86,7 +87,7 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
 
 
 def _if(value: int, steps: bytes) -> bytes:
-    """These steps are skipped unless the word that was loaded last is this value."""
+    """Returns code that runs these steps only if the word loaded last equals this value."""
     return _step(_IF_EQUAL, value, len(steps) // 8) + steps
 
 
