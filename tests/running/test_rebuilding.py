@@ -34,7 +34,21 @@ async def test_a_service_whose_build_is_gone_is_built_again_from_its_commit(worl
     assert [instance.generation for instance in world.engine.instances.values()] == [2]
 
 
-async def test_a_build_that_cannot_be_repeated_is_tried_once(world: World):
+async def test_a_build_that_fails_is_tried_again_after_longer_and_longer_pauses(world: World):
+    app = await deployed(world)
+    world.builder.broken = "the registry does not answer"
+    await lose_builds(world)
+    tries = []
+    for _ in range(4):
+        await world.run(400)
+        tries.append(len(await deployments(world, app)) - 1)
+    assert tries == [2, 2, 3, 3]
+    world.builder.broken = ""
+    await world.run(1500)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_a_build_that_cannot_be_repeated_says_why_until_the_next_try(world: World):
     app = await deployed(world)
     world.builder.broken = "the compiler is gone, too"
     await lose_builds(world)

@@ -14,11 +14,14 @@ from windlass.store import DeploymentRow, Row, Tx
 
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _REMEMBERED: Final = 20
+_PAUSE: Final = 300_000
+"""Milliseconds after which a failed rebuild is tried again. Each further one waits twice as long."""
+_LONGEST_PAUSE: Final = 86_400_000
 
 
 async def rebuild(ledger: Ledger) -> str | None:
-    """Asks for a deployment of the version that serves. Asks for none if one was tried since that version was
-    deployed, and returns how that one failed: this is for people."""
+    """Asks for a deployment of the version that serves. Asks for none if one has failed lately, and returns
+    how: this is for people."""
     ctx, service = ledger.ctx, ledger.service
 
     async def change(tx: Tx) -> str | None:
@@ -34,8 +37,8 @@ async def rebuild(ledger: Ledger) -> str | None:
 
 
 async def ask_to_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
-    """Asks for a deployment of a version whose build is gone. Asks for none if one was tried since that
-    version was deployed, and returns that one."""
+    """Asks for a deployment of a version whose build is gone. Asks for none if one was tried lately, and
+    returns that one. What it lacks, such as a registry, can be there again later."""
     tried = await _find_tried(tx, serving)
     if tried is None:
         do = ctx.kinds[service.family].deploys_by
@@ -45,10 +48,12 @@ async def ask_to_rebuild(ctx: Context, tx: Tx, service: Row, serving: Deployment
 
 
 async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
-    """Returns the newest deployment that was asked for because the build was gone."""
+    """Returns the newest deployment that was asked for because the build was gone; None if it is time for
+    another one."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
-    asked = (row for row in later if row.number > serving.number and _repeats(row, serving))
-    return next(asked, None)
+    asked = [row for row in later if row.number > serving.number and _repeats(row, serving)]
+    pause = min(_PAUSE << len(asked) >> 1, _LONGEST_PAUSE)
+    return asked[0] if asked and tx.now < asked[0].changed + pause else None
 
 
 def _repeats(deployment: DeploymentRow, serving: DeploymentRow) -> bool:
