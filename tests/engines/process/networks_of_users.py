@@ -13,10 +13,10 @@ import pytest
 from tests.engines import programs
 from tests.engines.process.test_networks import PORT, hubs, kept, lives
 from tests.engines.stations import ask, until, wanted
-from windlass.base.isolation import making
-from windlass.base.isolation.making import TCP, MakerAway
+from windlass.base.isolation import socket_server
 from windlass.base.isolation.network import NetworkKeeper, is_led_out, start_of
 from windlass.base.isolation.reaching import connect, make_socket
+from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
 
 
 async def test_pasta_that_was_killed_leads_out_again(rig, station):
@@ -75,9 +75,9 @@ async def test_a_keeper_of_the_trunk_that_hangs_holds_nobody_up(rig, station):
     trunk = kept(rig, "trunk")
     os.kill(trunk, signal.SIGSTOP)
     try:
-        with pytest.raises(MakerAway, match="does not answer"):
+        with pytest.raises(SocketServerUnavailable, match="does not answer"):
             make_socket(made.network, TCP)
-        with pytest.raises(MakerAway, match="does not answer"):
+        with pytest.raises(SocketServerUnavailable, match="does not answer"):
             await connect(made.network, made.address, made.ports[PORT])
     finally:
         os.kill(trunk, signal.SIGCONT)
@@ -89,10 +89,10 @@ async def test_sockets_are_made_in_networks_of_the_installation_only_and_of_few_
     keeper = NetworkKeeper.read(made.network)
     raw = TCP._replace(type=socket.SOCK_RAW)
     with pytest.raises(ProcessLookupError, match="kind"):
-        making.make(keeper, raw)
+        socket_server.request_socket(keeper, raw)
     ourselves = keeper._replace(pid=os.getpid(), start=start_of(os.getpid()))
     with pytest.raises(ProcessLookupError, match="denied"):  # the network of the machine
-        making.make(ourselves, TCP)
+        socket_server.request_socket(ourselves, TCP)
     make_socket(made.network, TCP).close()
-    assert stat.S_IMODE(Path(keeper.maker).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(keeper.maker).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(keeper.socket_server).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(keeper.socket_server).parent.stat().st_mode) == 0o700

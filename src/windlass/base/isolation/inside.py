@@ -103,7 +103,7 @@ def join(cell: Cell, process: int) -> None:
 
 def _has_nested_network(cell: Cell) -> bool:
     """Returns whether its network belongs to the user namespace above its own."""
-    return "network" in cell and bool(NetworkKeeper.read(cell["network"]["outer"]).maker)
+    return "network" in cell and bool(NetworkKeeper.read(cell["network"]["outer"]).socket_server)
 
 
 def _namespace(process: int, name: str) -> int:

@@ -206,8 +206,9 @@ class Isolation:
             return ""
         return "all are of the user of Windlass, for whom the kernel counts much: run Windlass as root"
 
-    def trunk(self, maker: str) -> CellNetwork:
-        """Returns the network that leads from all environments to others. `maker`: see `CellNetwork`."""
+    def trunk(self, socket_server: str) -> CellNetwork:
+        """Returns the network that leads from all environments to others. `socket_server`: see
+        `CellNetwork`."""
         rules = self._rules or NetworkRules()
         trunk = CellNetwork(
             kind="trunk",
@@ -218,8 +219,8 @@ class Isolation:
             most=8 * rules.connections,
             most_of_group=8 * rules.connections // SHARES,
         )
-        if maker:
-            trunk["maker"] = maker
+        if socket_server:
+            trunk["socket_server"] = socket_server
         return trunk
 
     def hub(self, trunk: str, org: str, *, joins: bool) -> CellNetwork:

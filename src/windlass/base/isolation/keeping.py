@@ -2,7 +2,7 @@
 
 So it ends with its installation, whatever becomes of that: its folder erased, the file lost, another process
 started in its place. Where no server runs that would end it, it ends itself some time after its last
-instance. The keeper of an ordinary user's trunk also makes sockets for the server (making.py),
+instance. The keeper of an ordinary user's trunk also makes sockets for the server (socket_server.py),
 and another process like it runs pasta, which leads from that trunk to the machine.
 """
 
@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, network
-from windlass.base.isolation.making import SocketMaker
 from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NetworkKeeper
+from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
 _LOOK_EVERY: Final = 2.0
@@ -49,11 +49,11 @@ def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
         os.dup2(null, stream)
-    maker = None
+    socket_server = None
     if routes is not None:  # before the server goes on, and has pasta lead out
         network.guard_own_addresses(kept, routes.own_networks())
-        maker = SocketMaker(kept["maker"])
-        _close_others(routes.fileno(), maker.fileno())
+        socket_server = SocketServer(kept["socket_server"])
+        _close_others(routes.fileno(), socket_server.fileno())
     elif kept["kind"] != "exit":
         _close_others()
     _outlive_instances()
@@ -67,8 +67,8 @@ def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if kept["kind"] == "exit":
         _lead_out(file, kept)
-    elif routes is not None and maker is not None:
-        _make_sockets(file, kept, routes, maker)
+    elif routes is not None and socket_server is not None:
+        _make_sockets(file, kept, routes, socket_server)
     else:
         _sleep(file, kept, machine)
     os._exit(0)
@@ -120,13 +120,13 @@ def _sleep(file: str, kept: CellNetwork, machine: int | None) -> None:
             network.close_trunk(interface)
 
 
-def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, maker: SocketMaker) -> None:
-    maker.watch(routes.fileno())
+def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server: SocketServer) -> None:
+    socket_server.watch(routes.fileno())
     look_at = 0.0
     while time.monotonic() < look_at or _is_needed(file, trunk):
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + _LOOK_EVERY
-        if maker.serve(_LOOK_EVERY):
+        if socket_server.serve(_LOOK_EVERY):
             network.guard_own_addresses(trunk, routes.own_networks())
 
 

@@ -68,8 +68,8 @@ class CellNetwork(TypedDict):
     """`exit` is no network: its process leads from a trunk to the machine, by the program pasta."""
     outer: NotRequired[str]
     """The process that keeps the hub of an instance, or the trunk of a hub; see `NetworkKeeper`."""
-    maker: NotRequired[str]
-    """For the trunk of an ordinary user: the socket at which its keeper makes sockets for the server. All
+    socket_server: NotRequired[str]
+    """For the trunk of an ordinary user: the path at which its holder serves sockets (socket_server.py). All
     networks then belong to a user namespace that the trunk makes."""
     program: NotRequired[str]
     """The path of pasta, for an exit."""
@@ -101,17 +101,17 @@ class NetworkKeeper(NamedTuple):
 
     pid: int
     start: int
-    maker: str = ""
-    """The socket at which another process makes sockets in this network, if we may not enter it."""
+    socket_server: str = ""
+    """The path of the socket server for this network, if the server may not enter the network itself."""
 
     @classmethod
     def read(cls, text: str) -> NetworkKeeper:
-        process, _, maker = text.partition("@")
+        process, _, socket_server = text.partition("@")
         pid, _, start = process.partition(".")
-        return cls(int(pid), int(start), maker)
+        return cls(int(pid), int(start), socket_server)
 
     def __str__(self) -> str:
-        return f"{self.pid}.{self.start}" + (f"@{self.maker}" if self.maker else "")
+        return f"{self.pid}.{self.start}" + (f"@{self.socket_server}" if self.socket_server else "")
 
     def open(self, name: Literal["net", "user"] = "net") -> int:
         """Returns a descriptor of the network, or of the user namespace that the keeper is in. Raises
@@ -279,10 +279,10 @@ def enter(network: CellNetwork) -> Netlink | None:
     Returns a connection to the kernel about routes of the machine, for the trunk of an ordinary user: there
     is no way back to the machine."""
     routes = None
-    if "maker" in network:
+    if "socket_server" in network:
         routes = Netlink(groups=netlink.ROUTES_CHANGE)
         _own_user_namespace()
-    elif "outer" in network and (outer := NetworkKeeper.read(network["outer"])).maker:
+    elif "outer" in network and (outer := NetworkKeeper.read(network["outer"])).socket_server:
         users = outer.open("user")
         calls.join(users, calls.CLONE_NEWUSER)
         os.close(users)
@@ -315,7 +315,7 @@ def arrange(network: CellNetwork, parent: int) -> None:
 
 
 def _arrange_trunk(network: CellNetwork, machine: int) -> None:
-    is_routed = "maker" not in network  # otherwise pasta makes the interface
+    is_routed = "socket_server" not in network  # otherwise pasta makes the interface
     masked = [_masked_at(_UP)]
     if is_routed:
         number = _connect_machine(network, machine)
@@ -470,7 +470,7 @@ def _arrange_hub(network: CellNetwork) -> None:
     # Here as well as in the trunk: what is refused must not count there.
     forward += _closed(network)
     counted = _limit(network)
-    if NetworkKeeper.read(network["outer"]).maker:
+    if NetworkKeeper.read(network["outer"]).socket_server:
         most = netlink.exceeds(_UDP_PORTS_OF_HUB)
         counted.append((*leaves_by(_UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
     chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(_UP)]}

@@ -9,20 +9,22 @@ import ssl
 from typing import Final
 
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation import making
-from windlass.base.isolation.making import TCP, TCP_6, SocketKind
+from windlass.base.isolation import socket_server
 from windlass.base.isolation.network import LOOPBACK, NetworkKeeper, inside
+from windlass.base.isolation.socket_server import TCP, TCP_6, SocketKind
 
 _LOOPBACK_6: Final = "::1"
 
 
 def make_socket(keeper: str, kind: SocketKind) -> socket.socket:
     """Returns a socket of the network of a keeper; of this machine if that is empty. Raises
-    ProcessLookupError if the network has ended, and MakerAway."""
+    ProcessLookupError if the network has ended, and SocketServerUnavailable."""
     if not keeper:
         return socket.socket(*kind)
     network = NetworkKeeper.read(keeper)
-    return making.make(network, kind) if network.maker else _make_inside(network, kind)
+    return (
+        socket_server.request_socket(network, kind) if network.socket_server else _make_inside(network, kind)
+    )
 
 
 def _make_inside(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
@@ -68,6 +70,6 @@ async def _connect(keeper: str, address: str, port: int) -> socket.socket:
 
 async def _make_waiting(keeper: str, kind: SocketKind) -> socket.socket:
     network = NetworkKeeper.read(keeper) if keeper else None
-    if network is not None and network.maker:
-        return await making.make_waiting(network, kind)
+    if network is not None and network.socket_server:
+        return await socket_server.request_socket_async(network, kind)
     return make_socket(keeper, kind)

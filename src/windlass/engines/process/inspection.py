@@ -86,8 +86,8 @@ def network_of(record: Record) -> str:
     """Returns the keeper of the network of an instance; empty if it has none of its own."""
     if record.cell is None or "network" not in record.cell or record.first is None:
         return ""
-    maker = NetworkKeeper.read(record.cell["network"]["outer"]).maker
-    return str(NetworkKeeper(record.first.pid, record.first.start, maker))
+    socket_server = NetworkKeeper.read(record.cell["network"]["outer"]).socket_server
+    return str(NetworkKeeper(record.first.pid, record.first.start, socket_server))
 
 
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:

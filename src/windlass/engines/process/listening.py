@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.isolation.making import LISTENERS
 from windlass.base.isolation.network import NetworkKeeper
 from windlass.base.isolation.reaching import make_socket
+from windlass.base.isolation.socket_server import LISTENERS
 from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 
 _BY_FAMILY: Final = 20

@@ -34,7 +34,9 @@ from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 _log = log("engines.process")
 T = TypeVar("T")
 
-_TRUNK, _EXIT, _MAKER = "trunk", "exit", "maker"
+_TRUNK, _EXIT = "trunk", "exit"
+_SOCKET_SERVER: Final = "maker"
+"""The socket of the trunk's socket server. Trunks of earlier versions that still run listen there."""
 _HUB, _HOSTS = ".hub", ".hosts"
 _STEPS: Final = "steps"
 """Begins what stands for an environment: the hub of the build steps of an organization."""
@@ -56,7 +58,7 @@ class Networks:
         self._folder = folder / "networks"
         self._isolation, self._spawner = isolation, spawner
         self._is_offered: bool | None = None
-        self._maker = ""
+        self._socket_server = ""
         """See `CellNetwork`."""
         self.leads_out = True
         """False if instances reach no public address."""
@@ -71,7 +73,7 @@ class Networks:
         if self._is_offered is None:
             self._is_offered = await asyncio.to_thread(self._isolation.has_networks)
             if self._isolation.makes_networks_as_user():
-                self._maker = str(self._folder / _MAKER)
+                self._socket_server = str(self._folder / _SOCKET_SERVER)
                 self.leads_out = not self._isolation.why_no_exit()
         return self._is_offered
 
@@ -92,7 +94,7 @@ class Networks:
         return True
 
     def _keeper(self, process: Process) -> str:
-        return str(NetworkKeeper(process.pid, process.start, self._maker))
+        return str(NetworkKeeper(process.pid, process.start, self._socket_server))
 
     async def of_instance(self, environment: str, org: str, service_address: str) -> CellNetwork:
         """Returns the network that a new instance gets."""
@@ -171,7 +173,7 @@ class Networks:
         trunk = self._read(_TRUNK)
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
-            trunk = self._keep(_TRUNK, self._isolation.trunk(self._maker))
+            trunk = self._keep(_TRUNK, self._isolation.trunk(self._socket_server))
         else:
             os.utime(self._folder / _TRUNK)
         self._lead_out(trunk)
@@ -187,7 +189,7 @@ class Networks:
 
     def _lead_out(self, trunk: Process) -> None:
         """Has pasta lead from the trunk of an ordinary user to the machine."""
-        program = network.pasta() if self._maker and self.leads_out else None
+        program = network.pasta() if self._socket_server and self.leads_out else None
         if program is not None and not kernel.lives(self._read(_EXIT)):
             self._keep(_EXIT, CellNetwork(kind="exit", outer=self._keeper(trunk), program=program))
 

@@ -6,8 +6,8 @@ import errno
 import socket
 from typing import Final
 
-from windlass.base.isolation.making import TCP, TCP_6, MakerAway
 from windlass.base.isolation.reaching import make_socket
+from windlass.base.isolation.socket_server import TCP, TCP_6, SocketServerUnavailable
 from windlass.routers.router import RouteError
 
 _BACKLOG: Final = 2048
@@ -19,7 +19,7 @@ def bind(host: str, port: int, *, holder: str = "another program", way_out: str)
     keeper, _, address = host.rpartition("/")
     try:
         listening = make_socket(keeper, TCP_6 if ":" in address else TCP)
-    except (ProcessLookupError, MakerAway) as error:
+    except (ProcessLookupError, SocketServerUnavailable) as error:
         raise RouteError(
             f"deploy again: port {port} cannot be listened on, since the network of its environment has ended"
         ) from error

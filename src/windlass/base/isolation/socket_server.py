@@ -1,10 +1,11 @@
-"""Sockets of networks that the server may not enter itself: the keeper of the trunk makes them for it.
+"""Opens sockets in networks that the server may not enter: the holder of the trunk opens them for it.
 
-An ordinary user enters a network only from the user namespace that owns it, and only with a single thread. So
-that keeper listens at a socket in the private folder of the installation: it gets the process that keeps a
-network and a kind of socket, and answers with the socket. This file has both sides.
+An ordinary user can enter a network namespace only from the user namespace that owns it, and only in a
+process with one thread. So that process listens at a Unix socket in the private folder of the installation.
+A request names the holder of a network and a kind of socket; the answer is the open socket. This file has the
+server and its client.
 
-With the standard library alone, because the launcher uses it.
+Uses the standard library alone, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ class SocketKind(NamedTuple):
 TCP: Final = SocketKind(socket.AF_INET, socket.SOCK_STREAM)
 TCP_6: Final = SocketKind(socket.AF_INET6, socket.SOCK_STREAM)
 LISTENERS: Final = SocketKind(socket.AF_NETLINK, socket.SOCK_RAW, 4)
-"""A connection to the kernel that tells who listens (NETLINK_SOCK_DIAG)."""
+"""A connection to the kernel that lists listening sockets (NETLINK_SOCK_DIAG)."""
 _KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
 _PATIENCE: Final = 0.5
-"""Seconds that a caller which cannot do anything else meanwhile waits."""
+"""Seconds that a blocking request waits."""
 _LONG_PATIENCE: Final = 3.0
 _BACKLOG: Final = 4096
 _LONGEST: Final = 512
 _LONGEST_NAME: Final = 100
-"""Bytes of the address of a socket, nearly."""
+"""A little less than the longest path in the address of a Unix socket."""
 
 
-class MakerAway(OSError):
-    """No socket could be made in the network of an instance."""
+class SocketServerUnavailable(OSError):
+    """The socket server does not answer in time."""
 
 
-# The side of the keeper
+# The server, in the holder of the trunk
 
 
-class SocketMaker:
-    """Listens at a path. A caller that connects and says nothing holds up no other."""
+class SocketServer:
+    """Listens at a path. A client that connects and sends nothing delays no other."""
 
     def __init__(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -63,7 +64,7 @@ class SocketMaker:
         os.chmod(path, 0o600)  # noqa: PTH101
         self._listening.listen(_BACKLOG)
         self._listening.setblocking(False)
-        self._callers: dict[int, socket.socket] = {}
+        self._clients: dict[int, socket.socket] = {}
         self._waiting = select.poll()
         self._waiting.register(self._listening, select.POLLIN)
 
@@ -75,27 +76,27 @@ class SocketMaker:
         self._waiting.register(file, select.POLLIN)
 
     def serve(self, seconds: float) -> set[int]:
-        """Answers those who call within some time. Returns the watched descriptors that are readable."""
+        """Answers the requests that arrive within this time. Returns the readable descriptors of `watch`."""
         readable = set()
         for file, _ in self._waiting.poll(seconds * 1000):
             if file == self._listening.fileno():
                 with suppress(OSError):
-                    caller, _ = self._listening.accept()
-                    caller.setblocking(False)
-                    self._callers[caller.fileno()] = caller
-                    self._waiting.register(caller, select.POLLIN)
-            elif file in self._callers:
+                    client, _ = self._listening.accept()
+                    client.setblocking(False)
+                    self._clients[client.fileno()] = client
+                    self._waiting.register(client, select.POLLIN)
+            elif file in self._clients:
                 self._waiting.unregister(file)
-                with self._callers.pop(file) as caller, suppress(OSError):
-                    _answer(caller)
+                with self._clients.pop(file) as client, suppress(OSError):
+                    _answer(client)
             else:
                 readable.add(file)
         return readable
 
 
-def _answer(caller: socket.socket) -> None:
+def _answer(client: socket.socket) -> None:
     try:
-        keeper, *kind = json.loads(caller.recv(_LONGEST))
+        keeper, *kind = json.loads(client.recv(_LONGEST))
         if SocketKind(*kind) not in _KINDS:
             raise ValueError("no socket of this kind is made")
         network = NetworkKeeper.read(keeper).open()
@@ -105,59 +106,59 @@ def _answer(caller: socket.socket) -> None:
         finally:
             os.close(network)
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        caller.send(f"{error}".encode()[:_LONGEST])
+        client.send(f"{error}".encode()[:_LONGEST])
         return
     with made:
-        socket.send_fds(caller, [b"+"], [made.fileno()])
+        socket.send_fds(client, [b"+"], [made.fileno()])
 
 
-# The side of the server
+# The client, in Windlass's server
 
 
-def make(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
-    """Returns a socket of the network of a keeper. Waits, but not for long. Raises ProcessLookupError if the
-    network has ended, and MakerAway."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
-        asked.settimeout(_PATIENCE)
-        _ask(asked, keeper, kind)
+def request_socket(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
+    """Returns a socket in the network of a holder. Blocks for half a second at most. Raises
+    ProcessLookupError if the network has ended, and SocketServerUnavailable."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.settimeout(_PATIENCE)
+        _ask(channel, keeper, kind)
         try:
-            return _made(asked, kind)
+            return _receive(channel, kind)
         except TimeoutError as error:
-            raise _hangs() from error
+            raise _unavailable() from error
 
 
-async def make_waiting(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
-    """The same, without holding up the event loop."""
+async def request_socket_async(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
+    """Does the same without blocking the event loop."""
     loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
-        asked.setblocking(False)
-        _ask(asked, keeper, kind)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.setblocking(False)
+        _ask(channel, keeper, kind)
         answered = asyncio.Event()
-        loop.add_reader(asked, answered.set)
+        loop.add_reader(channel, answered.set)
         try:
             async with asyncio.timeout(_LONG_PATIENCE):
                 await answered.wait()
         except TimeoutError as error:
-            raise _hangs() from error
+            raise _unavailable() from error
         finally:
-            loop.remove_reader(asked)
-        return _made(asked, kind)
+            loop.remove_reader(channel)
+        return _receive(channel, kind)
 
 
-def _ask(asked: socket.socket, keeper: NetworkKeeper, kind: SocketKind) -> None:
+def _ask(channel: socket.socket, keeper: NetworkKeeper, kind: SocketKind) -> None:
     try:
-        with _short(keeper.maker) as name:
-            asked.connect(name)
-        asked.send(json.dumps([str(keeper._replace(maker="")), *kind]).encode())
+        with _short(keeper.socket_server) as name:
+            channel.connect(name)
+        channel.send(json.dumps([str(keeper._replace(socket_server="")), *kind]).encode())
     except (BlockingIOError, TimeoutError) as error:
-        raise _hangs() from error
+        raise _unavailable() from error
     except OSError as error:
         raise ProcessLookupError(f"the networks of instances have ended: {error.strerror}") from error
 
 
-def _made(asked: socket.socket, kind: SocketKind) -> socket.socket:
+def _receive(channel: socket.socket, kind: SocketKind) -> socket.socket:
     try:
-        said, files, *_ = socket.recv_fds(asked, _LONGEST, 1)
+        said, files, *_ = socket.recv_fds(channel, _LONGEST, 1)
     except ConnectionError as error:
         raise ProcessLookupError("the networks of instances have ended") from error
     if not files:
@@ -165,13 +166,15 @@ def _made(asked: socket.socket, kind: SocketKind) -> socket.socket:
     return socket.socket(*kind, fileno=files[0])
 
 
-def _hangs() -> MakerAway:
-    return MakerAway(errno.ETIMEDOUT, "the process that keeps the networks of instances does not answer")
+def _unavailable() -> SocketServerUnavailable:
+    return SocketServerUnavailable(
+        errno.ETIMEDOUT, "the process that keeps the networks of instances does not answer"
+    )
 
 
 @contextmanager
 def _short(path: str) -> Iterator[str]:
-    """A name of the path that is short enough for the address of a socket."""
+    """Yields a name of the path that is short enough for the address of a socket."""
     if len(os.fsencode(path)) <= _LONGEST_NAME:
         yield path
         return
