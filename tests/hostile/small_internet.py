@@ -25,8 +25,8 @@ from typing import Any, Final, NoReturn
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import calls
+from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
-from windlass.base.isolation.reaching import open_connection
 
 PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
 PUBLIC_6 = "2001:db8:9::1"

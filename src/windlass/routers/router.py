@@ -20,7 +20,7 @@ class Endpoint(Struct, frozen=True):
     address: str
     port: int
     network: str = ""
-    """The keeper of the network in which the address is; empty: it is reached from this machine."""
+    """The holder of the network in which the address is; empty: it is reached from this machine."""
 
 
 class Listen(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Listen(Struct, frozen=True):
     local: bool = False
     """Only for this machine itself, whatever addresses public ports are on."""
     inside: str = ""
-    """An address in another network, as `keeper/address`."""
+    """An address in another network, as `network/address`."""
 
 
 class Absence(StrEnum):

@@ -14,8 +14,8 @@ from tests.engines import programs
 from tests.engines.process.test_networks import PORT, hubs, kept, lives
 from tests.engines.stations import ask, until, wanted
 from windlass.base.isolation import socket_server
-from windlass.base.isolation.network import NetworkKeeper, is_led_out, start_of
-from windlass.base.isolation.reaching import connect, make_socket
+from windlass.base.isolation.instance_connections import connect, make_socket
+from windlass.base.isolation.network import NamespaceHolder, is_led_out, start_of
 from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
 
 
@@ -60,8 +60,8 @@ async def test_memory_of_instances_runs_out_before_that_of_the_networks(rig, sta
     made = wanted(rig.made(programs.SLEEPS))
     await station.apply(made)
     trunk = kept(rig, "trunk")
-    keepers = [trunk, kept(rig, "exit"), kept(rig, hubs(rig)[0]), pasta_of(trunk)]
-    assert {score(pid) for pid in keepers} == {score(os.getpid())}
+    holders = [trunk, kept(rig, "exit"), kept(rig, hubs(rig)[0]), pasta_of(trunk)]
+    assert {score(pid) for pid in holders} == {score(os.getpid())}
     assert score(station.engine._records.known(station.engine._records.find()[0]).process.pid) > score(trunk)
 
 
@@ -69,7 +69,7 @@ def score(pid):
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-async def test_a_keeper_of_the_trunk_that_hangs_holds_nobody_up(rig, station):
+async def test_a_holder_of_the_trunk_that_hangs_delays_no_start(rig, station):
     made = await station.apply(wanted(rig.made(programs.SERVES), ports=[PORT], variables={"WHO": "it"}))
     await station.hears("listening")
     trunk = kept(rig, "trunk")
@@ -86,13 +86,13 @@ async def test_a_keeper_of_the_trunk_that_hangs_holds_nobody_up(rig, station):
 
 async def test_sockets_are_made_in_networks_of_the_installation_only_and_of_few_kinds(rig, station):
     made = await station.apply(wanted(rig.made(programs.SLEEPS)))
-    keeper = NetworkKeeper.read(made.network)
+    holder = NamespaceHolder.read(made.network)
     raw = TCP._replace(type=socket.SOCK_RAW)
     with pytest.raises(ProcessLookupError, match="kind"):
-        socket_server.request_socket(keeper, raw)
-    ourselves = keeper._replace(pid=os.getpid(), start=start_of(os.getpid()))
+        socket_server.request_socket(holder, raw)
+    ourselves = holder._replace(pid=os.getpid(), start=start_of(os.getpid()))
     with pytest.raises(ProcessLookupError, match="denied"):  # the network of the machine
         socket_server.request_socket(ourselves, TCP)
     make_socket(made.network, TCP).close()
-    assert stat.S_IMODE(Path(keeper.socket_server).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(keeper.socket_server).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(holder.socket_server).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(holder.socket_server).parent.stat().st_mode) == 0o700

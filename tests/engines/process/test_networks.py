@@ -77,12 +77,12 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
 
 async def test_networks_end_with_their_folder(rig, station):
     await station.apply(wanted(rig.made(programs.SLEEPS)))
-    keepers = [kept(rig, name) for name in (*hubs(rig), "trunk")]
-    assert all(map(lives, keepers))
+    holders = [kept(rig, name) for name in (*hubs(rig), "trunk")]
+    assert all(map(lives, holders))
     (rig.folder / "networks").rename(rig.folder / "elsewhere")
 
     async def have_ended():
-        return not any(map(lives, keepers))
+        return not any(map(lives, holders))
 
     await until(have_ended)
 

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, counts, landlock, mounts, network, socket_filter
 from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.network import NetworkKeeper
+from windlass.base.isolation.network import NamespaceHolder
 
 SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
 _FILES: Final = 65_536
@@ -103,7 +103,7 @@ def join(cell: Cell, process: int) -> None:
 
 def _has_nested_network(cell: Cell) -> bool:
     """Returns whether its network belongs to the user namespace above its own."""
-    return "network" in cell and bool(NetworkKeeper.read(cell["network"]["outer"]).socket_server)
+    return "network" in cell and bool(NamespaceHolder.read(cell["network"]["outer"]).socket_server)
 
 
 def _namespace(process: int, name: str) -> int:

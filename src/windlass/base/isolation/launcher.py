@@ -25,7 +25,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, keeping, network, step
+from windlass.base.isolation import calls, inside, namespace_holder, network, step
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.oom_score import set_oom_score
@@ -51,8 +51,8 @@ class LaunchRequest(TypedDict):
     """True if the program reads from a descriptor of the request, and not from /dev/null."""
     has_terminal: bool
     """True if that input is a terminal, which the program controls."""
-    keeps: NotRequired[str]
-    """Instead of a command: the file of a process that keeps a network."""
+    holder_file: NotRequired[str]
+    """Set in place of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
     cgroup: str
     """The cgroup that it enters before anything else; empty to stay in that of the launcher."""
 
@@ -72,7 +72,9 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     when the server has ended."""
     set_oom_score(int(oom_score))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # keepers pass descriptors; programs get less
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # the trunk passes descriptors; programs get less
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
@@ -159,9 +161,9 @@ def _start(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, process: Sequence[int]
 ) -> None:
     cell = request["cell"]
-    if "keeps" in request:
+    if "holder_file" in request:
         assert cell is not None
-        _keep(request["keeps"], cell["network"], go, answer)
+        _hold(request["holder_file"], cell["network"], go, answer)
     if request["cgroup"]:
         with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
@@ -232,14 +234,14 @@ def _program(
     inside.give_up(request["command"], error)
 
 
-def _keep(file: str, kept: CellNetwork, go: int, answer: int) -> NoReturn:
+def _hold(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # others join its namespaces by its files in /proc
-    routes = network.enter(kept) if kept["kind"] != "exit" else None
+    routes = network.enter(held) if held["kind"] != "exit" else None
     os.setsid()
     _tell(answer, {"pid": os.getpid(), "ready": True})
     if os.read(go, len(GO)) != GO:
         os._exit(NEVER)
-    keeping.keep(file, kept, routes)
+    namespace_holder.hold(file, held, routes)
 
 
 def _tell(answer: int, report: LaunchAnswer) -> None:

@@ -3,7 +3,7 @@
     instance --- hub of its environment --- trunk of the installation --- the machine
 
 A *hub* joins the instances of one environment, and a *trunk* the hubs of one installation with the machine.
-Each is a network namespace that a sleeping process keeps, so it ends with that process and leaves nothing.
+Each is a network namespace that a sleeping process holds open, so it ends with that process.
 Instances are reached through sockets that Windlass makes inside their networks. From inside they reach other
 instances of their environment, and public addresses, but neither other environments nor this machine.
 
@@ -67,7 +67,7 @@ class CellNetwork(TypedDict):
     kind: Literal["instance", "hub", "trunk", "exit"]
     """`exit` is no network: its process leads from a trunk to the machine, by the program pasta."""
     outer: NotRequired[str]
-    """The process that keeps the hub of an instance, or the trunk of a hub; see `NetworkKeeper`."""
+    """The holder of the hub of an instance, or of the trunk of a hub, as `str(NamespaceHolder)`."""
     socket_server: NotRequired[str]
     """For the trunk of an ordinary user: the path at which its holder serves sockets (socket_server.py). All
     networks then belong to a user namespace that the trunk makes."""
@@ -96,8 +96,9 @@ class CellNetwork(TypedDict):
     """TCP ports of this machine that are reached: those of the gateway and the API."""
 
 
-class NetworkKeeper(NamedTuple):
-    """A process that keeps a network. Its start tells it from a later one of the same number."""
+class NamespaceHolder(NamedTuple):
+    """A process that holds a network namespace open. Its start time tells it from a later process with the
+    same id."""
 
     pid: int
     start: int
@@ -105,7 +106,7 @@ class NetworkKeeper(NamedTuple):
     """The path of the socket server for this network, if the server may not enter the network itself."""
 
     @classmethod
-    def read(cls, text: str) -> NetworkKeeper:
+    def read(cls, text: str) -> NamespaceHolder:
         process, _, socket_server = text.partition("@")
         pid, _, start = process.partition(".")
         return cls(int(pid), int(start), socket_server)
@@ -114,7 +115,7 @@ class NetworkKeeper(NamedTuple):
         return f"{self.pid}.{self.start}" + (f"@{self.socket_server}" if self.socket_server else "")
 
     def open(self, name: Literal["net", "user"] = "net") -> int:
-        """Returns a descriptor of the network, or of the user namespace that the keeper is in. Raises
+        """Returns a descriptor of the network, or of the user namespace that the holder is in. Raises
         ProcessLookupError if the process has ended."""
         try:
             network = os.open(f"/proc/{self.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
@@ -282,7 +283,7 @@ def enter(network: CellNetwork) -> Netlink | None:
     if "socket_server" in network:
         routes = Netlink(groups=netlink.ROUTES_CHANGE)
         _own_user_namespace()
-    elif "outer" in network and (outer := NetworkKeeper.read(network["outer"])).socket_server:
+    elif "outer" in network and (outer := NamespaceHolder.read(network["outer"])).socket_server:
         users = outer.open("user")
         calls.join(users, calls.CLONE_NEWUSER)
         os.close(users)
@@ -449,7 +450,7 @@ def _run(*command: str) -> str:
 
 def _arrange_hub(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    with inside(NetworkKeeper.read(network["outer"]).open()), Netlink() as there:
+    with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         group = network.get("group", 0)
         number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", _UP, own, group))
         there.add_address(f"h{number}", _offset("198.19.128.0", 2 * number), 31)
@@ -470,7 +471,7 @@ def _arrange_hub(network: CellNetwork) -> None:
     # Here as well as in the trunk: what is refused must not count there.
     forward += _closed(network)
     counted = _limit(network)
-    if NetworkKeeper.read(network["outer"]).socket_server:
+    if NamespaceHolder.read(network["outer"]).socket_server:
         most = netlink.exceeds(_UDP_PORTS_OF_HUB)
         counted.append((*leaves_by(_UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
     chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(_UP)]}
@@ -497,7 +498,7 @@ def _scattered_at(name: str) -> netlink.Rule:
 
 def _arrange_instance(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    with inside(NetworkKeeper.read(network["outer"]).open()), Netlink() as there:
+    with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         number = _claim(_INSTANCES, lambda number: there.make_pair(f"i{number}", "eth0", own))
         name, address = f"i{number}", _offset("198.18.0.0", number)
         there.raise_link(name)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from windlass.base.isolation.network import NetworkKeeper, inside
+from windlass.base.isolation.network import NamespaceHolder, inside
 
 
 class SocketKind(NamedTuple):
@@ -96,10 +96,10 @@ class SocketServer:
 
 def _answer(client: socket.socket) -> None:
     try:
-        keeper, *kind = json.loads(client.recv(_LONGEST))
+        holder, *kind = json.loads(client.recv(_LONGEST))
         if SocketKind(*kind) not in _KINDS:
             raise ValueError("no socket of this kind is made")
-        network = NetworkKeeper.read(keeper).open()
+        network = NamespaceHolder.read(holder).open()
         try:
             with inside(network):
                 made = socket.socket(*kind)
@@ -115,24 +115,24 @@ def _answer(client: socket.socket) -> None:
 # The client, in Windlass's server
 
 
-def request_socket(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
+def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
     """Returns a socket in the network of a holder. Blocks for half a second at most. Raises
     ProcessLookupError if the network has ended, and SocketServerUnavailable."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(_PATIENCE)
-        _ask(channel, keeper, kind)
+        _ask(channel, holder, kind)
         try:
             return _receive(channel, kind)
         except TimeoutError as error:
             raise _unavailable() from error
 
 
-async def request_socket_async(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
+async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
     """Does the same without blocking the event loop."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.setblocking(False)
-        _ask(channel, keeper, kind)
+        _ask(channel, holder, kind)
         answered = asyncio.Event()
         loop.add_reader(channel, answered.set)
         try:
@@ -145,11 +145,11 @@ async def request_socket_async(keeper: NetworkKeeper, kind: SocketKind) -> socke
         return _receive(channel, kind)
 
 
-def _ask(channel: socket.socket, keeper: NetworkKeeper, kind: SocketKind) -> None:
+def _ask(channel: socket.socket, holder: NamespaceHolder, kind: SocketKind) -> None:
     try:
-        with _short(keeper.socket_server) as name:
+        with _short(holder.socket_server) as name:
             channel.connect(name)
-        channel.send(json.dumps([str(keeper._replace(socket_server="")), *kind]).encode())
+        channel.send(json.dumps([str(holder._replace(socket_server="")), *kind]).encode())
     except (BlockingIOError, TimeoutError) as error:
         raise _unavailable() from error
     except OSError as error:
@@ -168,7 +168,7 @@ def _receive(channel: socket.socket, kind: SocketKind) -> socket.socket:
 
 def _unavailable() -> SocketServerUnavailable:
     return SocketServerUnavailable(
-        errno.ETIMEDOUT, "the process that keeps the networks of instances does not answer"
+        errno.ETIMEDOUT, "the process that holds the networks of instances does not answer"
     )
 
 

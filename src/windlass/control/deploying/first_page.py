@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from windlass.base.isolation.reaching import open_connection
+from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.deploying.other_machines import hosts_of, machine_of

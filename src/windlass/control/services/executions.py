@@ -11,7 +11,7 @@ from typing import Final
 
 from windlass.base import ids
 from windlass.base.errors import Conflict, Unavailable
-from windlass.base.isolation.reaching import open_connection
+from windlass.base.isolation.instance_connections import open_connection
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, status_of

@@ -277,7 +277,7 @@ class RoutedAddress(Struct, frozen=True):
     host: str
     port: int
     network: str = ""
-    """The keeper of the network in which the address is; empty: it is of this machine."""
+    """The holder of the network in which the address is; empty: it is of this machine."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

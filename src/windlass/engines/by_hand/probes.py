@@ -7,7 +7,7 @@ import ssl
 import time
 from contextlib import suppress
 
-from windlass.base.isolation.reaching import open_connection
+from windlass.base.isolation.instance_connections import open_connection
 from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
 from windlass.engines.by_hand.copies import Executor
 from windlass.engines.engine import EngineError, InstanceEnded

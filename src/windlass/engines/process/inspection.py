@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from windlass.base.isolation.network import NetworkKeeper
+from windlass.base.isolation.network import NamespaceHolder
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.process import kernel, listening
@@ -83,11 +83,11 @@ class InstanceInspector:
 
 
 def network_of(record: Record) -> str:
-    """Returns the keeper of the network of an instance; empty if it has none of its own."""
+    """Returns the holder of the network of an instance; empty if it has none of its own."""
     if record.cell is None or "network" not in record.cell or record.first is None:
         return ""
-    socket_server = NetworkKeeper.read(record.cell["network"]["outer"]).socket_server
-    return str(NetworkKeeper(record.first.pid, record.first.start, socket_server))
+    socket_server = NamespaceHolder.read(record.cell["network"]["outer"]).socket_server
+    return str(NamespaceHolder(record.first.pid, record.first.start, socket_server))
 
 
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.isolation.network import NetworkKeeper
-from windlass.base.isolation.reaching import make_socket
+from windlass.base.isolation.instance_connections import make_socket
+from windlass.base.isolation.network import NamespaceHolder
 from windlass.base.isolation.socket_server import LISTENERS
 from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 
@@ -35,33 +35,33 @@ Listened = Mapping[int, set[int]]
 """Inodes of sockets, by port."""
 
 
-def read_listeners(keeper: str = "") -> Listened:
-    """`keeper` is that of another network than this machine's."""
+def read_listeners(network: str = "") -> Listened:
+    """`network` is that of another network than this machine's."""
     inodes: dict[int, set[int]] = {}
     try:
-        for port, inode, _ in _read_sockets(keeper):
+        for port, inode, _ in _read_sockets(network):
             inodes.setdefault(port, set()).add(inode)
     except OSError:
-        return _from_tables(_process_in(keeper))
+        return _from_tables(_process_in(network))
     return inodes
 
 
-def queued(port: int, keeper: str = "") -> int | None:
+def queued(port: int, network: str = "") -> int | None:
     """Returns how many connections to a port wait to be accepted; None if nothing listens there."""
     try:
-        queues = [queue for number, _, queue in _read_sockets(keeper) if number == port]
+        queues = [queue for number, _, queue in _read_sockets(network) if number == port]
     except OSError:
-        return queued_at("".join(_texts(_process_in(keeper))), port)
+        return queued_at("".join(_texts(_process_in(network))), port)
     return sum(queues) if queues else None
 
 
-def _process_in(keeper: str) -> int | str:
-    return NetworkKeeper.read(keeper).pid if keeper else "self"
+def _process_in(network: str) -> int | str:
+    return NamespaceHolder.read(network).pid if network else "self"
 
 
-def _read_sockets(keeper: str) -> Iterator[tuple[int, int, int]]:
+def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
     """Yields port, inode and queue of each listener."""
-    with make_socket(keeper, LISTENERS) as asked:
+    with make_socket(network, LISTENERS) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
             yield from _ask(asked, family)
 

@@ -1,7 +1,8 @@
 """The hubs and the trunk that the networks of instances are connected to (base/isolation/network.py).
 
-A sleeping process keeps each of them. Its number is in a small file, so that another engine over the same
-folder finds it, also after a restart. When the last instance of an environment has gone, so does its hub.
+A sleeping process, its holder, holds each of them open. A small file has its process id, so that another
+engine over the same folder finds it, also after a restart. A hub ends after the last instance of its
+environment.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.network import LOOPBACK, CellNetwork, NetworkKeeper
+from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
 from windlass.base.log import log
 from windlass.engines.engine import EngineAway
 from windlass.engines.process import kernel
@@ -39,20 +40,20 @@ _SOCKET_SERVER: Final = "maker"
 """The socket of the trunk's socket server. Trunks of earlier versions that still run listen there."""
 _HUB, _HOSTS = ".hub", ".hosts"
 _STEPS: Final = "steps"
-"""Begins what stands for an environment: the hub of the build steps of an organization."""
+"""Prefix of the hub of an organization's build steps, used in place of an environment."""
 _UNUSED: Final = 600.0
-"""Seconds after which a hub without an instance goes: a first one may be starting, or a step running. They
-count from the last time that it was asked for."""
+"""Seconds since its last use after which a hub without an instance ends. Meanwhile a first instance may be
+starting, or a build step running."""
 _PATIENCE: Final = 10.0
-"""Seconds to wait for another engine that makes a network."""
+"""Seconds to wait while another engine makes a network."""
 _LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-"""Names of services that others find them by. One with a dot could be that of a public server."""
+"""Names under which services are found. A name with a dot could be that of a public server."""
 _MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
 class Networks:
-    """Not thread-safe, but for other engines over the same folder: its work runs in the thread of starts."""
+    """Not thread-safe: its work runs in the thread of starts. Other engines may use the same folder."""
 
     def __init__(self, folder: Path, isolation: Isolation, spawner: Callable[[], Spawner]) -> None:
         self._folder = folder / "networks"
@@ -63,9 +64,9 @@ class Networks:
         self.leads_out = True
         """False if instances reach no public address."""
         self._hubs: dict[str, Process] = {}
-        """Hubs as they were seen last, by environment."""
+        """The last known hub of each environment."""
         self._children: set[int] = set()
-        """Keepers that this process has started."""
+        """Process ids of holders that this process has started."""
         self._names: dict[str, dict[str, str]] = {}
         """Addresses in the hosts file of each environment, with their names."""
 
@@ -78,23 +79,22 @@ class Networks:
         return self._is_offered
 
     async def hub(self, environment: str, org: str) -> str:
-        """Returns the keeper of the hub of an environment of an organization, which is made if there is
-        none."""
+        """Returns the holder of the hub of an organization's environment; makes the hub if there is none."""
         hub = self._hubs.get(environment)
         if hub is None or not kernel.lives(hub) or not self._note_use(environment):
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
-        return self._keeper(hub)
+        return self._holder(hub)
 
     def _note_use(self, environment: str) -> bool:
-        """Has a hub stay for a while. Returns whether it is there."""
+        """Notes that a hub is in use, so that it stays for a while. Returns whether there is one."""
         try:
             os.utime(self._folder / f"{safe(environment)}{_HUB}")
         except FileNotFoundError:
             return False
         return True
 
-    def _keeper(self, process: Process) -> str:
-        return str(NetworkKeeper(process.pid, process.start, self._socket_server))
+    def _holder(self, process: Process) -> str:
+        return str(NamespaceHolder(process.pid, process.start, self._socket_server))
 
     async def of_instance(self, environment: str, org: str, service_address: str) -> CellNetwork:
         """Returns the network that a new instance gets."""
@@ -106,8 +106,8 @@ class Networks:
         return own
 
     async def of_step(self, org: str) -> CellNetwork | None:
-        """Returns the network of a build step of an organization; None, for that of the machine, where
-        networks lead to no others: a step could fetch nothing."""
+        """Returns the network of an organization's build step; None means the network of the machine, where
+        its own network would reach no public address: a step could fetch nothing."""
         if not await self.is_offered() or not self.leads_out:
             return None
         return CellNetwork(
@@ -115,32 +115,32 @@ class Networks:
         )
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
-        """Has all instances of an environment find a service by its name, and by no other that it had."""
+        """Lets all instances of an environment find a service by this name only, not by an earlier one."""
         known = self._names.setdefault(environment, {})
         if _HOST_NAME.match(name) and known.get(address) != name:
             await self._run(lambda: self._write_name(environment, name, address))
             known[address] = name
 
     async def forget(self, address: str) -> None:
-        """Has nobody find a service any more."""
+        """Removes the name of a service in its environment."""
         for known in self._names.values():
             known.pop(address, None)
         if self._folder.exists():
             await self._run(lambda: self._forget_address(address))
 
     def has_ended(self, hub: str) -> bool:
-        keeper = NetworkKeeper.read(hub)
-        present = kernel.stat(keeper.pid)
-        return present is None or present.start != keeper.start or present.dead
+        holder = NamespaceHolder.read(hub)
+        present = kernel.stat(holder.pid)
+        return present is None or present.start != holder.start or present.dead
 
     def trunk_has_ended(self) -> bool:
-        """Returns whether the trunk was killed: all instances have lost their way out then."""
+        """Returns whether the trunk was killed. All instances are cut off from public addresses then."""
         trunk = self._read(_TRUNK)
         return trunk is not None and not kernel.lives(trunk)
 
     async def tidy(self, used: Collection[str]) -> Collection[str]:
-        """Ends the hubs that no instance needs; `used` are the keepers of those that one does. Then ends the
-        trunk if there is no hub. Returns the keepers of used hubs that lead nowhere any more."""
+        """Ends the hubs that no instance uses, and then the trunk if no hub is left. `used`: the holders of
+        hubs that instances use. Returns those of them that have ended or lost their trunk."""
         if not self._folder.exists():
             return ()
         return await self._run(lambda: self._tidy(frozenset(used)))
@@ -173,15 +173,15 @@ class Networks:
         trunk = self._read(_TRUNK)
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
-            trunk = self._keep(_TRUNK, self._isolation.trunk(self._socket_server))
+            trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
         else:
             os.utime(self._folder / _TRUNK)
         self._lead_out(trunk)
         joins = not environment.startswith(_STEPS)
-        return self._keep(name, self._isolation.hub(self._keeper(trunk), org, joins=joins))
+        return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
 
     def _forget_networks(self) -> None:
-        """Ends what led to a trunk that has ended: it leads nowhere any more."""
+        """Ends the hubs and the exit of a trunk that has ended: they are connected to nothing."""
         for name in names(self._folder):
             if name.endswith(_HUB) or name == _EXIT:
                 (self._folder / name).unlink(missing_ok=True)
@@ -191,25 +191,25 @@ class Networks:
         """Has pasta lead from the trunk of an ordinary user to the machine."""
         program = network.pasta() if self._socket_server and self.leads_out else None
         if program is not None and not kernel.lives(self._read(_EXIT)):
-            self._keep(_EXIT, CellNetwork(kind="exit", outer=self._keeper(trunk), program=program))
+            self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
-    def _keep(self, name: str, kept: CellNetwork) -> Process:
-        """Starts a process that keeps a network."""
+    def _start_holder(self, name: str, held: CellNetwork) -> Process:
+        """Starts a process that holds a network namespace."""
         request = SpawnRequest(
             command=(),
             folder=Path("/"),
             environment={},
             output=self._folder / "output",
-            cell=_keeper_cell(kept),
-            keeps=str(self._folder / name),
+            cell=_holder_cell(held),
+            holder_file=str(self._folder / name),
         )
 
         def note(spawned: SpawnedProcess) -> None:
             write_whole(self._folder / name, msgspec.json.encode(spawned.process), durable=False)
 
-        keeper = self._spawner().start(request, note).process
-        self._children.add(keeper.pid)
-        return keeper
+        holder = self._spawner().start(request, note).process
+        self._children.add(holder.pid)
+        return holder
 
     def _write_name(self, environment: str, name: str, address: str) -> None:
         file = self._hosts(environment)
@@ -226,22 +226,22 @@ class Networks:
 
     def _tidy(self, used: frozenset[str]) -> Collection[str]:
         now, trunk = time.time(), self._read(_TRUNK)
-        # Without what `_keeper` adds: it differs after a change of the settings.
-        needed = {NetworkKeeper.read(hub)[:2]: hub for hub in used if hub}
+        # Without what `_holder` adds: it differs after a change of the settings.
+        needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used if hub}
         hubs: set[tuple[int, int]] = set()
         leads_out = trunk is not None and kernel.lives(trunk)
         for name in names(self._folder):
             if not name.endswith(_HUB):
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
-            # A hub whose trunk was killed leads nowhere any more, and is made again with its instances.
+            # A hub whose trunk was killed is connected to nothing. It is made again with its instances.
             is_needed = hub is not None and (hub.pid, hub.start) in needed
             if hub is not None and leads_out and (age < _UNUSED or is_needed):
                 hubs.add((hub.pid, hub.start))
                 continue
             environment = name.removesuffix(_HUB)
             self._hubs.pop(environment, None)
-            (self._folder / name).unlink(missing_ok=True)  # its keeper ends with it
+            (self._folder / name).unlink(missing_ok=True)  # its holder ends with it
             if not is_needed:
                 self._names.pop(environment, None)
                 self._hosts(environment).unlink(missing_ok=True)
@@ -250,11 +250,11 @@ class Networks:
             (self._folder / _EXIT).unlink(missing_ok=True)
         elif trunk is not None:
             self._lead_out(trunk)
-        self._bury()
-        return {hub for keeper, hub in needed.items() if keeper not in hubs}
+        self._reap()
+        return {hub for holder, hub in needed.items() if holder not in hubs}
 
-    def _bury(self) -> None:
-        """Buries keepers that have ended, of those that this process has started."""
+    def _reap(self) -> None:
+        """Reaps the holders that this process has started and that have ended."""
         for pid in [*self._children]:
             with suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -290,7 +290,7 @@ def _write_hosts(file: Path, services: Sequence[str]) -> None:
     file.chmod(0o644)
 
 
-def _keeper_cell(kept: CellNetwork) -> Cell:
+def _holder_cell(held: CellNetwork) -> Cell:
     return Cell(
         identity="none",
         uid=os.geteuid(),
@@ -304,5 +304,5 @@ def _keeper_cell(kept: CellNetwork) -> Cell:
         temporary="",
         hidden=[],
         most_processes=0,
-        network=kept,
+        network=held,
     )

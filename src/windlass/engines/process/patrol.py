@@ -108,7 +108,7 @@ class Patrol:
                 cut_off += 1
                 self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
         if cut_off:
-            why = "a process that keeps a network was killed: the instances in it are started again"
+            why = "a process that holds a network was killed: the instances in it are started again"
             _log.warning(why, extra={"instances": cut_off})
 
     async def _follow_others(self) -> None:

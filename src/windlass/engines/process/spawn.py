@@ -41,8 +41,8 @@ class SpawnRequest(Struct, frozen=True):
     output: Path
     cell: Cell | None = None
     cgroup: str = ""
-    keeps: str = ""
-    """Instead of a command: the file of a process that keeps a network."""
+    holder_file: str = ""
+    """Instead of a command: the file of a process that holds a network namespace."""
 
 
 class SpawnedProcess(NamedTuple):
@@ -143,8 +143,8 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
         has_terminal=False,
         cgroup="",
     )
-    if request.keeps:
-        launch["keeps"] = request.keeps
+    if request.holder_file:
+        launch["holder_file"] = request.holder_file
     return launch
 
 

@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Final
 
-from windlass.base.isolation.reaching import make_socket
+from windlass.base.isolation.instance_connections import make_socket
 from windlass.base.isolation.socket_server import TCP, TCP_6, SocketServerUnavailable
 from windlass.routers.router import RouteError
 
@@ -16,9 +16,9 @@ _PRIVILEGED: Final = 1024
 
 def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
     """Returns a socket that listens. `way_out` says what to do if the port is taken."""
-    keeper, _, address = host.rpartition("/")
+    network, _, address = host.rpartition("/")
     try:
-        listening = make_socket(keeper, TCP_6 if ":" in address else TCP)
+        listening = make_socket(network, TCP_6 if ":" in address else TCP)
     except (ProcessLookupError, SocketServerUnavailable) as error:
         raise RouteError(
             f"deploy again: port {port} cannot be listened on, since the network of its environment has ended"

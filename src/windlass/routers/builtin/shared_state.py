@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable
 from windlass.base.http_in.files import allow_connections
-from windlass.base.isolation.reaching import connect
+from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer

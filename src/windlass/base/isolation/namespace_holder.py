@@ -1,9 +1,9 @@
-"""The process that keeps a network: it sleeps as long as its file names it.
+"""The process that holds a network namespace open. It sleeps as long as its file names it.
 
-So it ends with its installation, whatever becomes of that: its folder erased, the file lost, another process
-started in its place. Where no server runs that would end it, it ends itself some time after its last
-instance. The keeper of an ordinary user's trunk also makes sockets for the server (socket_server.py),
-and another process like it runs pasta, which leads from that trunk to the machine.
+So it ends with its installation, also when the folder is erased, the file is lost, or another process takes
+its place. Where no server runs to end it, it ends itself some time after its last instance. The holder of an
+ordinary user's trunk also serves sockets (socket_server.py); another process of this kind runs pasta, which
+connects that trunk to the machine.
 """
 
 from __future__ import annotations
@@ -20,69 +20,69 @@ from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, network
 from windlass.base.isolation.netlink import Netlink
-from windlass.base.isolation.network import CellNetwork, NetworkKeeper
+from windlass.base.isolation.network import CellNetwork, NamespaceHolder
 from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
 _LOOK_EVERY: Final = 2.0
 _UNUSED: Final = 900.0
 """Seconds without use after which it ends itself: later than a server would end it."""
-_INNER: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
-"""Interfaces in /proc/net/dev that lead to what a network is kept for."""
-_SCORE: Final = -900
-"""The kernel ends it after nearly everything else if memory runs out."""
+_INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
+"""Interfaces in /proc/net/dev of the networks that use this one."""
+_OOM_SCORE: Final = -900
+"""If memory runs out, the kernel ends nearly everything else first."""
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
-_OF_TRUNKS: Final = 1 << 12 | 1 << 21
-"""NET_ADMIN, SYS_ADMIN: a trunk removes what it has on the machine, or makes sockets in networks and guards
-the machine."""
+_TRUNK_CAPABILITIES: Final = 1 << 12 | 1 << 21
+"""NET_ADMIN, SYS_ADMIN: a trunk removes its interface and rules from the machine, or opens sockets in
+networks and updates the rules that close the machine."""
 _LED_OUT_WITHIN: Final = 3.0
 _LOOK_OFTEN: Final = 0.005
 _PAUSES: Final = (0.5, 30.0)
-"""Seconds between an end of pasta and its next start: the shortest and the longest."""
+"""The shortest and the longest pause before pasta is started again, in seconds."""
 
 
-def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
-    """Called in the network that is kept. The server, our parent, is in that of the machine. `routes`: see
-    `network.enter`."""
+def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
+    """Holds the network of this process open. The server, its parent, is in that of the machine. `routes`:
+    see `network.enter`."""
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
         os.dup2(null, stream)
     socket_server = None
-    if routes is not None:  # before the server goes on, and has pasta lead out
-        network.guard_own_addresses(kept, routes.own_networks())
-        socket_server = SocketServer(kept["socket_server"])
+    if routes is not None:  # before the server continues and starts pasta
+        network.guard_own_addresses(held, routes.own_networks())
+        socket_server = SocketServer(held["socket_server"])
         _close_others(routes.fileno(), socket_server.fileno())
-    elif kept["kind"] != "exit":
+    elif held["kind"] != "exit":
         _close_others()
     _outlive_instances()
-    is_trunk = kept["kind"] == "trunk"
+    is_trunk = held["kind"] == "trunk"
     machine = None
     if is_trunk and routes is None:
         machine = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    rights = _OF_TRUNKS if is_trunk else 0
+    rights = _TRUNK_CAPABILITIES if is_trunk else 0
     calls.bound_capabilities(rights)
     calls.keep_capabilities(rights)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
-    if kept["kind"] == "exit":
-        _lead_out(file, kept)
+    if held["kind"] == "exit":
+        _lead_out(file, held)
     elif routes is not None and socket_server is not None:
-        _make_sockets(file, kept, routes, socket_server)
+        _serve_sockets(file, held, routes, socket_server)
     else:
-        _sleep(file, kept, machine)
+        _sleep(file, held, machine)
     os._exit(0)
 
 
 def _outlive_instances() -> None:
-    """Has the kernel end others first. An ordinary user may only lower the score to that of the server."""
+    """Has the kernel end instances first. An ordinary user cannot go below the score of the server."""
     with suppress(OSError), open(f"/proc/{os.getppid()}/oom_score_adj") as score:  # noqa: PTH123
         set_oom_score(int(score.read()))
-    set_oom_score(_SCORE)
+    set_oom_score(_OOM_SCORE)
 
 
 def _close_others(*kept: int) -> None:
-    """Closes all but the streams and these; the server goes on then."""
+    """Closes all descriptors but the streams and these, for which the server waits."""
     edges = [_STREAMS - 1, *sorted(kept), _MOST_OPEN]
     for before, after in pairwise(edges):
         os.closerange(before + 1, after)
@@ -94,33 +94,33 @@ def _names_us(file: str) -> bool:
             return bool(json.load(named)["pid"] == os.getpid())
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except (OSError, ValueError):  # a disk that fails for a moment cuts nobody off
+    except (OSError, ValueError):  # a disk that fails for a moment must cut no instance off
         return True
 
 
-def _is_needed(file: str, kept: CellNetwork) -> bool:
+def _is_needed(file: str, held: CellNetwork) -> bool:
     if not _names_us(file):
         return False
     with suppress(OSError):
         with open("/proc/self/net/dev") as interfaces:  # noqa: PTH123
-            is_used = any(_INNER[kept["kind"]].match(line) for line in interfaces)
+            is_used = any(_INNER_INTERFACES[held["kind"]].match(line) for line in interfaces)
         if not is_used and time.time() - os.stat(file).st_mtime > _UNUSED:  # noqa: PTH116
             os.unlink(file)  # noqa: PTH108
             return False
     return True
 
 
-def _sleep(file: str, kept: CellNetwork, machine: int | None) -> None:
-    """`machine` is the network in which a trunk has something that ends with it."""
+def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
+    """`machine`: the network of the machine, from which a trunk removes its interface and rules."""
     interface = "" if machine is None else network.interface_of_trunk()
-    while _is_needed(file, kept):
+    while _is_needed(file, held):
         time.sleep(_LOOK_EVERY)
     if machine is not None:
         with network.inside(machine):
             network.close_trunk(interface)
 
 
-def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server: SocketServer) -> None:
+def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server: SocketServer) -> None:
     socket_server.watch(routes.fileno())
     look_at = 0.0
     while time.monotonic() < look_at or _is_needed(file, trunk):
@@ -130,21 +130,21 @@ def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server:
             network.guard_own_addresses(trunk, routes.own_networks())
 
 
-def _lead_out(file: str, kept: CellNetwork) -> None:
-    """Runs pasta, again whenever it ends, until the trunk ends. The first instance is started once it leads
-    out: the server waits until all that it has given us is closed."""
-    keeper = NetworkKeeper.read(kept["outer"])
-    pasta = _start_pasta(kept["program"], keeper.pid)
+def _lead_out(file: str, held: CellNetwork) -> None:
+    """Runs pasta until the trunk ends, and starts it again whenever it ends. Returns control to the server,
+    which waits until its descriptors are closed here, once pasta has made its interface."""
+    holder = NamespaceHolder.read(held["outer"])
+    pasta = _start_pasta(held["program"], holder.pid)
     until = time.monotonic() + _LED_OUT_WITHIN
-    while not network.is_led_out(keeper.pid) and not _has_ended(pasta) and time.monotonic() < until:
+    while not network.is_led_out(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_LOOK_OFTEN)
     _close_others()
-    trunk = os.pidfd_open(keeper.pid)
+    trunk = os.pidfd_open(holder.pid)
     pause, began = _PAUSES[0], time.monotonic()
-    while network.start_of(keeper.pid) == keeper.start and _wait_for(pasta, file, trunk):
+    while network.start_of(holder.pid) == holder.start and _wait_for(pasta, file, trunk):
         pause = _PAUSES[0] if time.monotonic() - began > _PAUSES[1] else min(pause * 2, _PAUSES[1])
         _wait([trunk], pause)
-        began, pasta = time.monotonic(), _start_pasta(kept["program"], keeper.pid)
+        began, pasta = time.monotonic(), _start_pasta(held["program"], holder.pid)
     os.kill(pasta, signal.SIGKILL)
 
 
@@ -167,7 +167,7 @@ def _become_pasta(program: str, trunk: int, parent: int) -> None:
 
 
 def _wait_for(pasta: int, file: str, trunk: int) -> bool:
-    """Waits until pasta has ended, and returns True; or False once it is not needed any more."""
+    """Waits until pasta has ended. Returns False if it is not needed any more."""
     ended = os.pidfd_open(pasta)
     try:
         while _names_us(file):
@@ -182,7 +182,7 @@ def _wait_for(pasta: int, file: str, trunk: int) -> bool:
 
 
 def _wait(ends: list[int], seconds: float) -> set[int]:
-    """Returns those of these processes that have ended; waits for one."""
+    """Waits until one of these processes has ended. Returns all that have."""
     waiting = select.poll()
     for each in ends:
         waiting.register(each, select.POLLIN)

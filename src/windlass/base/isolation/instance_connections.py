@@ -1,0 +1,76 @@
+"""Opens connections to programs in other networks, from sockets made inside those networks.
+
+A network is named by its holder, as `str(NamespaceHolder)`; an empty name is the network of this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from typing import Final
+
+from windlass.base.cleanup import on_failure
+from windlass.base.isolation import socket_server
+from windlass.base.isolation.network import LOOPBACK, NamespaceHolder, inside
+from windlass.base.isolation.socket_server import TCP, TCP_6, SocketKind
+
+_LOOPBACK_6: Final = "::1"
+
+
+def make_socket(network: str, kind: SocketKind) -> socket.socket:
+    """Returns a socket in a network. Raises ProcessLookupError if the network has ended, and
+    SocketServerUnavailable."""
+    if not network:
+        return socket.socket(*kind)
+    holder = NamespaceHolder.read(network)
+    return socket_server.request_socket(holder, kind) if holder.socket_server else _enter(holder, kind)
+
+
+def _enter(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
+    namespace = holder.open()
+    try:
+        with inside(namespace):
+            return socket.socket(*kind)
+    finally:
+        os.close(namespace)
+
+
+async def connect(network: str, address: str, port: int) -> socket.socket:
+    """Returns a connected socket. For 127.0.0.1 of another network, tries [::1] as well, because many
+    programs listen only there when told `localhost`. Raises an OSError."""
+    try:
+        return await _connect(network, address, port)
+    except ConnectionRefusedError:
+        if not network or address != LOOPBACK:
+            raise
+        try:
+            return await _connect(network, _LOOPBACK_6, port)
+        except OSError:
+            pass
+        raise
+
+
+async def open_connection(
+    network: str, address: str, port: int, tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if not network:
+        return await asyncio.open_connection(address, port, ssl=tls)
+    connected = await connect(network, address, port)
+    return await asyncio.open_connection(sock=connected, ssl=tls, server_hostname=address if tls else None)
+
+
+async def _connect(network: str, address: str, port: int) -> socket.socket:
+    opened = await _make_socket_async(network, TCP_6 if ":" in address else TCP)
+    with on_failure(opened.close):
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, (address, port))
+    return opened
+
+
+async def _make_socket_async(network: str, kind: SocketKind) -> socket.socket:
+    holder = NamespaceHolder.read(network) if network else None
+    if holder is not None and holder.socket_server:
+        return await socket_server.request_socket_async(holder, kind)
+    return make_socket(network, kind)
