@@ -1,4 +1,7 @@
-"""BuildTurns of organizations at what they cannot use at once: the bridge of BuildKit."""
+"""Turns of organizations at BuildKit within one server: builds of one organization at a time.
+
+`engine_turn` does the same among servers that share an engine.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from contextlib import asynccontextmanager
 
 
 class BuildTurns:
-    """Lets builds of one organization run at a time. While another organization waits, no further build of it
-    begins, so each waits for one turn of each of the others at most."""
+    """Runs builds of one organization at a time. Once another organization waits, the present one starts no
+    further build, so an organization waits for at most one turn of each other organization."""
 
     def __init__(self) -> None:
         self._holder = ""
@@ -39,8 +42,10 @@ class BuildTurns:
         try:
             await turn
         except asyncio.CancelledError:
-            if self._waiting.pop(turn, None) is None:  # it was admitted in the same moment
+            if self._waiting.pop(turn, None) is None:  # it was admitted at the same moment
                 self._end()
+            else:
+                self._admit_next()
             raise
 
     def _admit(self, org: str) -> None:
@@ -49,10 +54,15 @@ class BuildTurns:
 
     def _end(self) -> None:
         self._running -= 1
-        if self._running or not self._waiting:
+        self._admit_next()
+
+    def _admit_next(self) -> None:
+        # The future of a cancelled build is done, and stays here until the build notices it.
+        waiting = {turn: org for turn, org in self._waiting.items() if not turn.done()}
+        if self._running or not waiting:
             return
-        org = next(iter(self._waiting.values()))
-        for turn in [turn for turn, waiting in self._waiting.items() if waiting == org]:
+        first = next(iter(waiting.values()))
+        for turn in [turn for turn, org in waiting.items() if org == first]:
             del self._waiting[turn]
-            self._admit(org)
+            self._admit(first)
             turn.set_result(None)
