@@ -59,8 +59,8 @@ async def hangs(request: web.Request) -> web.StreamResponse:
 def event(container: str, action: str, service: str, **more: str) -> dict[str, Any]:
     labels = {
         "windlass.service": service, "windlass.generation": "1", "windlass.index": "0",
-        "windlass.pod": "pod", "exitCode": "1",
-    } | more  # fmt: skip
+        "windlass.pod": "pod",
+    } | ({"exitCode": "1"} if action == "die" else {}) | more  # fmt: skip
     return {"Action": action, "timeNano": 1, "Actor": {"ID": container, "Attributes": labels}}
 
 

@@ -17,6 +17,7 @@ from tests.faults.inside import Inside, inside, until
 from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
 from windlass.control.context.place import Place
 from windlass.docker import EngineRefused
+from windlass.docker.answers import LONGEST_EVENT
 from windlass.engines.docker import names, position, watch
 from windlass.engines.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
@@ -129,6 +130,29 @@ async def test_ends_of_containers_that_never_were_take_no_memory(tmp_path):
         await until(told_all)
         assert [*watched._ends] == [ID]
         assert not watched._short_of_memory
+
+
+LONG = {"note": "x" * LONGEST_EVENT}
+
+
+@pytest.mark.parametrize(
+    "bad", [{"exitCode": "abc"}, {"timeNano": "now"}, LONG], ids=["code", "time", "long"]
+)
+async def test_an_event_that_is_not_understood_stops_no_watch(tmp_path, bad):
+    async with server(tmp_path) as (there, engine):
+        first, second = event(ID, "die", SERVICE, **bad), event("b" * 64, "die", SERVICE)
+        first |= {name: value for name, value in bad.items() if name in first}
+        begun = [event(each, "start", SERVICE) for each in (ID, "b" * 64)]
+        engine.answers["/logs"] = streams()
+        engine.answers["/events"] = streams(*begun, first, second)
+        watched = watch_of(await place_of(there, engine))
+
+        async def told_all() -> bool:
+            return watched.last_end("b" * 64) is not None
+
+        await until(told_all)
+        assert sum(path.endswith("/events") for path in engine.asked) == 1
+        assert watched.last_end(ID) is None
 
 
 async def zipped(request: web.Request) -> web.StreamResponse:

@@ -38,18 +38,31 @@ class EngineAnswer:
                 yield chunk
                 await self._keep_pace(len(chunk))
 
-    async def objects(self, longest: int = LONGEST_OBJECT) -> AsyncIterator[dict[str, Any]]:
-        """Yields JSON objects, one after the other, as events and builds write them."""
+    async def objects(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields JSON objects, one after the other, as builds and pulls write them."""
         rest = b""
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
-            if max(map(len, (*lines, rest))) > longest:
-                raise EngineRefused(500, f"The Docker engine says more than {longest} bytes at once")
+            if max(map(len, (*lines, rest))) > LONGEST_OBJECT:
+                raise EngineRefused(500, f"The Docker engine says more than {LONGEST_OBJECT} bytes at once")
             for line in lines:
                 if line.strip():
                     yield an_object(decode(line))
         if rest.strip():
             yield an_object(decode(rest))
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields events, but none that is longer than LONGEST_EVENT: the labels of any container are in its
+        events."""
+        rest, is_long = b"", False
+        async for chunk in self.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip() and not is_long and len(line) <= LONGEST_EVENT:
+                    yield an_object(decode(line))
+                is_long = False
+            if len(rest) > LONGEST_EVENT:
+                rest, is_long = b"", True
 
 
 async def read_short(

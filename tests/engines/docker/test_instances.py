@@ -8,8 +8,17 @@ from contextlib import suppress
 
 import pytest
 
-from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
-from tests.engines.dockers import BOX
+from tests.engines.docker.watched import (
+    FOREVER,
+    SECONDS,
+    again,
+    nothing_left,
+    restarted,
+    seen,
+    until,
+    wanted,
+)
+from tests.engines.dockers import BOX, build
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
@@ -220,3 +229,41 @@ async def test_a_container_that_the_engine_is_still_making_is_waited_for(engine,
 
     monkeypatch.setattr(Docker, "json", json)
     assert (await engine.run(wanted(), 0)).phase is Phase.RUNNING
+
+
+FALSE_LABELS = "LABEL exitCode=abc traefik.enable=true windlass.generation=x"
+CRASHING = "[ -e /tmp/second ] || { touch /tmp/second; exit 3; }; " + FOREVER
+
+
+@pytest.fixture
+async def labelled(raw):
+    """An image with labels that resemble what an engine says of its containers."""
+    ref = f"windlass-test/labelled-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": f"FROM {BOX}\n{FALSE_LABELS}\n"})
+    yield ref
+    await raw.raw("DELETE", f"/images/{ref}", params={"force": True})
+
+
+async def test_labels_of_an_image_stop_no_watch_and_reach_no_other_tool(engine, watched, raw, labelled):
+    poisoned, other = wanted(CRASHING, artifact=Artifact(kind="image", ref=labelled)), wanted(CRASHING)
+    it = await engine.run(poisoned, 0)
+    await restarted(raw, poisoned.service)
+    await engine.run(other, 0)
+    found = await seen(engine, other.service, lambda each: each.exit_code == 3)
+    assert found.reason == "exited with code 3"
+    assert watched.noticed.count(poisoned.service) >= 2
+    container = await raw.json("GET", f"/containers/{it.id}/json")
+    assert container["Config"]["Labels"]["traefik.enable"] == ""
+
+
+async def test_without_empty_labels_the_image_says_what_the_engine_should(raw, labelled):
+    body = {"Image": labelled, "Cmd": ["sh", "-c", "exit 3"]}
+    container = (await raw.json("POST", "/containers/create", body=body))["Id"]
+    await raw.raw("POST", f"/containers/{container}/start")
+    await raw.raw("POST", f"/containers/{container}/wait")
+    query = {"filters": {"container": [container], "event": ["die"]}, "since": "1"}
+    async with raw.stream("GET", "/events", params=query) as answer:
+        said = (await anext(answer.events()))["Actor"]["Attributes"]
+    assert said["exitCode"] == "abc"
+    assert said["traefik.enable"] == "true"
+    await raw.raw("DELETE", f"/containers/{container}")

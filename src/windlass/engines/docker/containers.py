@@ -149,7 +149,7 @@ class ContainerClient:
                 network=network,
                 aliases=() if once else words.aliases(workload),  # neighbours look for what serves
                 publish=self._docker.address,
-                init=not create.begins_by_itself(workload, image),
+                image=image,
                 once=once,
             )
             created = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)

@@ -12,6 +12,7 @@ from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import MachineSummary
+from windlass.engines.engine import EngineError
 
 MEGABYTE: Final = 1024 * 1024
 
@@ -25,6 +26,9 @@ LEAST_CPU, LEAST_MEMORY = 10, 6
 
 PROCESSES: Final = 2048
 """And threads: more than any honest service has, and too few to choke the machine."""
+
+LONGEST_LABELS: Final = 16 * 1024
+"""Most characters of the names of an image's labels together: all lists of containers repeat them."""
 
 SERVER_HOST: Final = "host.docker.internal"
 """The usual name of the machine of an engine in its containers."""
@@ -41,16 +45,16 @@ def container(
     network: str,
     aliases: Sequence[str],
     publish: str,
-    init: bool,
+    image: Mapping[str, Any],
     once: bool = False,
 ) -> dict[str, Any]:
-    """`publish` is the address at which its ports are reached."""
+    """`publish` is the address at which its ports are reached. `image` is the metadata of its image."""
     ports = published_ports(wanted)
     body: dict[str, Any] = {
         "Image": wanted.artifact.ref,
         "Hostname": words.pod(wanted, index),
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
-        "Labels": words.labels(installation, wanted, index),
+        "Labels": {**_no_labels(image), **words.labels(installation, wanted, index)},
         "ExposedPorts": {port: {} for port in ports},
         # The engine asks with it, too, when the machine goes down.
         "StopTimeout": ceil(wanted.grace),
@@ -59,7 +63,7 @@ def container(
             "PortBindings": {port: [{"HostIp": publish, "HostPort": ""}] for port in ports},
             # The first process of a container gets no signal that it has not asked for, and has the dead of
             # all others to bury. Programs know nothing of that.
-            "Init": init,
+            "Init": not begins_by_itself(wanted, image),
             "RestartPolicy": {"Name": "no" if once else "unless-stopped"},
             "LogConfig": LOGS,
             "Mounts": [
@@ -86,6 +90,15 @@ def container(
     if wanted.artifact.workdir:
         body["WorkingDir"] = wanted.artifact.workdir
     return body
+
+
+def _no_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns empty values for the labels of an image, which a container inherits otherwise: proxies and
+    other tools of the operator obey labels of containers, and the engine writes them into its events."""
+    names = (image.get("Config") or {}).get("Labels") or {}
+    if sum(map(len, names)) > LONGEST_LABELS:
+        raise EngineError("Use an image with fewer labels: their names are longer than 16 KB together")
+    return dict.fromkeys(names, "")
 
 
 def limits_of(machine: MachineSummary) -> EngineLimits:

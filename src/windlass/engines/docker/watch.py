@@ -12,7 +12,7 @@ from typing import Any, Final
 from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.answers import LONGEST_EVENT, EngineAnswer
+from windlass.docker.answers import EngineAnswer
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, instances_of
 from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
@@ -39,6 +39,7 @@ CHECK_EVERY: Final = 10.0
 """Seconds between two calls that an engine has to answer while its events are watched. One that hangs keeps
 its connections open, and sends no event either."""
 _LONGEST_LABEL: Final = 64
+_EXIT_CODE: Final = "exitCode"
 
 _log = log("engines.docker")
 
@@ -58,6 +59,8 @@ class EventWatcher:
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
+        self._hides_exit_code: set[str] = set()
+        """Followed containers whose image has a label that replaces the exit code in their events."""
         self._is_full = False
         """True once an engine had more containers than are followed."""
         self._begun_here: set[str] = set()
@@ -119,6 +122,8 @@ class EventWatcher:
             )
         else:
             follower.wake()
+        if _EXIT_CODE in labels:
+            self._hides_exit_code.add(container)
 
     def _may_follow(self, container: str) -> bool:
         self._leaving = [follower for follower in self._leaving if not follower.over]
@@ -188,9 +193,14 @@ class EventWatcher:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, events: EngineAnswer) -> None:
-        count = 0
-        async for event in events.objects(LONGEST_EVENT):
-            self._note_event(event)
+        count, is_logged = 0, False
+        async for event in events.events():
+            try:
+                self._note_event(event)
+            except Exception:  # noqa: BLE001 (the watch outlives an event that is not understood)
+                if not is_logged:
+                    _log.exception("an event of the Docker engine is not understood")
+                is_logged = True
             count += 1
             if count % AT_ONCE == 0:
                 await asyncio.sleep(BREATH)
@@ -229,14 +239,22 @@ class EventWatcher:
                 self._short_of_memory.add(container)
             case "die" if container in self._followers:
                 self._begun_here.discard(container)
-                self._ends[container] = LastExit(
-                    exit_code(labels["exitCode"]), container in self._short_of_memory
-                )
-                self._short_of_memory.discard(container)
+                self._note_end(container, labels)
             case "destroy":
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
+                self._hides_exit_code.discard(container)
                 if follower := self._followers.pop(container, None):
                     follower.wake()  # finds that it is gone, and ends
                     self._leaving.append(follower)
         self._notice(labels[words.SERVICE])
+
+    def _note_end(self, container: str, attributes: Mapping[str, Any]) -> None:
+        """Remembers an exit code, but not one that the image says: in events, labels of a container take the
+        place of the engine's own attributes, except its name and image."""
+        is_short = container in self._short_of_memory
+        self._short_of_memory.discard(container)
+        if container in self._hides_exit_code:
+            self._ends.pop(container, None)
+        else:
+            self._ends[container] = LastExit(exit_code(attributes[_EXIT_CODE]), is_short)
