@@ -22,7 +22,7 @@ import pytest
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import counts, isolation
+from windlass.base.isolation import isolation, user_limits
 from windlass.base.isolation.isolation import Isolation
 
 SENDS = """
@@ -281,7 +281,7 @@ async def test_threads_of_a_service_are_a_share_of_those_of_the_user(rig, statio
 
 
 async def test_threads_of_all_services_leave_some_for_the_server(rig, station, few, monkeypatch):
-    monkeypatch.setattr(counts, "share_of_processes", lambda: 4096)  # as many services together
+    monkeypatch.setattr(user_limits, "share_of_processes", lambda: 4096)  # as many services together
     assert await found(rig, station, STARTS_THREADS) <= few - few // 8
     start_threads(FEW // 16)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from windlass.base.isolation import calls, counts, landlock, mounts, network, socket_filter
+from windlass.base.isolation import calls, landlock, mounts, network, socket_filter, user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import NamespaceHolder
 
@@ -53,11 +53,11 @@ def enter(cell: Cell) -> None:
         network.enter(cell["network"])
     outside = os.geteuid(), os.getegid()
     if cell["identity"] == "namespace":
-        counts.reserve_processes()
+        user_limits.reserve_processes()
     calls.unshare(namespaces(cell) & ~calls.CLONE_NEWNET)
     if cell["identity"] == "namespace":
         calls.map_user(cell["inner"], *outside)
-        counts.limit_namespace()
+        user_limits.limit_namespace()
     if cell["mounts"]:
         if memory := cell.get("shared_memory", 0):
             _limit_shared_memory(memory)

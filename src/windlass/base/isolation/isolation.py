@@ -16,7 +16,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from windlass.base.isolation import counts
+from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
@@ -291,7 +291,7 @@ class Isolation:
 
 
 def _most_processes(findings: Findings) -> int:
-    return min(MOST_PROCESSES, counts.share_of_processes()) if findings["identity"] != "none" else 0
+    return min(MOST_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
 def _waits(part: str, findings: Findings) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, counts, netlink
+from windlass.base.isolation import calls, netlink, user_limits
 from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, leaves_by, verdict
 
 LOOPBACK: Final = "127.0.0.1"
@@ -296,10 +296,10 @@ def enter(network: CellNetwork) -> Netlink | None:
 
 def _own_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    counts.reserve_processes()
+    user_limits.reserve_processes()
     calls.unshare(calls.CLONE_NEWUSER)
     calls.map_user(user, user, group)
-    counts.reserve_inotify()
+    user_limits.reserve_inotify()
 
 
 def arrange(network: CellNetwork, parent: int) -> None:

@@ -1,8 +1,7 @@
-"""Limits of what the kernel counts for a user, who is also that of the server where services have no user of
-their own.
+"""Limits on resources that the kernel counts for a user, for services that run as the user of the server.
 
-The kernel counts what is used in a user namespace for its maker as well, up to a limit that belongs to the
-namespace. So a service cannot use up what its neighbours and the server need.
+The kernel counts what a user namespace uses for the user who created it as well, up to a limit of the
+namespace. So a service cannot use up what other services and the server need.
 """
 
 from __future__ import annotations
