@@ -1,4 +1,4 @@
-"""A command that runs where an instance runs, with its variables, and is awaited."""
+"""Runs a command in the cell of an instance, with its variables, and waits for the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.engines.process.kill import wait_for_ends
 from windlass.engines.process.spawn import Spawner, SpawnRequest
 
 _KEPT: Final = 1024 * 1024
-"""Maximum of output that is kept."""
+"""Bytes of output that are kept; the rest is read and dropped."""
 _NO_TIME: Final = 124
 _REFUSED: Final = 126
 _NOT_FOUND: Final = 127
@@ -66,7 +66,7 @@ async def start_beside(
     *,
     has_terminal: bool = False,
 ) -> Begun:
-    """Starts a command in the cell of `process`. A caller that is cancelled leaves none running."""
+    """Starts a command in the cell of `process`. If the caller is cancelled, the command is ended."""
 
     def begin() -> Begun:
         handle = kernel.handle(process.pid, process.start)
@@ -89,16 +89,16 @@ async def start_beside(
 
 
 async def _end(child: int, handle: int) -> None:
-    """With its group, whose number is its own for as long as it is not buried."""
+    """Kills the command and its process group; the group keeps its number until the command is reaped."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     await wait_for_ends([handle], 5.0)
-    kernel.bury(handle)
+    kernel.reap(handle)
     os.close(handle)
 
 
 class _CommandOutput:
-    """The output of a command, heard while it runs so that it is never held up."""
+    """The output of a command. It is read while the command runs, so that a full pipe never blocks it."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
@@ -113,7 +113,7 @@ class _CommandOutput:
         asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
 
     def read_all(self) -> None:
-        """All that is there; not until the end, which a child left behind may keep from coming."""
+        """Reads what is there. Does not wait for the end: a child left behind may hold the pipe open."""
         while self._read_some():
             pass
 

@@ -1,8 +1,8 @@
-"""A command beside the program of an instance, with its input and output: over pipes, or in a terminal.
+"""Runs a command beside the program of an instance, with input and output over pipes or in a terminal.
 
-The command runs in the cell and in the cgroup of the instance. Each bears a mark among its variables, by
-which everything that it has started is found at its end. A program that clears its variables and leaves its
-session is not found: it ends with the instance. The engine ends commands of a killed server at its next start
+The command runs in the cell and in the cgroup of the instance. One of its variables is a mark, by which all
+processes that it started are found when it ends. A process that clears its variables and leaves the session
+is not found; it ends with the instance. Commands of a killed server are ended at the engine's next start
 (orphans.py).
 """
 
@@ -37,7 +37,7 @@ _PIECE: Final = 32 * 1024
 _END_OF_INPUT: Final = b"\x04"
 _LOOK: Final = 60.0
 _GONE: Final = frozenset({errno.EIO, errno.EPIPE})
-"""Errors of a terminal or pipe that the command has left."""
+"""Errors of a terminal or pipe whose other end the command has closed."""
 
 
 async def open_execution(
@@ -60,7 +60,7 @@ async def open_execution(
 
 
 class _CommandStreams:
-    """The descriptors of a command: its own, and those by which this process reads and writes."""
+    """The ends of the pipes or the terminal: those of the command, and those of this process."""
 
     def __init__(self, reads: int, writes: int, input: int, output: int, *, is_terminal: bool) -> None:
         self.reads, self.writes = reads, writes
@@ -107,8 +107,8 @@ class _CommandStreams:
 
 
 def _keep_from_others(terminal: int, cell: Cell | None) -> None:
-    """Lets only the service open its terminal by name. Services that share a user cannot be told apart by the
-    kernel: then it is opened by none, and the command has it as its input and output."""
+    """Lets only the service open its terminal by path. The kernel cannot tell services of a shared user
+    apart: for them, nothing can open the path, and the command uses the descriptors it was given."""
     if cell and cell["identity"] == "user":
         os.fchown(terminal, cell["uid"], -1)
         os.fchmod(terminal, 0o600)
@@ -128,7 +128,7 @@ class ProcessExecution:
             try:
                 return os.read(self._channel.reads, _PIECE)
             except BlockingIOError:
-                # What it left running may hold the output open for ever.
+                # A process that it left running may hold the output open forever.
                 if has_ended:
                     return b""
             except OSError as error:
@@ -177,18 +177,18 @@ class ProcessExecution:
         await asyncio.shield(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        """Ends all processes of the command. One that is born during a count may be missed, so two counts in
-        a row must find none."""
+        """Ends all processes of the command. One that is forked during a count may be missed, so two counts
+        in a row must find none."""
         session: int | None = self._begun.pid
-        calm = 0
+        empty_counts = 0
         try:
-            while calm < 2:
+            while empty_counts < 2:
                 left = await asyncio.to_thread(_find_members, self._mark, session)
-                calm = 0 if left else calm + 1
+                empty_counts = 0 if left else empty_counts + 1
                 await end_these(left)
-                session = None  # once the leader is buried, the number may be that of others
+                session = None  # once the leader is reaped, others may get its number
         finally:
-            kernel.bury(self._handle)
+            kernel.reap(self._handle)
             os.close(self._handle)
             launching.close(self._begun)
 

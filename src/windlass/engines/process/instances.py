@@ -174,7 +174,7 @@ class Instances:
             return record
         self._starter.check_place(workload)
         if record.process is not None:
-            record = await self._note_end(key, home, record, self.supervisors.of(key).bury(record.process))
+            record = await self._note_end(key, home, record, self.supervisors.of(key).reap(record.process))
         if not self._resume_later(key, record):
             record = await self._restart(key, workload, record)
         return record
@@ -187,7 +187,7 @@ class Instances:
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
         elif not record.ended_at:
-            status = self.supervisors.of(key).bury(record.process) if record.process else None
+            status = self.supervisors.of(key).reap(record.process) if record.process else None
             record = await self._note_end(key, home, record, status)
             if not record.ended_at:
                 record = await self._start_new(key, workload, record)
@@ -256,7 +256,7 @@ class Instances:
             return
 
         def ended() -> None:
-            status = self.supervisors.of(key).bury(process)
+            status = self.supervisors.of(key).reap(process)
             self._tend(key, lambda: self._handle_end(key, process, status))
 
         if not supervisor.watch(process, ended):

@@ -18,7 +18,7 @@ TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 _ENDING: Final = 0x4
 """PF_EXITING, among the flags of a process."""
 _OF_THE_KERNEL: Final = 0x200000
-"""PF_KTHREAD: a thread of the kernel runs no program, ever."""
+"""PF_KTHREAD: a thread of the kernel, which never runs a program."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -39,11 +39,11 @@ class Stat(Struct, frozen=True, gc=False):
     session: int
     start: int
     cpu: int
-    """Ticks, with those of the children that it has buried."""
+    """Ticks, with those of the children that it has reaped."""
     memory: int
     """Bytes resident, shared ones included."""
     dead: bool
-    """It runs no instruction any more; at most, it waits to be buried."""
+    """It has ended, though it may not have been reaped yet."""
 
 
 @cache
@@ -68,8 +68,8 @@ def stat(pid: int) -> Stat | None:
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),
         memory=int(words[21]) * PAGE,
-        # A first thread that has ended while others go on looks like a corpse, too. One that is ending may
-        # have to wait for others to be buried, and does nothing more.
+        # A first thread that ended while other threads run looks like a zombie, too. A process that is ending
+        # runs no code any more, but may have to wait until others are reaped.
         dead=(words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0) and int(words[17]) <= 1,
     )
 
@@ -102,7 +102,7 @@ def lives(process: Process | None) -> bool:
 
 
 def handle(pid: int, start: int) -> int | None:
-    """A descriptor of just this process, which is readable once it has ended; None if it is gone."""
+    """Returns a pidfd of this process, which is readable once it has ended; None if the process is gone."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -119,14 +119,14 @@ def send(fd: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(fd, number)
 
 
-def bury(fd: int) -> int | None:
-    """Reaps a child and returns its exit code, or the negative number of a signal. None: it is running, or
-    not our child."""
+def reap(fd: int) -> int | None:
+    """Reaps a child and returns its exit code, or the negative number of a signal; None if it still runs or
+    is not a child of this process."""
     return status(fd, 0)
 
 
 def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
-    """The same, and it may be asked again."""
+    """Returns the same without reaping the child."""
     try:
         status = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
     except ChildProcessError:
@@ -137,7 +137,7 @@ def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
 
 
 def leads_namespace(pid: int) -> bool:
-    """True for the first process of a process namespace right below ours."""
+    """Returns whether a process is the first of a process namespace that is a child of ours."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
@@ -146,7 +146,7 @@ def leads_namespace(pid: int) -> bool:
 
 
 def user(pid: int) -> int | None:
-    """Its real user; None: it is gone."""
+    """Returns the real user of a process; None if the process is gone."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Uid:")).split()[1])
@@ -173,7 +173,7 @@ def environment(pid: int) -> dict[bytes, bytes]:
 
 
 def touches(pid: int, folder: Path) -> bool:
-    """Returns whether it works below this folder, or writes its output there."""
+    """Returns whether the process has its working folder or its output below this folder."""
     for name in ("cwd", "fd/1", "fd/2"):
         with suppress(OSError):
             if Path(f"/proc/{pid}/{name}").readlink().is_relative_to(folder):

@@ -17,9 +17,9 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import Record
 
-_SOON: Final = 5.0
-"""Time that a killed process has before it is killed again."""
-_MOMENT: Final = 0.01
+_KILL_AGAIN_AFTER: Final = 5.0
+"""Seconds after which processes that were killed and still run are killed again."""
+_FIRST_PAUSE: Final = 0.01
 
 
 class ProcessKiller:
@@ -27,14 +27,14 @@ class ProcessKiller:
         self._counting = counting
 
     async def ask(self, home: Path, record: Record, grace: float) -> None:
-        """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
-        of a cell gets none: with it everything in the cell would end at once."""
+        """Sends SIGTERM to all processes; returns when they have ended or the time is over. The first process
+        of a cell gets none, because the kernel would then kill everything in the cell at once."""
         living = await self._find_living(home, record.process, record)
         asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
         with open_handles(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
-            await wait_for_ends(handles, grace, burying=True)
+            await wait_for_ends(handles, grace, reaping=True)
 
     async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
         """Ends all processes; returns whether there were any. `leader` is the program.
@@ -71,19 +71,20 @@ def _find_unreaped(leader: Process | None) -> list[kernel.Stat]:
 
 @contextmanager
 def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
-    """A handle of each process that is still the one that was seen; buried and closed afterwards."""
+    """Yields a pidfd of each process that is still the one in `stats`; reaps the processes and closes the
+    descriptors afterwards."""
     handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
     try:
         yield handles
     finally:
         for fd in handles:
-            kernel.bury(fd)  # for containers without an init
+            kernel.reap(fd)  # for containers without an init
             os.close(fd)
 
 
-async def wait_for_ends(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
-    """Waits until all processes have ended or the time is over; returns True if some are left. `burying`:
-    reaps each at once, because the first process of a cell ends only after all others are reaped."""
+async def wait_for_ends(handles: Iterable[int], patience: float, *, reaping: bool = False) -> bool:
+    """Waits until all processes have ended or the time is over; returns True if some are left. `reaping`:
+    reaps each as it ends, because the first process of a cell ends only after all others are reaped."""
     loop = asyncio.get_running_loop()
     left = set(handles)
     over = asyncio.Event()
@@ -91,8 +92,8 @@ async def wait_for_ends(handles: Iterable[int], patience: float, *, burying: boo
     def ended(fd: int) -> None:
         loop.remove_reader(fd)
         left.discard(fd)
-        if burying:
-            kernel.bury(fd)
+        if reaping:
+            kernel.reap(fd)
         if not left:
             over.set()
 
@@ -113,9 +114,9 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
     with open_handles(stats) as handles:
         for fd in handles:
             kernel.send(fd, signal.SIGKILL)
-        until, pause = time.monotonic() + _SOON, _MOMENT
-        # The first process of a cell may wait for long to be buried itself, and does nothing more.
-        while await wait_for_ends(handles, pause, burying=True) and time.monotonic() < until:
+        until, pause = time.monotonic() + _KILL_AGAIN_AFTER, _FIRST_PAUSE
+        # The first process of a cell may stay unreaped for long, but runs no code any more.
+        while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
             if not any(_lives(stat) for stat in stats):
                 return
             pause *= 2

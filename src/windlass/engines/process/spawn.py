@@ -150,5 +150,5 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
 
 def _identify(pid: int) -> Process:
     process = kernel.identify(pid)
-    assert process is not None  # a child is there until we bury it
+    assert process is not None  # a child is there until we reap it
     return process

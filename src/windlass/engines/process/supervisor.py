@@ -37,11 +37,11 @@ class Supervisor:
         asyncio.get_running_loop().add_reader(self.handle, ended)
         return True
 
-    def bury(self, process: Process) -> int | None:
+    def reap(self, process: Process) -> int | None:
         """Returns the exit status of an ended process, if it was a child of this one."""
         if self.process != process or self.handle is None:
             return None
-        status = kernel.bury(self.handle)
+        status = kernel.reap(self.handle)
         self.unwatch()
         self.process = process
         return status
