@@ -364,3 +364,14 @@ def test_ports_at_the_loopback_address_alone_are_open_to_no_instance(tmp_path, m
     host, gateway_host = hosts
     given = settings(tmp_path, host=host, gateway_host=gateway_host)
     assert isolation_of(given).trunk("").get("ports") == [*ports]
+
+
+@pytest.mark.parametrize(
+    ("table", "limits"),
+    [("262144", (8192, 16_384, 131_072)), ("65536", (4096, 4096, 32_768)), (None, (8192, 16_384, 131_072))],
+)
+def test_services_leave_half_of_the_table_of_connections_to_the_machine(tmp_path, monkeypatch, table, limits):
+    monkeypatch.setattr(network, "_TABLE", str(tmp_path / "table"))
+    if table:
+        (tmp_path / "table").write_text(table)
+    assert network.ConnectionLimits.of(8192) == limits

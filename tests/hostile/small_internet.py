@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import calls
+from windlass.base.isolation import calls, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
@@ -243,7 +243,9 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
 
 async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
     """Many environments of so many organizations open as many connections as they can; then another
-    organization tries one."""
+    organization tries one. All may have as many as eight environments."""
+    network.ENVIRONMENTS = 8  # type: ignore[misc]
+    network.SHARES = 4  # type: ignore[misc]
     rules = NetworkRules(connections=MOST)
     rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
     tries = {"private": ("many", PRIVATE, PORT, MANY), "many": ("many", PUBLIC, PORT, MANY)}

@@ -20,7 +20,7 @@ from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
-from windlass.base.isolation.network import SHARES, TUN, CellNetwork, resolvers
+from windlass.base.isolation.network import TUN, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.private import private_paths
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
@@ -83,8 +83,7 @@ class NetworkRules(Struct, frozen=True):
     ports: tuple[int, ...] = ()
     """TCP ports of this machine: those of the gateway and the API."""
     connections: int = 8192
-    """Connections of one environment to public networks that may be open at once. One organization may have
-    twice as many, and all together eight times as many, a quarter of what kernels usually remember."""
+    """Connections of one environment to public networks that may be open at once; see `ConnectionLimits`."""
 
 
 class MissingPart(Struct, frozen=True):
@@ -210,14 +209,15 @@ class Isolation:
         """Returns the network that leads from all environments to others. `socket_server`: see
         `CellNetwork`."""
         rules = self._rules or NetworkRules()
+        limits = ConnectionLimits.of(rules.connections)
         trunk = CellNetwork(
             kind="trunk",
             resolvers=resolvers(),
             open=list(rules.open),
             closed=list(CLOSED),
             ports=[port for port in rules.ports if port],
-            most=8 * rules.connections,
-            most_of_group=8 * rules.connections // SHARES,
+            most=limits.everyone,
+            most_of_group=limits.organization,
         )
         if socket_server:
             trunk["socket_server"] = socket_server
@@ -233,7 +233,7 @@ class Isolation:
             resolvers=resolvers(),
             open=list(rules.open),
             closed=list(CLOSED),
-            most=rules.connections,
+            most=ConnectionLimits.of(rules.connections).environment,
             group=crc32(org.encode()),
         )
 

@@ -44,8 +44,12 @@ _UDP_PORTS: Final = range(61_000, 65_536)
 """Above those that Linux gives to programs, and that operators give to services."""
 _UDP_PORTS_OF_HUB: Final = 512
 """Ports from which one environment may send at once where pasta leads out."""
-SHARES: Final = 4
-"""One organization may have no more than one of so many shares of what all have."""
+SHARES: Final = 8
+"""One organization may have no more than one of so many shares of the connections of all."""
+ENVIRONMENTS: Final = 16
+"""All together may have as many connections as so many environments."""
+_TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
+_SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
 """Counts of connections of each organization: all of them, and those by UDP."""
 TUN: Final = "/dev/net/tun"
@@ -153,6 +157,24 @@ def _address_of_trunk(number: int, last: int) -> str:
     """Returns an address of the range of a trunk: the machine has 0, the trunk 1, and organizations share
     those from 128 on, so that the gateway and the API tell them apart."""
     return _offset("198.19.0.0", number << 8 | last)
+
+
+class ConnectionLimits(NamedTuple):
+    """Connections to public networks that may be open at once."""
+
+    environment: int
+    organization: int
+    everyone: int
+
+    @classmethod
+    def of(cls, environment: int) -> ConnectionLimits:
+        """Returns the limits if one environment may have so many, as far as all together leave the half of
+        the machine's table of connections to visitors and to the machine."""
+        everyone = ENVIRONMENTS * environment
+        with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (absent until it is used)
+            everyone = min(everyone, int(table.read()) // 2)
+        organization = everyone // SHARES
+        return cls(min(environment, organization), organization, everyone)
 
 
 def interface_of_trunk() -> str:
@@ -335,7 +357,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
     ]
     by_group = [_limit_of_group(_ALL, network.get("most_of_group", 0))]
     if not is_routed:
-        most = len(_UDP_PORTS) // SHARES
+        most = len(_UDP_PORTS) // _SHARES_OF_UDP_PORTS
         by_group.append((*netlink.has_protocol(_UDP), *_limit_of_group(_SENT, most)))
     netlink.write_table(
         "windlass",
