@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+import pytest
 
 from tests.world import REPOSITORY, World, make_world
 
@@ -26,13 +28,17 @@ async def another_deploys(world: World) -> None:
 
 
 async def has_begun(world: World, count: int) -> None:
+    await reaches(lambda: world.engine.begun, count)
+
+
+async def reaches(begun: Callable[[], int], count: int) -> None:
     """Waits until so many have begun, and looks that no more do after a while."""
     async with asyncio.timeout(20):
-        while world.engine.begun < count:  # noqa: ASYNC110
+        while begun() < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     for _ in range(50):
         await asyncio.sleep(0.001)
-    assert world.engine.begun == count
+    assert begun() == count
 
 
 @asynccontextmanager
@@ -68,3 +74,26 @@ async def test_there_is_one_spare_slot_and_it_is_for_no_second_deployment(databa
         assert (await world.post(f"/application/{more}/deploy")).status == 202
         await has_begun(world, SLOTS + 1)
     assert world.engine.begun == SLOTS + MORE + 3
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_builds_that_wait_for_builds_of_others_keep_no_further_organization_waiting(
+    database_url: str, waits: bool
+):
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        builder = world.builder
+        held = asyncio.Event()
+        builder.turn, builder.gate = (held, None) if waits else (None, held)
+        environment = await world.environment()
+        for app in [await world.application(environment) for _ in range(SLOTS + MORE)]:
+            assert (await world.post(f"/application/{app}/deploy")).status == 202
+        working = asyncio.create_task(world.installation.worker.run())
+        await reaches(lambda: len(builder.built), SLOTS)
+        for _ in range(3):
+            await another_deploys(world)
+        await reaches(lambda: len(builder.built), SLOTS + (3 if waits else 1))
+        held.set()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await world.settle()
+    assert len(builder.built) >= SLOTS + MORE + 3

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -20,6 +21,7 @@ from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.background.timetables import start_due_runs
 from windlass.control.context.context import Context
+from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.job_runs import execute_run
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
@@ -78,6 +80,14 @@ class WorkQueue(Struct):
     number: int
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
+    waiting: int = 0
+    """The running pieces that wait for other work."""
+
+    @property
+    def has_spare(self) -> bool:
+        """True if an organization with nothing under way may have a slot besides: one, and one more for each
+        piece that waits."""
+        return len(self.running) <= self.slots + self.waiting
 
 
 class Worker:
@@ -168,12 +178,14 @@ class Worker:
             if claim.is_taken_over:
                 _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
             self._start(self._queue(number), claim)
+        if only_idle and claims:
+            self._wake.set()  # there may be more spare slots
         return len(claims)
 
     async def _needs_spare(self, queue: WorkQueue) -> bool:
-        """True if deployments of an organization with nothing under way wait behind the slots of others: one
-        of them gets a slot besides."""
-        if len(queue.running) > queue.slots or work_class(queue.number) not in {Queue.RECONCILE, None}:
+        """True if deployments of an organization with nothing under way wait behind the slots of others, and
+        one of them may have a slot besides."""
+        if not queue.has_spare or work_class(queue.number) not in {Queue.RECONCILE, None}:
             return False
         now = self._ctx.clock.now()
         pieces, _ = await self._ctx.store.reads.work.next_pieces(queue.number, 1, now, only_idle=True)
@@ -184,9 +196,18 @@ class Worker:
         earlier = [task for task, held in queue.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
-        started = asyncio.create_task(self._do(claim, earlier))
+        started = asyncio.create_task(self._do(queue, claim, earlier))
         queue.running[started] = claim
         started.add_done_callback(self._forget_task)
+
+    @contextmanager
+    def _count_wait(self, queue: WorkQueue) -> Iterator[None]:
+        queue.waiting += 1
+        self._wake.set()
+        try:
+            yield
+        finally:
+            queue.waiting -= 1
 
     def _all(self) -> dict[asyncio.Task[None], Claim]:
         return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
@@ -238,9 +259,10 @@ class Worker:
         self._queues = {number: queue for number, queue in self._queues.items() if queue.running}
         self._wake.set()
 
-    async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
+    async def _do(self, queue: WorkQueue, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
         own = asyncio.current_task()
         assert own is not None
+        waiting.set(partial(self._count_wait, queue))
         keeper = asyncio.create_task(self._keep(claim, own))
         try:
             if earlier:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
+from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.freezing import freeze_to_start, making_of
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import wait_while_away
@@ -86,12 +87,13 @@ async def _prepare(ledger: Ledger, making: Making) -> tuple[BuiltArtifact, Workl
 
 @contextmanager
 def _paused(limit: asyncio.Timeout) -> Iterator[None]:
-    """Stops a time limit for a block."""
+    """Stops a time limit for a block that waits for builds of others."""
     now = asyncio.get_running_loop().time
     deadline, began = limit.when(), now()
     limit.reschedule(None)
     try:
-        yield
+        with waiting.get()():
+            yield
     finally:
         if deadline is not None and not limit.expired():
             limit.reschedule(deadline + now() - began)
