@@ -25,30 +25,30 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
-# https://www.iana.org/assignments/iana-ipv4-special-registry, and what a cloud hides behind a public address.
-_NOT_PUBLIC_4 = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",  # this network; 0.0.0.0 reaches this machine
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # carrier-grade NAT
-            "127.0.0.0/8",
-            "168.63.129.16/32",  # Azure's machine agent
-            "169.254.0.0/16",  # link-local: metadata of clouds
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",  # documentation, as the two below
-            "192.88.99.0/24",  # 6to4 relays
-            "192.168.0.0/16",
-            "198.18.0.0/15",  # benchmarking
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, and broadcast
-        ),
-    )
+# https://www.iana.org/assignments/iana-ipv4-special-registry, and the private services of clouds.
+CLOSED_NETWORKS: Final = (
+    "0.0.0.0/8",  # this network; 0.0.0.0 reaches this machine
+    "10.0.0.0/8",
+    "100.64.0.0/10",  # carrier-grade NAT
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # Azure's machine agent
+    "169.254.0.0/16",  # link-local: metadata of clouds
+    "172.16.0.0/12",
+    "192.0.0.0/24",  # protocol assignments; metadata of some clouds
+    "192.168.0.0/16",
+    "198.18.0.0/15",  # benchmarking; networks of services, see base/isolation/network.py
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved, and broadcast
 )
+"""IPv4 networks of private machines, of this one and of clouds. A service with a network of its own reaches
+them only if the operator opens them."""
+_UNUSED_NETWORKS = (
+    "192.0.2.0/24",  # documentation, as the last two
+    "192.88.99.0/24",  # 6to4 relays
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+)
+_NOT_PUBLIC_4 = tuple(map(IPv4Network, (*CLOSED_NETWORKS, *_UNUSED_NETWORKS)))
 # Only 2000::/3 is handed out. Outside it are loopback, private, link-local, multicast, IPv4-mapped and NAT64.
 _HANDED_OUT_6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = tuple(

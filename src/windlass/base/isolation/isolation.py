@@ -16,6 +16,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from windlass.base.addresses import CLOSED_NETWORKS
 from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
@@ -67,19 +68,13 @@ _MEANING: Final = {
         "use a kernel with network namespaces, veth and nf_tables, which this user may use",
     ),
 }
-CLOSED: Final = (
-    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
-    "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
-)  # fmt: skip
-"""Networks that services do not reach unless the operator opens them: private ones, those of this machine,
-and the addresses at which clouds, Azure among them, tell keys of the machine."""
 
 
 class NetworkRules(Struct, frozen=True):
-    """What services reach besides the public network and their own environment."""
+    """The networks and ports that services reach besides public addresses and their own environment."""
 
     open: tuple[str, ...] = ()
-    """Networks that are private."""
+    """Networks that would be closed otherwise (`CLOSED_NETWORKS`)."""
     ports: tuple[int, ...] = ()
     """TCP ports of this machine: those of the gateway and the API."""
     connections: int = 8192
@@ -214,7 +209,7 @@ class Isolation:
             kind="trunk",
             resolvers=resolvers(),
             open=list(rules.open),
-            closed=list(CLOSED),
+            closed=list(CLOSED_NETWORKS),
             ports=[port for port in rules.ports if port],
             most=limits.everyone,
             most_of_group=limits.organization,
@@ -232,7 +227,7 @@ class Isolation:
             joins=joins,
             resolvers=resolvers(),
             open=list(rules.open),
-            closed=list(CLOSED),
+            closed=list(CLOSED_NETWORKS),
             most=ConnectionLimits.of(rules.connections).environment,
             group=crc32(org.encode()),
         )
