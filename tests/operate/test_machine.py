@@ -183,6 +183,19 @@ def test_a_missing_program_is_named_with_its_package(found):
     assert "install nodejs" in by_name["Node.js"]["found"]
 
 
+@pytest.mark.parametrize(("status", "level"), [(0, "ok"), (3, "warn")])
+def test_a_terraform_that_does_not_say_its_version_is_named_with_a_remedy(tmp_path, status, level):
+    program = tmp_path / "terraform"
+    program.write_text(f'#!/bin/sh\necho \'{{"terraform_version": "1.9.0"}}\'; exit {status}\n')
+    program.chmod(0o755)
+    words = ("doctor", "--json", "--data-dir", "/nowhere")
+    told = json.loads(run(*words, WINDLASS_ENGINE="process", PATH=f"{tmp_path}:/bin", **FREE).stdout)
+    [one] = [one for one in told if one["what"] == "Terraform"]
+    assert one["level"] == level
+    assert str(program) in one["found"]
+    assert one["advice"].startswith(f"try `{program} version -json`") == bool(status)
+
+
 @pytest.mark.parametrize(("what", "prefix"), [("API", ""), ("Gateway", "gateway_")])
 def test_a_port_that_another_program_has_is_a_failure_with_the_way_out(found, what, prefix):
     with socket.create_server(("127.0.0.1", 0)) as taken:

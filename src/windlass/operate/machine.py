@@ -64,7 +64,11 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
     yield _git()
     yield _node(settings, chosen)
-    yield _images_of_terraform(settings) if chosen == "docker" else await asyncio.to_thread(_terraform)
+    if chosen == "docker":
+        yield _images_of_terraform(settings)
+    else:
+        for finding in await asyncio.to_thread(lambda: [*_terraform()]):
+            yield finding
 
 
 # Engines
@@ -294,13 +298,21 @@ def _images_of_terraform(settings: Settings) -> Finding:
     return ok("Terraform", f"runs in {images}, and reaches this server at {address}")
 
 
-def _terraform() -> Finding:
-    programs = InstalledPrograms(for_tools()).look()
-    if not programs:
-        return ok(
+def _terraform() -> Iterator[Finding]:
+    installed = InstalledPrograms(for_tools())
+    programs = installed.look()
+    for path, why in installed.unusable.items():
+        yield warn(
+            "Terraform",
+            f"{path} is not used, because it does not say its version: {why}",
+            f"try `{path} version -json`, and install the program again or remove it",
+        )
+    if programs:
+        yield ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
+    elif not installed.unusable:
+        yield ok(
             "Terraform", "not found; only Terraform services need it: install terraform or tofu for them"
         )
-    return ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
 
 
 # Ports

@@ -19,6 +19,7 @@ from windlass.base.log import log
 
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of the program of each engine."""
+_ASK_VERSION: Final = ("version", "-json")
 _PATIENCE: Final = 20.0
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
 _log = log("builders.terraform")
@@ -46,6 +47,8 @@ class InstalledPrograms:
     def __init__(self, surroundings: Mapping[str, str]) -> None:
         self._path = surroundings.get("PATH", os.defpath)
         self._known: dict[tuple[str, int, int], InstalledProgram | None] = {}
+        self.unusable: dict[str, str] = {}
+        """The paths of programs that did not answer with a version, each with the reason."""
 
     def look(self) -> Sequence[InstalledProgram]:
         programs = [program for path in self._files() if (program := self._program(*path))]
@@ -64,9 +67,18 @@ class InstalledPrograms:
         about = path.stat()
         key = (str(path), about.st_mtime_ns, about.st_size)
         if key not in self._known:
-            version = _version_of(path)
-            self._known[key] = InstalledProgram(engine, version, str(path)) if version else None
+            self._known[key] = self._ask(engine, path)
         return self._known[key]
+
+    def _ask(self, engine: str, path: Path) -> InstalledProgram | None:
+        try:
+            version = _version_of(path)
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+            self.unusable[str(path)] = str(error)
+            _log.warning("%s is not used: it does not say its version", path, extra={"why": str(error)})
+            return None
+        self.unusable.pop(str(path), None)
+        return InstalledProgram(engine, version, str(path))
 
 
 def choose(programs: Sequence[InstalledProgram], engine: str, version: str) -> InstalledProgram | None:
@@ -79,17 +91,14 @@ def choose(programs: Sequence[InstalledProgram], engine: str, version: str) -> I
 
 
 def _version_of(path: Path) -> str:
-    """Asks a program for its version. One that does not answer is none."""
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "CHECKPOINT_DISABLE": "1"}
-    try:
-        done = subprocess.run(
-            [path, "version", "-json"], env=environment, capture_output=True, timeout=_PATIENCE, check=True
-        )
-        version = str(json.loads(done.stdout)["terraform_version"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
-        _log.warning("a program does not tell its version", extra={"program": str(path), "why": str(error)})
-        return ""
-    return version if _VERSION.fullmatch(version) else ""
+    done = subprocess.run(
+        [path, *_ASK_VERSION], env=environment, capture_output=True, timeout=_PATIENCE, check=True
+    )
+    version = str(json.loads(done.stdout)["terraform_version"])
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"{version[:40]!r} is not a version")
+    return version
 
 
 def _newest_first(program: InstalledProgram) -> tuple[str, list[int]]:
