@@ -21,12 +21,26 @@ _INOTIFY: Final = ("instances", "watches")
 
 def share_of_processes() -> int:
     """Returns how many processes and threads one service may have."""
-    return max(_processes() // _SHARES, _FEWEST)
+    return max(most_processes() // _SHARES, _FEWEST)
+
+
+def most_processes() -> int:
+    """Returns how many processes and threads the user may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    known = [_read(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
+    return min(filter(None, (*known, 0 if soft == resource.RLIM_INFINITY else soft)), default=1 << 15)
+
+
+def present_processes() -> int:
+    """Returns how many processes and threads there are on this machine."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:  # noqa: PTH123 (likewise)
+        return int(file.read().split()[3].partition("/")[2])
+    return 0
 
 
 def reserve_processes() -> None:
     """Lowers the limit of this process, and with it that of the user namespace which it makes next."""
-    most = _processes()
+    most = most_processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
 
@@ -46,13 +60,6 @@ def limit_namespace() -> None:
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
             _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _SHARES, 1))
-
-
-def _processes() -> int:
-    """Returns how many processes and threads the user may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    known = [_read(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
-    return min(filter(None, (*known, 0 if soft == resource.RLIM_INFINITY else soft)), default=1 << 15)
 
 
 def _read(path: str) -> int:

@@ -90,6 +90,13 @@ def too_much(memory: int) -> str:
     return f"used more than its memory of {memory} MB"
 
 
+def too_many_processes(count: int) -> str:
+    return (
+        f"had {count} processes and threads, most of its organization, which left too few for others on this "
+        "machine: start fewer, or ask the operator for a larger machine"
+    )
+
+
 def filled_the_disk(use: DiskShare, room: Room) -> str:
     if use.own.is_hidden:
         amount = "hides files from the server"

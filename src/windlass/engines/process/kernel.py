@@ -42,6 +42,7 @@ class Stat(Struct, frozen=True, gc=False):
     """Ticks, with those of the children that it has reaped."""
     memory: int
     """Bytes resident, shared ones included."""
+    threads: int
     dead: bool
     """It has ended, though it may not have been reaped yet."""
 
@@ -68,6 +69,7 @@ def stat(pid: int) -> Stat | None:
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),
         memory=int(words[21]) * PAGE,
+        threads=int(words[17]),
         # A first thread that ended while other threads run looks like a zombie, too. A process that is ending
         # runs no code any more, but may have to wait until others are reaped.
         dead=(words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0) and int(words[17]) <= 1,

@@ -10,9 +10,10 @@ from typing import Final
 from windlass.base import disk_reserve
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import DiskShare, DiskWatch
+from windlass.base.isolation.user_limits import most_processes, present_processes
 from windlass.base.log import log
 from windlass.base.process_memory import hidden_files
-from windlass.engines.process import exit_reason, files, kernel, memory
+from windlass.engines.process import exit_reason, files, kernel, memory, process_shares
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
@@ -71,7 +72,11 @@ class Patrol:
         weighed = tidied = time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
-            steps: list[Callable[[], Awaitable[None]]] = [self._follow_others, self._keep_reserve]
+            steps: list[Callable[[], Awaitable[None]]] = [
+                self._follow_others,
+                self._share_processes,
+                self._keep_reserve,
+            ]
             if time.monotonic() - weighed >= self._weigh_every:
                 weighed = time.monotonic()
                 steps.append(self._weigh)
@@ -144,6 +149,33 @@ class Patrol:
             if is_heavy:
                 verdict = exit_reason.too_much(record.memory)
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
+
+    async def _share_processes(self) -> None:
+        """Ends the instance with most processes of the organization with most, where they get scarce."""
+        most, present = most_processes(), present_processes()
+        if not process_shares.are_scarce(present, most) or not self._output.holds:
+            return
+        table = await self._counting.now()
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        uses = {
+            key: process_shares.ProcessUse(
+                record.org or record.service,
+                sum(
+                    process.stat.threads
+                    for process in members(table, self._records.home(key), record.process, record)
+                ),
+            )
+            for key, record in records.items()
+            if record.process is not None
+        }
+        key = process_shares.heaviest(uses, present, most)
+        if key is not None and (process := records[key].process):
+            verdict = exit_reason.too_many_processes(uses[key].count)
+            _log.warning(
+                "processes get scarce on this machine: the instance with most of its organization is ended",
+                extra={"instance": key.id, "processes": uses[key].count, "present": present, "most": most},
+            )
+            self._instances.go(self._instances.end_for(key, process, verdict))
 
     async def _keep_reserve(self) -> None:
         """Ends the instance that holds most of the disk, once its reserve is used."""

@@ -63,6 +63,8 @@ class Record(Struct, frozen=True, kw_only=True):
     service: str
     pod: str
     deployment: str
+    org: str = ""
+    """Its organization; empty if an earlier version started it."""
     workdir: str
     memory: int
     """Megabytes that it may use."""

@@ -186,6 +186,7 @@ def new_record(key: InstanceKey, workload: Workload) -> Record:
         service=key.service,
         pod=f"{workload.name}-{key.generation}-{key.index}",
         deployment=workload.deployment,
+        org=workload.org,
         workdir=workload.artifact.workdir,
         memory=workload.memory,
     )

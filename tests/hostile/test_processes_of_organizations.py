@@ -1,0 +1,90 @@
+"""Services of one organization leave processes and threads of the machine for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.engines.process import patrol
+from windlass.engines.process.process_shares import ProcessUse, heaviest
+from windlass.engines.process.records import InstanceKey
+
+STARTS_THREADS = """
+import os, signal, threading
+for _ in range(int(os.environ["COUNT"])):
+    threading.Thread(target=signal.pause, daemon=True).start()
+print("has started", flush=True)
+signal.pause()
+"""
+MOST = 400
+"""Processes of a machine, of which one organization may have 100 if they are scarce."""
+CROWD = {f"{number}1111111-aaaa-4aaa-8aaa-000000000001": 40 for number in range(3)}
+OTHER = "91111111-aaaa-4aaa-8aaa-000000000001"
+
+
+@pytest.fixture
+async def station(tmp_path):
+    async with Station(ProcessRig(tmp_path)) as made:
+        yield made
+        await made.engine.sweep(await made.engine.services())
+
+
+@pytest.fixture
+def present(monkeypatch):
+    """Sets how many processes the machine has, of MOST."""
+
+    def set_present(count: int) -> None:
+        monkeypatch.setattr(patrol, "most_processes", lambda: MOST)
+        monkeypatch.setattr(patrol, "present_processes", lambda: count)
+
+    return set_present
+
+
+async def start_all(station: Station) -> None:
+    made = await station.rig.artifact(STARTS_THREADS)
+    for service, count in {**CROWD, OTHER: 60}.items():
+        org = "other" if service == OTHER else "crowd"
+        await station.apply(wanted(made, service=service, org=org, variables={"COUNT": str(count)}))
+    await station.hears("has started", 4)
+
+
+async def reasons(station: Station) -> list[str]:
+    return [seen.reason for service in CROWD for seen in await station.seen(service) if seen.reason]
+
+
+async def test_services_of_one_organization_leave_processes_for_others(station, present):
+    present(0)
+    await start_all(station)
+    present(MOST // 2 + 1)
+
+    async def one_was_ended():
+        return await reasons(station)
+
+    await until(one_was_ended)
+    assert "42 processes and threads, most of its organization" in (await reasons(station))[0]
+    assert not (await station.one(OTHER)).reason
+    present(0)
+
+
+async def test_while_enough_are_free_none_is_ended(station, present):
+    present(MOST // 2)
+    await start_all(station)
+    await station.engine._patrol._share_processes()
+    assert not await reasons(station)
+
+
+@pytest.mark.parametrize(
+    ("counts", "present", "ended"),
+    [
+        ({"a1": 90, "a2": 20, "b1": 95}, 201, "a1"),  # a has more than a quarter
+        ({"a1": 90, "a2": 20, "b1": 95}, 200, None),  # half is free
+        ({"a1": 50, "a2": 50, "b1": 95}, 350, None),  # each has a quarter at most
+        ({"a1": 50, "a2": 49, "b1": 95}, 351, "a1"),  # the reserve is used
+        ({"a1": 25}, 400, None),  # by others
+    ],
+)
+def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, present, ended):
+    uses = {InstanceKey(name, 1, 0): ProcessUse(name[0], count) for name, count in counts.items()}
+    found = heaviest(uses, present, MOST)
+    assert (found and found.service) == ended
