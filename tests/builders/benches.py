@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from windlass.builders.builder import Order
-from windlass.builders.docker import DockerBuilder
+from windlass.builders.docker import DockerBuilder, engine_turn
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker
 from windlass.docker.frames import Frames
+
+# Tests that run at once on one engine do not wait for each other.
+engine_turn.LABEL = f"windlass.test-turn-{uuid.uuid4()}"
 
 
 class Bench:

@@ -395,7 +395,7 @@ async def test_only_a_secret_keeps_the_cached_steps_of_a_service_apart(host, tmp
 async def test_the_turn_of_a_server_that_was_killed_ends(host, monkeypatch):
     """Its volume is left, and nobody renews it."""
     docker, installation = Docker(host), f"test-{uuid.uuid4()}"
-    monkeypatch.setattr(engine_turn, "STALE", 1)
+    monkeypatch.setattr(engine_turn, "STALE", 2)
     async with AsyncExitStack() as after:
         after.push_async_callback(docker.close)
         killed, other = (EngineTurn(docker, installation) for _ in range(2))
@@ -419,3 +419,27 @@ async def test_a_sweep_removes_the_turn_of_a_server_that_was_killed(host, monkey
         monkeypatch.setattr(engine_turn, "LEFT", -1)
         await other.sweep()
         assert await other.is_free("here")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_server_that_builds_on_and_on_lets_an_organization_of_another_installation_build(host, waits):
+    """Without one that waits, builds of an organization share a turn."""
+    docker, began = Docker(host), list[str]()
+    busy, other = (EngineTurn(docker, f"test-{uuid.uuid4()}") for _ in range(2))
+
+    async def build(turn: EngineTurn, org: str) -> None:
+        async with turn.of(org):
+            began.append(org)
+
+    async with AsyncExitStack() as after:
+        after.push_async_callback(docker.close)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks, busy.of("busy"):
+            if waits:
+                tasks.create_task(build(other, "other"))
+                while await busy.is_free("busy"):  # noqa: ASYNC110 (a mark appears)
+                    await asyncio.sleep(0.01)
+            again = tasks.create_task(build(busy, "busy"))
+            await asyncio.wait([again], timeout=1 if waits else None)
+            assert again.done() is not waits
+        assert began == (["other", "busy"] if waits else ["busy"])
+        assert await busy._marks() == []

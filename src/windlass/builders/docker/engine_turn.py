@@ -1,8 +1,9 @@
-"""The turn of an organization at BuildKit, among servers that share an engine.
+"""The turn of an organization at BuildKit, among servers and installations that share an engine.
 
-The engine itself has nothing to lock: a volume without data says that an organization builds. A server makes
-its own first and then looks for those of others, so of two that come at once, at least one goes back. A
-server that was killed leaves its volume: those that nobody renewed count no more.
+The engine has no locks, so volumes without data mark who builds and who waits. A server marks that it builds
+before it looks for others that do, so of two that begin at once, at least one goes back. It begins only if
+nothing else waits longer, so each organization has its turn. A server that was killed leaves its marks, and
+marks that are not renewed count no more.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import decode
 
 LABEL, ORGANIZATION = "windlass.build-turn", "windlass.build-organization"
-"""The labels of these volumes: the installation, and who builds."""
+"""The labels of these volumes: the installation, and who builds or waits."""
+WAITS_SINCE: Final = "windlass.build-waits-since"
+"""The label of a mark that waits, with seconds of the engine's clock. Empty until it is renewed."""
 RENEWED: Final = 20.0
 STALE: Final = 120.0
-"""Seconds after which a volume counts no more, by the clock of the engine."""
+"""Seconds after which a mark counts no more, by the clock of the engine."""
 LEFT: Final = 3600.0
-"""Seconds after which a sweep removes a volume, by the clock of this server."""
+"""Seconds after which a sweep removes a mark, by the clock of this server."""
 _PAUSE: Final = 2.0
 _log = log("builders.docker")
 
@@ -37,6 +40,21 @@ class _TurnMark(Struct, rename="pascal"):
     name: str
     created_at: datetime
     labels: dict[str, str] | None = None
+
+    @property
+    def holder(self) -> str:
+        return (self.labels or {}).get(ORGANIZATION, "")
+
+    @property
+    def since(self) -> float | None:
+        """Returns since when it waits; None if it builds."""
+        since = (self.labels or {}).get(WAITS_SINCE)
+        if since is None:
+            return None
+        try:
+            return float(since)
+        except ValueError:
+            return self.created_at.timestamp()
 
 
 class _TurnMarks(Struct, rename="pascal"):
@@ -48,24 +66,33 @@ class EngineTurn:
 
     def __init__(self, docker: Docker, installation: str) -> None:
         self._docker, self._installation = docker, installation
-        self._lock = asyncio.Lock()
+        self._entering, self._lock = asyncio.Lock(), asyncio.Lock()
         self._builds = 0
-        self._mark = ""
+        self._ended = asyncio.Event()
+        """Set while this server has no turn."""
+        self._ended.set()
+        self._turn = AsyncExitStack()
+        """Ends the turn."""
         self._left: set[str] = set()
         """Marks that are to be removed, also where the engine is away."""
-        self._renewal: asyncio.Task[None] | None = None
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._ahead = 0.0
+        """Seconds that the clock of the engine is ahead of this one."""
 
     async def is_free(self, org: str) -> bool:
         """True if nothing tells that a build of this organization would wait."""
-        marks = await self._marks()
-        return not any(_organization(mark) != org and _age(mark, time.time()) < STALE for mark in marks)
+        return not self._others(await self._marks(), self._holder(org))
 
     @asynccontextmanager
     async def of(self, org: str) -> AsyncIterator[None]:
-        async with self._lock:
-            if not self._builds:
-                await self._take(org)
-            self._builds += 1
+        async with self._entering:
+            if self._builds and not await self.is_free(org):
+                await self._ended.wait()  # another organization waits, and is the next
+            async with self._lock:
+                if not self._builds:
+                    await self._take(org)
+                self._builds += 1
+                self._ended.clear()
         try:
             yield
         finally:
@@ -75,67 +102,93 @@ class EngineTurn:
         """Removes what is left of turns, also of killed servers."""
         await self._remove_left()
         for mark in await self._marks():
-            if _age(mark, time.time()) > LEFT:
+            if time.time() - mark.created_at.timestamp() > LEFT:
                 await self._remove(mark.name)
 
-    async def _take(self, org: str) -> None:
-        while not await self._try(org):  # noqa: ASYNC110 (another server ends its turn)
-            await asyncio.sleep(_PAUSE * random.random())  # noqa: S311 (only so that two seldom come at once)
-        self._renewal = asyncio.create_task(self._renew(org))
+    def abandon(self) -> None:
+        """Renews the marks no more, as if this server had been killed."""
+        for renewal in self._renewals:
+            renewal.cancel()
 
-    async def _try(self, org: str) -> bool:
-        """Makes a mark, and removes it again unless it is the only one of an organization."""
-        await self._remove_left()
-        async with AsyncExitStack() as undo:
-            mark = await self._make(org)
-            undo.push_async_callback(lambda: asyncio.shield(self._remove(mark.name)))
-            now = mark.created_at.timestamp()
-            marks = await self._marks()
-            for stale in (other for other in marks if _age(other, now) > STALE):
-                await self._remove(stale.name)
-            if any(_organization(other) != org and _age(other, now) <= STALE for other in marks):
+    async def _take(self, org: str) -> None:
+        if await self.is_free(org) and await self._begin(org):
+            return
+        async with self._marked(org, waits=True) as waiting:
+            while await self._is_behind(waiting) or not await self._begin(org):  # noqa: ASYNC110 (others end)
+                # So that two seldom come at once.
+                await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
+
+    async def _is_behind(self, waiting: _TurnMark) -> bool:
+        """True if another organization builds, or waits longer. Removes marks of killed servers."""
+        marks = await self._marks()
+        for stale in (mark for mark in marks if self._is_stale(mark)):
+            await self._remove(stale.name)
+        place = (waiting.since or 0.0, waiting.holder)
+        others = self._others(marks, waiting.holder)
+        return any(other.since is None or (other.since, other.holder) < place for other in others)
+
+    async def _begin(self, org: str) -> bool:
+        """Marks that an organization builds, and takes that back if another one does."""
+        async with AsyncExitStack() as turn:
+            mark = await turn.enter_async_context(self._marked(org, waits=False))
+            if any(other.since is None for other in self._others(await self._marks(), mark.holder)):
                 return False
-            undo.pop_all()
-        self._mark = mark.name
+            self._turn = turn.pop_all()
         return True
 
     async def _leave(self) -> None:
         async with self._lock:
             self._builds -= 1
-            if self._builds or self._renewal is None:
-                return
-            self.abandon()
-            self._left.add(self._mark)
-            with suppress(Away, EngineRefused):  # it becomes stale
-                await self._remove_left()
+            if not self._builds:
+                await self._turn.aclose()
+                self._ended.set()
+
+    @asynccontextmanager
+    async def _marked(self, org: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
+        """Keeps a mark for the block. One that cannot be removed becomes stale."""
+        labels = {LABEL: self._installation, ORGANIZATION: self._holder(org)}
+        names: list[str] = []
+        renewal: asyncio.Task[None] | None = None
+        try:
+            mark = await self._make(names, {**labels, WAITS_SINCE: ""} if waits else labels)
+            kept = {**labels, WAITS_SINCE: str(mark.since)} if waits else labels
+            renewal = asyncio.create_task(self._renew(names, kept))
+            self._renewals.add(renewal)
+            yield mark
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+                self._renewals.discard(renewal)
+            self._left.update(names)
+            with suppress(Away, EngineRefused):
+                await asyncio.shield(self._remove_left())
+
+    async def _renew(self, names: list[str], labels: dict[str, str]) -> None:
+        while True:
+            await asyncio.sleep(RENEWED)
+            try:
+                await self._make(names, labels)
+                while len(names) > 1:
+                    await self._remove(names[0])
+                    names.pop(0)
+            except (Away, EngineRefused) as error:
+                _log.warning("the turn at BuildKit could not be renewed", extra={"reason": str(error)})
+
+    async def _make(self, names: list[str], labels: dict[str, str]) -> _TurnMark:
+        """Makes a mark, whose name is known also where the engine makes it and the answer is lost."""
+        names.append(f"wdl-turn-{uuid.uuid4()}")
+        body = {"Name": names[-1], "Labels": labels}
+        mark: _TurnMark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _TurnMark)
+        self._ahead = mark.created_at.timestamp() - time.time()
+        return mark
 
     async def _remove_left(self) -> None:
         for name in list(self._left):
             await self._remove(name)
             self._left.discard(name)
 
-    def abandon(self) -> None:
-        """Renews the turn no more, as if this server had been killed."""
-        if self._renewal is not None:
-            self._renewal.cancel()
-
-    async def _renew(self, org: str) -> None:
-        while True:
-            await asyncio.sleep(RENEWED)
-            try:
-                old, self._mark = self._mark, (await self._make(org)).name
-                await self._remove(old)
-            except (Away, EngineRefused) as error:
-                _log.warning("the turn at BuildKit could not be renewed", extra={"reason": str(error)})
-
-    async def _make(self, org: str) -> _TurnMark:
-        labels = {LABEL: self._installation, ORGANIZATION: org}
-        body = {"Name": f"wdl-turn-{uuid.uuid4()}", "Labels": labels}
-        mark: _TurnMark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _TurnMark)
-        return mark
-
     async def _marks(self) -> list[_TurnMark]:
-        params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
+        params = {"filters": {"label": [LABEL]}}
         return (await self._docker.read_list("/volumes", _TurnMarks, params=params)).volumes or []
 
     async def _remove(self, name: str) -> None:
@@ -145,10 +198,11 @@ class EngineTurn:
             if refused.status not in (404, 409):
                 raise
 
+    def _holder(self, org: str) -> str:
+        return f"{self._installation}/{org}"
 
-def _organization(mark: _TurnMark) -> str:
-    return (mark.labels or {}).get(ORGANIZATION, "")
+    def _others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
+        return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]
 
-
-def _age(mark: _TurnMark, now: float) -> float:
-    return now - mark.created_at.timestamp()
+    def _is_stale(self, mark: _TurnMark) -> bool:
+        return time.time() + self._ahead - mark.created_at.timestamp() > STALE
