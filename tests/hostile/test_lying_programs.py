@@ -14,7 +14,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import calls, inside
+from windlass.base.isolation import calls, cell_entry
 from windlass.engines.process.process_table import count
 
 pytestmark = pytest.mark.slow
@@ -200,7 +200,7 @@ def test_namespaces_that_a_program_has_made_below_those_of_its_cell_are_not_ente
             pytest.skip("no user namespaces here")
         handle = os.pidfd_open(child)
         cell: Any = {"identity": "namespace", "mounts": True, "processes": False}
-        said = in_child(lambda: inside.join(cell, handle))
+        said = in_child(lambda: cell_entry.join(cell, handle))
         os.close(handle)
         assert ("left its cell" in said) is (levels == 2), said
         assert said == "" or levels == 2

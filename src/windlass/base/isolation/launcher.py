@@ -25,7 +25,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, namespace_holder, network, step
+from windlass.base.isolation import calls, cell_entry, namespace_holder, network, step
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.oom_score import set_oom_score
@@ -168,9 +168,9 @@ def _start(
         with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
     if process and cell:
-        inside.join(cell, process[0])
+        cell_entry.join(cell, process[0])
     elif cell:
-        inside.enter(cell)
+        cell_entry.enter(cell)
     first = None
     if cell and cell["processes"]:
         if not process:
@@ -195,10 +195,10 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
         os.close(tell)
 
         def stay() -> None:
-            inside.make_first(cell)
+            cell_entry.make_first(cell)
             os.close(done)
             if os.read(hear, len(GO)) == GO:
-                inside.sleep(marks)
+                cell_entry.sleep(marks)
 
         calls.run_to_exit(stay, lambda error: os.write(done, f"{error}".encode()), 1)
     os.close(hear)
@@ -214,7 +214,7 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
 def _program(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, first: int | None
 ) -> NoReturn:
-    inside.confine(request["cell"])
+    cell_entry.confine(request["cell"])
     input = streams.input
     if input is None:
         input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -228,10 +228,10 @@ def _program(
         os.dup2(ours, theirs)
     if request["has_terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    error = inside.become(request["command"], request["folder"], request["environment"])
+    error = cell_entry.become(request["command"], request["folder"], request["environment"])
     if not request["waits"]:
         _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
-    inside.give_up(request["command"], error)
+    cell_entry.give_up(request["command"], error)
 
 
 def _hold(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:

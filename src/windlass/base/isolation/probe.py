@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, landlock, network, socket_filter
+from windlass.base.isolation import calls, cell_entry, landlock, network, socket_filter
 from windlass.base.isolation.cell import Cell, Identity
 
 # Capabilities that root needs to give each service a user of its own and to manage its files.
@@ -156,20 +156,20 @@ def _words(error: BaseException) -> str:
 
 
 def _try(cell: Cell) -> None:
-    inside.enter(cell)
+    cell_entry.enter(cell)
     if cell["processes"]:
-        if not any(map(os.path.exists, inside.SLEEP)):
+        if not any(map(os.path.exists, cell_entry.SLEEP)):
             raise FileNotFoundError("the program sleep is not there")
         child = os.fork()
         if not child:
             try:
-                inside.own_processes()
+                cell_entry.mount_own_proc()
             except OSError:
                 os._exit(1)
             os._exit(0)
         if os.waitpid(child, 0)[1]:
             raise PermissionError("no /proc of its own can be mounted")
-    inside.confine(cell)
+    cell_entry.confine(cell)
 
 
 def _read(path: str) -> str:

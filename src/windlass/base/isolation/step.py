@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn, TypedDict
 
-from windlass.base.isolation import calls, inside
+from windlass.base.isolation import calls, cell_entry
 from windlass.base.isolation.cell import Cell
 
 _STREAMS: Final = 3
@@ -39,7 +39,7 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
         for group in request["groups"]:
             with open(f"{group}/cgroup.procs", "w") as members:  # noqa: PTH123 (pathlib takes long to load)
                 members.write("0")
-        inside.enter(cell)
+        cell_entry.enter(cell)
         _end_with(server)
         if not cell["processes"]:
             calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
@@ -97,18 +97,18 @@ def _become_step(request: StepRequest) -> NoReturn:
     cell = request["cell"]
     if cell["processes"]:
         _lead(request)
-    inside.confine(cell, leads=False)
+    cell_entry.confine(cell, leads=False)
     _become(request)
 
 
 def _lead(request: StepRequest) -> NoReturn:
     """The first process of the cell: reaps orphans and reports how the program ended."""
-    inside.own_processes()
+    cell_entry.mount_own_proc()
     program = os.fork()
     if not program:
-        inside.confine(request["cell"], leads=False)
+        cell_entry.confine(request["cell"], leads=False)
         _become(request)
-    inside.leave(request["cell"])
+    cell_entry.leave(request["cell"])
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:
@@ -120,8 +120,8 @@ def _lead(request: StepRequest) -> NoReturn:
 
 
 def _become(request: StepRequest) -> NoReturn:
-    error = inside.become(request["command"], request["folder"], request["environment"])
-    inside.give_up(request["command"], error)
+    error = cell_entry.become(request["command"], request["folder"], request["environment"])
+    cell_entry.give_up(request["command"], error)
 
 
 def _end_like(status: int) -> NoReturn:

@@ -1,7 +1,7 @@
-"""Puts a new process into its cell, before it executes the program.
+"""Moves a new process into its cell before it executes the program.
 
-A cell with a process namespace has a first process that only reaps orphans. It stays until the engine kills
-it, and the kernel then kills every process in the cell.
+A cell with a process namespace has a first process that only reaps orphans. When the engine kills it, the
+kernel kills every process in the cell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "
 _NOT_FOUND, _REFUSED = 127, 126
 _GET_USER: Final = 0xB701
 _GET_PARENT: Final = 0xB702
-"""ioctl requests of namespaces: the user namespace that owns it, and its parent."""
+"""ioctl requests for the user namespace that owns a namespace, and for the parent of a namespace."""
 _NAMES: Final = {
     calls.CLONE_NEWUSER: "user",  # first: entering the others needs its rights
     calls.CLONE_NEWNS: "mnt",
@@ -35,8 +35,8 @@ _NAMES: Final = {
     calls.CLONE_NEWPID: "pid",
     calls.CLONE_NEWNET: "net",
 }
-_OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
-"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database drops root with these."""
+_DATABASE_CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database needs them to drop root."""
 
 
 def namespaces(cell: Cell) -> int:
@@ -47,9 +47,9 @@ def namespaces(cell: Cell) -> int:
 
 
 def enter(cell: Cell) -> None:
-    """Creates the namespaces and mounts of a cell. Only child processes are in the process namespace."""
+    """Creates the namespaces and mounts of a cell. Only its child processes enter the process namespace."""
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
-    if "network" in cell:  # first: the cell has no right over it then
+    if "network" in cell:  # first, so that the cell has no rights over it
         network.enter(cell["network"])
     outside = os.geteuid(), os.getegid()
     if cell["identity"] == "namespace":
@@ -73,9 +73,9 @@ def _limit_shared_memory(memory: int) -> None:
 def join(cell: Cell, process: int) -> None:
     """Enters the namespaces of a process of this cell, given by its pidfd.
 
-    Refuses namespaces that a program of the cell has created: they could show us anything while we still have
-    our rights. They belong to a user namespace that the program had to create first, so checking that one is
-    enough: it would be deeper than that of the cell.
+    Refuses namespaces that a program of the cell has created: they could show this process anything while it
+    still has its rights. To create one, the program had to create a user namespace first, below that of the
+    cell, so checking the user namespace is enough.
     """
     flags = namespaces(cell)
     opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
@@ -118,8 +118,8 @@ def _same(first: int, other: int) -> bool:
 
 def make_first(cell: Cell) -> None:
     """Makes this process the first one of a cell, without rights."""
-    own_processes()
-    _scatter()
+    mount_own_proc()
+    _randomize_process_ids()
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans itself
     leave(cell)
@@ -136,14 +136,14 @@ def sleep(environment: Mapping[str, str]) -> NoReturn:
     os.execve(program, ["sleep", "infinity"], dict(environment))  # noqa: S606
 
 
-def own_processes() -> None:
-    """Mounts a /proc that shows the processes of the cell only. Called in its first process."""
+def mount_own_proc() -> None:
+    """Mounts a /proc that shows only the processes of the cell. Called in its first process."""
     calls.mount("proc", "/proc", calls.MS_NOSUID | calls.MS_NODEV | calls.MS_NOEXEC)
 
 
-def _scatter() -> None:
-    """Starts process ids at a random number. A program that finds its former id in a pid file would otherwise
-    believe that it is running already. Does nothing if the kernel refuses."""
+def _randomize_process_ids() -> None:
+    """Starts process ids at a random number. Otherwise a program that finds its own id in an old pid file
+    takes itself for running already. Does nothing if the kernel refuses."""
     try:
         file = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -197,9 +197,9 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
 
 
 def leave(cell: Cell) -> None:
-    """Gives up the user and all capabilities. Root without a user for the service keeps those that a
-    database's launcher needs to change its user."""
-    kept = _OF_LAUNCHERS if cell["identity"] == "none" and not os.geteuid() else 0
+    """Changes to the user of the cell and drops all capabilities. Root, where services have no users, keeps
+    those that the launcher of a database needs to change its user."""
+    kept = _DATABASE_CAPABILITIES if cell["identity"] == "none" and not os.geteuid() else 0
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
         os.setgroups([])
@@ -212,8 +212,9 @@ def _limit(cell: Cell | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     if cell is None or cell["identity"] != "user":
-        # The kernel counts what all programs of a user have in flight in sockets, and refuses whoever sends
-        # more than its own limit: the server and the gateway, which have the larger one, can always go on.
+        # The kernel counts the descriptors that a user has in flight in sockets, and refuses a sender if the
+        # count is above the limit of the sender. The server and the gateway have a larger limit, so they can
+        # always send.
         files = min(files // 2, _FILES_OF_SHARED_USER)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
