@@ -9,7 +9,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.builders.builder import BuildError
-from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
+from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, is_plain_image, rewritten
 
 PLATFORM = {"TARGETOS": "linux", "TARGETARCH": "amd64"}
 
@@ -227,3 +227,43 @@ def test_an_image_of_the_same_service_or_of_no_service_is_taken(labels, is_taken
     refusal = nullcontext() if is_taken else pytest.raises(BuildError)
     with refusal:
         check_image("abc", {"Id": "sha256:f", "Config": config}, "mine", "service")
+
+
+PLAIN = [
+    "FROM a\nARG X=1\nENV A=$X\nWORKDIR /app\nCOPY --chown=1:1 . .\nRUN make\nUSER 1\nEXPOSE 80\nCMD run\n",
+    "FROM a AS one\nRUN make\nFROM b\nCOPY --from=one /x /x\n",
+    "FROM a\nRUN make\nFROM b\nCOPY --from=0 /x /x\n",
+    "ARG BASE=one\nFROM a AS one\nFROM $BASE\nHEALTHCHECK --interval=1s CMD true\n",
+]
+NOT_PLAIN = [
+    "FROM a AS unused\nRUN make\nFROM b\nRUN make\n",
+    "FROM --platform=linux/amd64 a\nRUN make\n",
+    "FROM a\nRUN --mount=type=tmpfs,target=/t make\n",
+    "FROM a\nRUN --network=none make\n",
+    "FROM a\nRUN <<E\nmake\nE\n",
+    "FROM a\nCOPY <<E /x\nmake\nE\n",
+    "FROM a\nCOPY --link x /x\n",
+    "FROM a\nCOPY --chmod=1 x /x\n",
+    "FROM a\nADD x.tar /x\n",
+    "FROM a\nVOLUME /x\nRUN make\n",
+    "FROM a\nONBUILD COPY x /x\n",
+    "FROM a\nARG TARGETARCH\n",
+    "FROM a\nARG SOURCE_DATE_EPOCH\n",
+    "FROM a\nHEALTHCHECK --start-interval=1s CMD true\n",
+]
+
+
+@rows("text", PLAIN)
+def test_both_builders_make_the_same_of_plain_instructions(text: str):
+    assert of(text).is_plain
+
+
+@rows("text", NOT_PLAIN)
+def test_a_dockerfile_waits_for_buildkit_unless_both_builders_make_the_same_of_it(text: str):
+    assert not of(text).is_plain
+
+
+def test_a_base_image_with_volumes_or_triggers_waits_for_buildkit():
+    assert is_plain_image({"Config": {"Volumes": None}})
+    assert not is_plain_image({"Config": {"Volumes": {"/data": {}}}})
+    assert not is_plain_image({"Config": {"OnBuild": ["WORKDIR /app"]}})

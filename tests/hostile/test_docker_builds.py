@@ -14,7 +14,7 @@ import tarfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -443,3 +443,27 @@ async def test_a_server_that_builds_on_and_on_lets_an_organization_of_another_in
             assert again.done() is not waits
         assert began == (["other", "busy"] if waits else ["busy"])
         assert await busy._marks() == []
+
+
+OF_VOLUMES = f"FROM {BOX}\nVOLUME /kept\nRUN mkdir -p /kept && echo word > /kept/word\n"
+UNUSED = f"FROM {BOX} AS unused\nRUN exit 1\nFROM {BOX}\nRUN mkdir /kept && echo word > /kept/word\n"
+
+
+@pytest.mark.parametrize("text", [OF_VOLUMES, UNUSED], ids=["volume", "unused stage"])
+async def test_what_the_builders_make_different_things_of_waits_for_buildkit(host, tmp_path, text):
+    bench = Bench(host, tmp_path)
+    classic = bench.another_service(buildkit=False)
+    classic.source = bench.source
+    other = EngineTurn(Docker(host), "another")
+    async with AsyncExitStack() as after:
+        after.push_async_callback(bench.close)
+        after.push_async_callback(classic.builder.stop)
+        after.push_async_callback(other._docker.close)
+        async with asyncio.TaskGroup() as tasks, other.of("another"):
+            built = tasks.create_task(bench.build(text))
+            while not any(line.startswith("Waiting") for line in bench.log):  # noqa: ASYNC110 (it says)
+                await asyncio.sleep(0.01)
+        assert await bench.runs(built.result().ref, "cat", "/kept/word") == "word\n"
+        with suppress(BuildError):  # the control: the classic builder makes something else of it
+            ref = (await classic.build(text)).ref
+            assert await bench.runs(ref, "cat", "/kept/word") != "word\n"

@@ -21,14 +21,15 @@ from msgspec.structs import replace
 
 from windlass.base import subprocesses
 from windlass.base.bounded import BoundedCalls
+from windlass.base.dockerignore import DOCKERIGNORE
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.docker.build_network import BuildNetworks
 from windlass.builders.docker.build_turns import BuildTurns
-from windlass.builders.docker.context import BuildContext, packing
+from windlass.builders.docker.context import packing
 from windlass.builders.docker.engine_turn import EngineTurn
-from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
+from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, is_plain_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
@@ -146,9 +147,9 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
+        has_kit = kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         chosen, guarded = await self._read(order, kit)
-        if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order)):
+        if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order, say)):
             say("BuildKit builds for one organization at a time, and does so for another one now")
             kit, (chosen, guarded) = False, plain
         say(_opening(kit))
@@ -160,7 +161,8 @@ class DockerBuilder:
         progress, scope = BuildProgress(say), self._scope(order)
         async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
-            await self._send(order, chosen, kit, network, progress)
+            options = self._build_options(order, chosen, kit, is_limited=not has_kit)
+            await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
             await self._clean(progress, scope)
@@ -180,16 +182,21 @@ class DockerBuilder:
         from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
 
         chosen = await read_order(self._calls, choose_dockerfile, order, kit)
-        guarded = await self._guard(order, chosen.files, kit)
+        guarded = await self._guard(order, chosen, kit)
         return replace(chosen, files=replace(chosen.files, text=guarded.text)), guarded
 
-    async def _read_plain(self, order: Order) -> tuple[ChosenDockerfile, Rewritten] | None:
-        """Returns a Dockerfile that the classic builder knows as well; None if it needs BuildKit."""
+    async def _read_plain(self, order: Order, say: Say) -> tuple[ChosenDockerfile, Rewritten] | None:
+        """Returns a Dockerfile of which the classic builder makes the same; None if that is not certain."""
         try:
             chosen, guarded = await self._read(order, kit=False)
         except BuildError:
             return None
-        return None if guarded.needs_buildkit else (chosen, guarded)
+        # BuildKit reads it again, and perhaps another .dockerignore.
+        has_own_ignore = (chosen.files.folder / f"{chosen.files.dockerfile}{DOCKERIGNORE}").exists()
+        if has_own_ignore or not guarded.is_plain:
+            return None
+        bases = [await self._base(ref, say) for ref in guarded.images]
+        return (chosen, guarded) if all(map(is_plain_image, bases)) else None
 
     @asynccontextmanager
     async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
@@ -212,9 +219,8 @@ class DockerBuilder:
         return self._turns.is_free(org) and await self._engine_turn.is_free(org)
 
     async def _send(
-        self, order: Order, chosen: ChosenDockerfile, kit: bool, network: str, progress: BuildProgress
+        self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
     ) -> None:
-        params = {**self._build_options(order, chosen, kit), "networkmode": network}
         async with packing(chosen.files) as parcel:
             try:
                 async with self._docker.stream(
@@ -226,7 +232,17 @@ class DockerBuilder:
                 raise parcel.failure() or away from away
         progress.close()
 
-    def _build_options(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> dict[str, Any]:
+    def _build_options(
+        self, order: Order, chosen: ChosenDockerfile, kit: bool, *, is_limited: bool
+    ) -> dict[str, Any]:
+        """BuildKit takes no limits through this interface. Where it is there, a build has none with the
+        classic builder either: whether it succeeds must not depend on builds of others."""
+        limits = {
+            "memory": order.memory * MEGABYTE,
+            "memswap": order.memory * MEGABYTE,
+            "cpuperiod": PERIOD,
+            "cpuquota": order.cpu * PERIOD // 1000,
+        }
         return {
             "t": _ref(order.service, order.key),
             "dockerfile": chosen.files.dockerfile,
@@ -242,11 +258,7 @@ class DockerBuilder:
             "version": "2" if kit else "1",
             "rm": True,
             "forcerm": True,
-            # For the classic builder; BuildKit takes no limits through this interface.
-            "memory": order.memory * MEGABYTE,
-            "memswap": order.memory * MEGABYTE,
-            "cpuperiod": PERIOD,
-            "cpuquota": order.cpu * PERIOD // 1000,
+            **(limits if is_limited else {}),
         }
 
     async def _has_buildkit(self) -> bool:
@@ -255,15 +267,16 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _guard(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
+    async def _guard(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> Rewritten:
         version = await self._docker.json("GET", "/version")
-        text = files.text.decode(errors="surrogateescape")
+        text = chosen.files.text.decode(errors="surrogateescape")
         around = Around(
             service=order.service,
             scope=self._scope(order),
             arguments=order.arguments,
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
+            stage=chosen.stage,
         )
         return await subprocesses.in_thread(rewritten, text, around)
 

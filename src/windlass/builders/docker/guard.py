@@ -39,11 +39,19 @@ _FLAGS: Final = {
     "FROM": {"platform"},
     "RUN": {"mount", "network", "security"},
 }
-_CLASSIC_FLAGS: Final[Mapping[str, frozenset[str]]] = {
-    "ADD": frozenset({"chown"}),
+_WITHOUT_FLAGS: Final = (
+    *("ARG", "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "LABEL", "MAINTAINER", "RUN", "SHELL"),
+    *("STOPSIGNAL", "USER", "WORKDIR"),
+)
+_SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(_WITHOUT_FLAGS, frozenset[str]()),
     "COPY": frozenset({"chown", "from"}),
-    "RUN": frozenset(),
+    "HEALTHCHECK": frozenset({"interval", "timeout", "start-period", "retries"}),
 }
+"""Instructions, with their flags, of which both builders make the same. VOLUME is none of them: the classic
+builder drops what later steps write there."""
+_SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
+"""Arguments that BuildKit obeys, besides those of the platform."""
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
@@ -73,6 +81,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """TARGETARCH and its kin, as the engine will set them."""
     heredocs: bool
     """True if the engine knows heredocs."""
+    stage: str | None = None
+    """The stage that is built; None is the last."""
 
 
 class Rewritten(Struct, frozen=True):
@@ -81,8 +91,8 @@ class Rewritten(Struct, frozen=True):
     """Names of the images that it uses, without its own stages."""
     arguments: Mapping[str, str]
     """Build arguments, without those that tell the engine how to build."""
-    needs_buildkit: bool
-    """True if the classic builder cannot follow it, or would do something else."""
+    is_plain: bool
+    """True if both builders make the same of it, as far as its images allow."""
 
 
 class BuildRefused(BuildError):
@@ -105,20 +115,14 @@ def rewritten(text: str, around: Around) -> Rewritten:
         for name, value in around.arguments.items()
         if name != MARK and not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
-    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, _needs_buildkit(read, around))
+    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, writing.is_plain())
 
 
-def _needs_buildkit(read: Dockerfile, around: Around) -> bool:
-    for instruction in (each for stage in read.stages for each in stage.instructions):
-        flags = {name for name, _ in instruction.flags}
-        known = _CLASSIC_FLAGS.get(instruction.name)
-        if instruction.heredocs or (known is not None and flags - known):
-            return True
-        if instruction.name == "ARG" and any(
-            argument.name in around.platform for argument in instructions.arguments(instruction, read.escape)
-        ):
-            return True
-    return False
+def is_plain_image(image: Mapping[str, Any]) -> bool:
+    """True if both builders make the same of an image as a base: the classic builder drops what steps write
+    into its volumes."""
+    config = image.get("Config") or {}
+    return not config.get("Volumes") and not config.get("OnBuild")
 
 
 def check_image(ref: str, image: Mapping[str, Any], service: str, label: str) -> None:
@@ -170,6 +174,39 @@ class _DockerfileWriter:
             yield self._from(stage, start)
             yield f"ARG {MARK}={self._around.scope}"
             yield from self._stage(stage)
+
+    def is_plain(self) -> bool:
+        """True if both builders make the same of the stage that is built. The classic builder also executes
+        stages before it that it does not need."""
+        target = self._read.stage(self._around.stage)
+        if target is None:
+            return False
+        needed = {target.index}
+        for stage in reversed(self._read.stages[: target.index + 1]):
+            if stage.index not in needed or not self._is_plain_stage(stage):
+                return False
+            needed |= self._needs(stage)
+        return True
+
+    def _is_plain_stage(self, stage: Stage) -> bool:
+        return all(map(self._is_plain, (self._read.starts[stage.index], *stage.instructions)))
+
+    def _is_plain(self, instruction: Instruction) -> bool:
+        same = _SAME_FLAGS.get(instruction.name)
+        if same is None or instruction.heredocs or not {name for name, _ in instruction.flags} <= same:
+            return False
+        return instruction.name != "ARG" or not any(
+            argument.name in self._around.platform or argument.name in _SPECIAL_ARGUMENTS
+            for argument in instructions.arguments(instruction, self._read.escape)
+        )
+
+    def _needs(self, stage: Stage) -> set[int]:
+        """Returns the numbers of the stages that a stage takes files from."""
+        origins = [value for each in stage.instructions for name, value in each.flags if name == "from"]
+        base = self._read.read(stage.line, stage.base, self._outer)
+        named = (self._read.earlier(origin, stage) for origin in (base, *origins))
+        numbers = {int(origin) for origin in origins if origin.isascii() and origin.isdecimal()}
+        return {each.index for each in named if each is not None} | numbers
 
     def _from(self, stage: Stage, start: Instruction) -> str:
         """Writes FROM with its variables replaced, because the engine may know other values."""
