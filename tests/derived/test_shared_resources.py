@@ -47,7 +47,7 @@ ROWS: Final = {
         "organizations on one place",
         "windlass.config.settings:Settings.parallel_deployments",
         "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
-        ("base.isolation.steps",),
+        ("base.isolation.step_launcher",),
     ),
     "processes, memory and time of detection": SharedResource(
         "organizations on one server",

@@ -25,7 +25,7 @@ from msgspec import Struct
 from windlass.base.bounded.child import CallReply, CallRequest
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launching import SOURCE
+from windlass.base.isolation.launcher_client import SOURCE
 from windlass.base.subprocesses import close_all
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from windlass.base.addresses import CLOSED_NETWORKS
 from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
-from windlass.base.isolation.launching import SOURCE, program
+from windlass.base.isolation.launcher_client import SOURCE, program
 from windlass.base.isolation.network import TUN, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.private import private_paths
 from windlass.base.isolation.probe import Findings

@@ -27,7 +27,7 @@ from windlass.base.bounded import BoundedCalls
 from windlass.base.disk_reserve import Amount, DiskWatch, measure
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
-from windlass.base.isolation.steps import NetworkOfSteps, StepLauncher, no_network
+from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
 from windlass.builders.builder import FULL, BuilderAway, BuildError, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.native import tree

@@ -18,7 +18,7 @@ from windlass.base.guests import Guests
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
-from windlass.base.isolation.steps import StepLauncher
+from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.base.isolation.users import give, give_ours
 from windlass.builders.builder import BuildError
 

@@ -9,8 +9,8 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-from windlass.base.isolation import launching
-from windlass.base.isolation.launching import Begun
+from windlass.base.isolation import launcher_client
+from windlass.base.isolation.launcher_client import StartedProgram
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import wait_for_ends
@@ -30,20 +30,20 @@ async def execute(
     The command runs in the cell of `process`."""
     output = _CommandOutput()
     try:
-        begun = await start_beside(spawner, request, process, output.write_end)
+        started = await start_beside(spawner, request, process, output.write_end)
     except OSError as error:
         output.close()
         return _refusal_of(request, error)
-    handle = os.pidfd_open(begun.pid)
+    handle = os.pidfd_open(started.pid)
     try:
         output.listen()
         await wait_for_ends([handle], timeout)
         status = kernel.status(handle)
         output.read_all()
-        failure = launching.reported_failure(begun)
+        failure = launcher_client.reported_failure(started)
     finally:
-        await _end(begun.pid, handle)
-        launching.close(begun)
+        await _end(started.pid, handle)
+        launcher_client.close(started)
         output.close()
     if failure is not None:
         return _refusal_of(request, failure)
@@ -65,10 +65,10 @@ async def start_beside(
     input: int | None = None,
     *,
     has_terminal: bool = False,
-) -> Begun:
+) -> StartedProgram:
     """Starts a command in the cell of `process`. If the caller is cancelled, the command is ended."""
 
-    def begin() -> Begun:
+    def start() -> StartedProgram:
         handle = kernel.handle(process.pid, process.start)
         if handle is None:
             raise ProcessLookupError(errno.ESRCH, "the instance has ended")
@@ -77,14 +77,14 @@ async def start_beside(
         finally:
             os.close(handle)
 
-    starting = asyncio.get_running_loop().run_in_executor(spawner.thread, begin)
+    starting = asyncio.get_running_loop().run_in_executor(spawner.thread, start)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
-            begun = await starting
-            await _end(begun.pid, os.pidfd_open(begun.pid))
-            launching.close(begun)
+            started = await starting
+            await _end(started.pid, os.pidfd_open(started.pid))
+            launcher_client.close(started)
         raise
 
 

@@ -21,9 +21,9 @@ from typing import Final
 from msgspec import structs
 
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation import launching
+from windlass.base.isolation import launcher_client
 from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.launching import Begun
+from windlass.base.isolation.launcher_client import StartedProgram
 from windlass.engines.engine import EngineError, TerminalSize
 from windlass.engines.process import kernel
 from windlass.engines.process.execute import start_beside
@@ -50,13 +50,13 @@ async def open_execution(
     channel = _CommandStreams.terminal(terminal, request.cell) if terminal else _CommandStreams.pipes()
     with on_failure(channel.close):
         try:
-            begun = await start_beside(
+            started = await start_beside(
                 spawner, request, process, channel.output, channel.input, has_terminal=terminal is not None
             )
         except OSError as error:
             raise EngineError(f"The command was not started: {error.strerror or error}") from error
         channel.close_inner()
-        return ProcessExecution(begun, channel, mark)
+        return ProcessExecution(started, channel, mark)
 
 
 class _CommandStreams:
@@ -117,9 +117,9 @@ def _keep_from_others(terminal: int, cell: Cell | None) -> None:
 
 
 class ProcessExecution:
-    def __init__(self, begun: Begun, channel: _CommandStreams, mark: str) -> None:
-        self._begun, self._channel, self._mark = begun, channel, mark
-        self._handle = os.pidfd_open(begun.pid)
+    def __init__(self, started: StartedProgram, channel: _CommandStreams, mark: str) -> None:
+        self._started, self._channel, self._mark = started, channel, mark
+        self._handle = os.pidfd_open(started.pid)
         self._is_closed = False
 
     async def read(self) -> bytes:
@@ -179,7 +179,7 @@ class ProcessExecution:
     async def _end(self) -> None:
         """Ends all processes of the command. One that is forked during a count may be missed, so two counts
         in a row must find none."""
-        session: int | None = self._begun.pid
+        session: int | None = self._started.pid
         empty_counts = 0
         try:
             while empty_counts < 2:
@@ -190,7 +190,7 @@ class ProcessExecution:
         finally:
             kernel.reap(self._handle)
             os.close(self._handle)
-            launching.close(self._begun)
+            launcher_client.close(self._started)
 
     async def _wait_for_output(self) -> bool:
         """Returns True if the command has ended."""

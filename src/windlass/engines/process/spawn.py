@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from windlass.base import cgroups
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation import launching
+from windlass.base.isolation import launcher_client
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
-from windlass.base.isolation.launching import Begun, Launcher
+from windlass.base.isolation.launcher_client import Launcher, StartedProgram
 from windlass.base.oom_score import INSTANCES
 from windlass.engines.engine import EngineError
 from windlass.engines.process import kernel
@@ -76,7 +76,7 @@ class Spawner:
         try:
             output = _open_output(request)
             try:
-                begun = self._launcher.begin(_launch_request(request, waits=True), output)
+                started = self._launcher.start_program(_launch_request(request, waits=True), output)
             finally:
                 os.close(output)
         except (OSError, ValueError) as error:
@@ -85,18 +85,18 @@ class Spawner:
                 f"Ask the operator: no process can be started on this machine: {reason}"
             ) from error
         try:
-            with on_failure(partial(launching.end, begun)):  # no program runs without a record
-                for pid in (begun.first, begun.pid):
+            with on_failure(partial(launcher_client.end, started)):  # no program runs without a record
+                for pid in (started.first, started.pid):
                     if pid is not None:
                         cgroups.enter(request.cgroup, pid)
-                first = None if begun.first is None else _identify(begun.first)
+                first = None if started.first is None else _identify(started.first)
                 spawned = SpawnedProcess(
-                    _identify(begun.pid), first, kernel.space(begun.pid) if begun.first else 0
+                    _identify(started.pid), first, kernel.space(started.pid) if started.first else 0
                 )
                 record(spawned)
-                launching.go(begun)
+                launcher_client.go(started)
         finally:
-            launching.close(begun)
+            launcher_client.close(started)
         return spawned
 
     def beside(
@@ -107,13 +107,13 @@ class Spawner:
         input: int | None = None,
         *,
         has_terminal: bool = False,
-    ) -> Begun:
+    ) -> StartedProgram:
         """Starts a program without a record, in the cell of this process. Does not wait until it runs,
         because programs of the cell can delay that. May raise an OSError."""
         launch = _launch_request(request, waits=False)
         launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
         launch["cgroup"] = request.cgroup
-        return self._launcher.begin(launch, output, process if request.cell else None, input)
+        return self._launcher.start_program(launch, output, process if request.cell else None, input)
 
 
 def _open_output(request: SpawnRequest) -> int:

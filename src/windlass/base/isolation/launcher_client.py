@@ -1,4 +1,4 @@
-"""The client of the launcher, which is started with the first request."""
+"""The client of the launcher. The first request starts the launcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, La
 from windlass.base.isolation.step import StepRequest
 
 SOURCE: Final = str(Path(__file__).parents[3])
-"""The folder of the package: the launcher imports from nowhere else."""
+"""The folder of the package. The launcher imports only from it and from the standard library."""
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.isolation.{0} import main; "
     "main(int(sys.argv[2]), *sys.argv[3:])"
@@ -30,13 +30,13 @@ _PROGRAM: Final = (
 
 
 PATIENCE: Final = 30.0
-"""Seconds that a step of a start may take. Processes in a cell can stop a program that joins it, and all
-other starts wait meanwhile."""
+"""Seconds that one phase of a start may take. Processes of a cell can stop a program that joins the cell, and
+all other starts wait meanwhile."""
 
 
 class Answers:
-    """The answers that a new process sends by a pipe. The pipe closes when the program is executed, or failed
-    to be."""
+    """The answers that a new process sends over a pipe. The pipe closes when the program is executed, or when
+    that fails."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe, self._rest, self._over = pipe, b"", False
@@ -58,14 +58,14 @@ class Answers:
         os.close(self._pipe)
 
 
-class Begun(NamedTuple):
-    """A program that waits for `go`, and the first process of its cell: both are children of this process."""
+class StartedProgram(NamedTuple):
+    """A program that was started, and may wait for `go`. Its processes are children of this one."""
 
     pid: int
     first: int | None
-    """The first process of its cell, if the cell has processes of its own."""
-    waiting: int
-    """A pipe: the program runs once `go` is called, and never if the pipe is closed first."""
+    """The first process of its cell, if the cell has a process namespace."""
+    go_pipe: int
+    """The program runs once `go` writes to this pipe, and never if the pipe is closed first."""
     answers: Answers
 
 
@@ -78,17 +78,17 @@ class Launcher:
     """Starts programs through the launcher. Not thread-safe."""
 
     def __init__(self, oom_score: int, after: Sequence[str] = ()) -> None:
-        """`oom_score` is that of all that it starts; see `base/oom_score.py`. `after`: a module, and
-        arguments of its `main`, which runs after this server has ended."""
+        """`oom_score`: the score of everything that it starts; see `base/oom_score.py`. `after`: a module and
+        the arguments of its `main`, which runs after this server has ended."""
         self._oom_score, self._after = oom_score, after
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(
+    def start_program(
         self, request: LaunchRequest, output: int, process: int | None = None, input: int | None = None
-    ) -> Begun:
-        """Starts a process, which waits for `go` if the request says so. `process`: a pidfd whose cell it
-        joins. May raise an OSError."""
+    ) -> StartedProgram:
+        """Starts a process, which waits for `go` if the request says so. `process`: the pidfd of a process
+        whose cell it joins. May raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _write_request(request)
@@ -102,18 +102,18 @@ class Launcher:
         answers = Answers(hear)
         answer, failure = _read_answers(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
-        begun = Begun(pid or (child if failure else 0), first, theirs, answers)
-        if child != begun.pid:
+        started = StartedProgram(pid or (child if failure else 0), first, theirs, answers)
+        if child != started.pid:
             os.waitpid(child, 0)
         if failure is None and pid is not None and "error" not in answer:
-            return begun
-        end(begun)
-        close(begun)
+            return started
+        end(started)
+        close(started)
         raise failure or OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
 
     def start_step(self, request: StepRequest, output: int, errors: int) -> int:
-        """Starts a step, which ends with the thread that the first request came from. Returns the process to
-        wait for, a child of this one. May raise an OSError."""
+        """Starts a build step, which the kernel ends with the thread that sent the first request. Returns the
+        process to wait for, a child of this one. May raise an OSError."""
         sent = _write_request(request)
         try:
             return self._ask(STEP, [sent, output, errors])
@@ -127,7 +127,8 @@ class Launcher:
             self._channel = self._process = None
 
     def _ask(self, word: bytes, descriptors: list[int]) -> int:
-        """Sends a request; returns the process that handles it, which may not be the one that stays."""
+        """Sends a request. Returns the process that handles it, which may not be the one that runs the
+        program."""
         for _ in range(2):
             channel = self.open()
             with suppress(BrokenPipeError, ConnectionError):
@@ -154,27 +155,27 @@ class Launcher:
         return self._channel
 
 
-def go(begun: Begun) -> None:
+def go(started: StartedProgram) -> None:
     """Lets the program run; returns when it has been executed. May raise a TimeoutError."""
     with suppress(BrokenPipeError):  # killed already; the watcher will see it
-        os.write(begun.waiting, GO)
+        os.write(started.go_pipe, GO)
     until = time.monotonic() + PATIENCE
-    while begun.answers.next(until) is not None:
+    while started.answers.next(until) is not None:
         continue
 
 
-def reported_failure(begun: Begun) -> OSError | None:
-    """Returns the reason why an ended program was never executed, as far as it has reported it."""
+def reported_failure(started: StartedProgram) -> OSError | None:
+    """Returns why a program that has ended was never executed, if it reported a reason."""
     with suppress(TimeoutError):
-        while answer := begun.answers.next(0.0):
+        while answer := started.answers.next(0.0):
             if "error" in answer:
                 return OSError(answer.get("number", 0), answer["error"])
     return None
 
 
-def end(begun: Begun) -> None:
-    """Kills it before it has run. The first process of a cell can be reaped only after all others in it."""
-    children = [pid for pid in (begun.pid, begun.first) if pid]
+def end(started: StartedProgram) -> None:
+    """Kills a program before it has run. The first process of a cell can be reaped only after all others."""
+    children = [pid for pid in (started.pid, started.first) if pid]
     for pid in children:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -183,9 +184,9 @@ def end(begun: Begun) -> None:
             os.waitpid(pid, 0)
 
 
-def close(begun: Begun) -> None:
-    os.close(begun.waiting)
-    begun.answers.close()
+def close(started: StartedProgram) -> None:
+    os.close(started.go_pipe)
+    started.answers.close()
 
 
 def _close_all(*descriptors: int) -> None:
@@ -209,7 +210,7 @@ def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, Timeo
     try:
         while piece := answers.next(until):
             answer.update(piece)
-            # They come from two processes, in any order.
+            # The answers come from two processes, in any order.
             if "pid" in answer and (not ready or "ready" in answer or "error" in answer):
                 break
     except TimeoutError as error:

@@ -12,7 +12,7 @@ from weakref import finalize
 
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launching import Launcher
+from windlass.base.isolation.launcher_client import Launcher
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.step import StepRequest
 from windlass.base.oom_score import STEPS
