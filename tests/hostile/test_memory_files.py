@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.engines.stations import Station, wanted
 from tests.needs import needs_root
 from windlass.base import process_memory
 from windlass.base.guests import Guests
-from windlass.base.isolation import calls
+from windlass.base.isolation import calls, isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cells import BuildStep, Cells
@@ -118,3 +120,64 @@ def test_a_file_system_in_memory_counts_whatever_the_bytes_of_its_path_are(tmp_p
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+MOUNTS = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+libc.unshare(0x10000000 | 0x20000)
+made = sum(not libc.mount(b"none", b"/tmp", b"tmpfs", 0, b"size=4k") for _ in range(1000))
+print(f"has mounted {made}", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def many_mounts(monkeypatch, tmp_path):
+    """A machine whose cells let programs mount, and on which others have files in memory: each instance has
+    to be looked through."""
+    real: Any = Isolation("auto", tmp_path / "engine")._findings()
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: {**real, "landlock": 0})
+    monkeypatch.setattr(patrol, "hidden_files", lambda: 1 << 40)
+    return 64 << 10
+
+
+@needs_root
+async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
+    tmp_path, monkeypatch, many_mounts
+):
+    monkeypatch.setattr(process_memory, "_MOST_MOUNTS", many_mounts)
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        it = wanted(rig.made(MOUNTS))
+        await station.apply(it)
+        assert "more mounts than Windlass can look through" in (await station.ended(it.service)).reason
+        await station.engine.sweep(await station.engine.services())
+
+
+@needs_root
+@pytest.mark.usefixtures("many_mounts")
+async def test_one_with_fewer_is_not(tmp_path):
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        it = wanted(rig.made(MOUNTS))
+        await station.apply(it)
+        await station.hears("has mounted 1000")
+        engine: Any = station.engine
+        await engine._patrol._weigh()
+        assert not (await station.one(it.service)).reason
+        await station.engine.sweep(await station.engine.services())
+
+
+def test_a_table_of_mounts_is_read_once_for_all_processes_that_see_it(monkeypatch):
+    read: list[str] = []
+
+    def mounts(process: str) -> list[bytes]:
+        read.append(process)
+        return []
+
+    monkeypatch.setattr(process_memory, "_mounts", mounts)
+    with subprocess.Popen(["/bin/sleep", "100"]) as other:
+        process_memory.are_above({os.getpid(): 1, other.pid: 1}, 1)
+        other.kill()
+    assert len(read) == 2, "once for both, and once for what this process sees"

@@ -14,12 +14,22 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _MEMORY_FILE: Final = "/memfd:"
 _IN_MEMORY: Final = b"tmpfs"
+_MOST_MOUNTS: Final = 8 << 20
+"""Bytes of all tables of mounts of an instance that are read: some 80,000 mounts. Reading more would take too
+long, each time."""
+
+
+class TooManyMounts(Exception):
+    """Processes have more mounts than can be looked through for files in memory."""
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
     """Returns whether these processes and their descendants use more bytes of memory than `most`."""
     sizes = _sizes_below(roots)
-    return sum(sizes.values()) + hidden_files() > most and are_above(sizes, most)
+    try:
+        return sum(sizes.values()) + hidden_files() > most and are_above(sizes, most)
+    except TooManyMounts:
+        return True
 
 
 def hidden_files() -> int:
@@ -29,13 +39,13 @@ def hidden_files() -> int:
     with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         total = int(next(line for line in lines if line.startswith("Shmem:")).split()[1]) * 1024
-    seen = dict(_file_systems("self"))
+    seen = _seen_in_memory()
     return max(0, total - sum(map(_used, seen.items())))
 
 
 def are_above(sizes: Mapping[int, int], most: int) -> bool:
     """Returns whether processes, given with their resident bytes, use more bytes than `most`. Shared memory
-    is counted once, which is slow, and so is done only where they look heavy."""
+    is counted once, which is slow, and so is done only where they look heavy. May raise TooManyMounts."""
     files = _files_held(sizes)
     if sum(sizes.values()) + files <= most:
         return False
@@ -49,6 +59,8 @@ def _files_held(pids: Collection[int]) -> int:
     memory that none but they see."""
     files: dict[tuple[int, int], int] = {}
     systems: dict[str, bytes] = {}
+    views: dict[tuple[int, ...], int] = {}
+    """Tables of mounts, each with one of the processes that see it."""
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
@@ -57,19 +69,40 @@ def _files_held(pids: Collection[int]) -> int:
                     if os.readlink(path).startswith(_MEMORY_FILE):  # noqa: PTH115 (of thousands)
                         found = os.stat(path)  # noqa: PTH116 (likewise)
                         files[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
-        systems.update(_file_systems(str(pid)))
-    seen = dict(_file_systems("self"))
+            views.setdefault(_view(pid), pid)
+    room = _MOST_MOUNTS
+    for pid in views.values():
+        for line in _mounts(str(pid)):
+            room -= len(line)
+            if room < 0:
+                raise TooManyMounts
+            systems.update(_in_memory(str(pid), line))
+    seen = _seen_in_memory()
     own = (system for system in systems.items() if system[0] not in seen)
     return sum(files.values()) + sum(map(_used, own))
 
 
-def _file_systems(process: str) -> Iterator[tuple[str, bytes]]:
-    """Yields the file systems in memory that a process sees: the device, and a path of any bytes."""
+def _view(pid: int) -> tuple[int, ...]:
+    """Identifies what a process sees of mounts: its namespace, and its root folder."""
+    root = os.stat(f"/proc/{pid}/root")  # noqa: PTH116 (of thousands)
+    return os.stat(f"/proc/{pid}/ns/mnt").st_ino, root.st_dev, root.st_ino  # noqa: PTH116 (likewise)
+
+
+def _mounts(process: str) -> Iterator[bytes]:
     with suppress(OSError), open(f"/proc/{process}/mountinfo", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if b" - %b " % _IN_MEMORY in line:
-                device = line.split(b" ", 3)[2].decode()
-                yield device, b"/proc/%b/root%b" % (process.encode(), calls.mount_path(line))
+        yield from file
+
+
+def _in_memory(process: str, line: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yields the file system of a mount, if it is in memory: its device, and a path of any bytes."""
+    if b" - %b " % _IN_MEMORY in line:
+        device = line.split(b" ", 3)[2].decode()
+        yield device, b"/proc/%b/root%b" % (process.encode(), calls.mount_path(line))
+
+
+def _seen_in_memory() -> dict[str, bytes]:
+    """Returns the file systems in memory that this process sees."""
+    return dict(system for line in _mounts("self") for system in _in_memory("self", line))
 
 
 def _used(system: tuple[str, bytes]) -> int:

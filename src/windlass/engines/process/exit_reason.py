@@ -24,6 +24,9 @@ _MEANING: Final = {
     signal.SIGILL: "it is not made for this processor",
     signal.SIGFPE: "it calculated what cannot be",
 }
+TOO_MANY_MOUNTS: Final = (
+    "made more mounts than Windlass can look through for memory that it holds in files: make fewer"
+)
 
 
 class Pauses(Struct, frozen=True):

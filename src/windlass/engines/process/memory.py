@@ -29,7 +29,7 @@ def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int
 
 def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
-    checked only for those that look heavy."""
+    checked only for those that look heavy. May raise TooManyMounts."""
     return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
 
 

@@ -12,7 +12,7 @@ from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_processes, present_processes
 from windlass.base.log import log
-from windlass.base.process_memory import hidden_files
+from windlass.base.process_memory import TooManyMounts, hidden_files
 from windlass.engines.process import exit_reason, files, kernel, memory, process_shares
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
@@ -139,15 +139,17 @@ class Patrol:
             if record is None or record.process is None:
                 continue
             processes = members(table, self._records.home(key), record.process, record)
+            verdict = exit_reason.too_much(record.memory)
             try:
                 is_heavy = memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
                     memory.is_heavy, record, processes
                 )
+            except TooManyMounts:
+                is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
             except (OSError, ValueError):  # one that cannot be weighed hides no other
                 _log.exception("An instance cannot be weighed", extra={"instance": key.id})
                 continue
             if is_heavy:
-                verdict = exit_reason.too_much(record.memory)
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
 
     async def _share_processes(self) -> None:
