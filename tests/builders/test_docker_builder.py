@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.builders.benches import Bench
-from tests.engines.dockers import BOX, docker_host, own_engine
+from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
@@ -86,6 +86,32 @@ async def test_an_image_exposes_a_bounded_number_of_ports(kit):
     few = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1019\n", key="k2")
     assert few.ports == built.ports
     assert "are published" not in kit.log[-1]
+
+
+@pytest.mark.parametrize("port", ["8000-9000/tcp", "abc/tcp", "99999/tcp", "0/tcp", "", "80/sctp", "80:81"])
+async def test_a_base_image_that_exposes_what_is_no_port_publishes_its_other_ports(host, kit, port):
+    """Nothing but a registry has such images, whose engine did not make them from a Dockerfile."""
+    docker = Docker(host)
+    try:
+        base = await load_exposing(docker, port, "90/udp", "80/tcp")
+        built = await kit.build(f"FROM {base}\nCOPY Dockerfile /x\n")
+        await docker.raw("DELETE", f"/images/{base}", params={"force": True})
+    finally:
+        await docker.close()
+    assert built.ports == (80,)
+    assert f"EXPOSE {port} is not published: it is no TCP or UDP port" in kit.log
+
+
+@pytest.mark.parametrize(
+    ("port", "ports"), [("80/sctp", ()), ("0", ()), ("$PORT", ()), ("80-81/TCP 80/udp", (80, 81))]
+)
+async def test_a_dockerfile_exposes_tcp_ports(kit, port, ports):
+    assert (await kit.build(f"FROM {BOX}\nARG PORT\nEXPOSE {port}\n")).ports == ports
+
+
+async def test_a_port_that_the_engine_does_not_know_fails_the_build_with_its_number(kit):
+    with pytest.raises(BuildError, match="Invalid containerPort: 99999"):
+        await kit.build(f"FROM {BOX}\nEXPOSE 99999\n")
 
 
 async def test_the_build_log_has_the_steps_and_what_they_write(bench):

@@ -17,6 +17,7 @@ import sysconfig
 import tarfile
 import tempfile
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -103,6 +104,28 @@ async def load(docker: Docker, ref: str, layer: bytes, *changes: str) -> None:
     async with docker.stream("POST", f"/images/create?{query}", params=params, data=layer) as answer:
         async for said in answer.objects():
             assert "error" not in said, said
+
+
+async def load_exposing(docker: Docker, *ports: str) -> str:
+    """Loads an image without files that exposes ports, which may be none that an engine would write."""
+    ref, layer, packed = f"windlass-test/exposes-{uuid.uuid4()}:1", io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w"):
+        pass
+    config = {
+        "architecture": (await docker.json("GET", "/version"))["Arch"],
+        "os": "linux",
+        "config": {"ExposedPorts": {port: {} for port in ports}},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [ref], "Layers": ["layer.tar"]}]
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        _text(tar, "config.json", json.dumps(config))
+        _text(tar, "manifest.json", json.dumps(manifest))
+        entry = tarfile.TarInfo("layer.tar")
+        entry.size = len(layer.getvalue())
+        tar.addfile(entry, io.BytesIO(layer.getvalue()))
+    await docker.raw("POST", "/images/load", data=packed.getvalue())
+    return ref
 
 
 async def build(docker: Docker, ref: str, files: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -52,6 +52,7 @@ UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 _log = log("builders.docker")
 
 
@@ -307,8 +308,9 @@ class DockerBuilder:
         if metadata is None:
             return None
         config = metadata.get("Config") or {}
-        exposed = config.get("ExposedPorts") or {}
-        ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
+        ports, others = _exposed(config.get("ExposedPorts") or {})
+        if say and others:
+            say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
         if say and len(ports) > MOST_EXPOSED:
             say(
                 f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the "
@@ -363,6 +365,15 @@ class DockerBuilder:
             raise BuildError(str(used_up)) from used_up
         except EngineRefused as refused:
             raise BuildError(f"{REFUSES}: {refused.message}") from refused
+
+
+def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
+    """Returns the TCP ports of an image, and what is neither a TCP nor a UDP port. A base image may have any
+    names."""
+    known = {name: _PORT.fullmatch(name) for name in names}
+    others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
+    tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
+    return sorted(tcp), sorted(others)
 
 
 def _ref(service: str, key: str) -> str:
