@@ -1,10 +1,10 @@
 """Bounds the output of instances of the engine process while no server reads it.
 
-A part of the launcher runs this after the server has ended, with the standard library alone. Of a file that
-takes more room than the backlog of unread output, it erases all but the last backlog: a server that comes
-back gives up what is older anyway, and says in the log of the service how much that was. So it needs no
-position, and changes none. It holds the lock of the reader while it erases, and ends when a server has that
-lock, or when nothing runs.
+The launcher leaves a process that runs this after the server has ended, with the standard library alone. If a
+file takes more space than the backlog of unread output allows, it erases all but the last backlog. A server
+that comes back would skip the older output anyway, and says in the log of the service how much that was. So
+this process needs no reading position, and changes none. It holds the lock of the reader while it erases, and
+ends when a server has that lock, or when no instance runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from windlass.base import filelock
 from windlass.base.isolation import calls
 
 READER_LOCK: Final = "keeper.lock"
-"""The lock of the one process that reads output, or erases it."""
-FORELAND: Final = 16 * 1024 * 1024
+"""The lock of the process that reads output, or erases it."""
+LEADING_HOLE: Final = 16 * 1024 * 1024
 """See output.py."""
 PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 BLOCK: Final = 4096
 EVERY: Final = 1.0
-"""Seconds between two looks while much is written; up to eight times as long otherwise."""
+"""Seconds between two looks while much is written; otherwise up to eight times as many."""
 _SLOWEST: Final = 8
 _SECTOR: Final = 512
 _LOOKS: Final = 10
-"""Looks in a row at which another process has the lock: it is a server, and not one that is just ending."""
+"""Looks in a row at which another process has the lock: that is a running server, not one that is ending."""
 
 
 def main(folder: str, backlog: str) -> None:
@@ -69,8 +69,8 @@ def bound(output: Path, backlog: int) -> int:
     try:
         facts = os.fstat(pinned)
         until = (facts.st_size - backlog) // BLOCK * BLOCK
-        if until > FORELAND and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
-            with suppress(OSError):  # its program has a lease of it; the next look follows
+        if until > LEADING_HOLE and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
+            with suppress(OSError):  # the program holds a lease; the next look follows
                 _erase(f"/proc/self/fd/{pinned}", until)
         return facts.st_size
     finally:
@@ -78,10 +78,10 @@ def bound(output: Path, backlog: int) -> int:
 
 
 def _erase(output: str, until: int) -> None:
-    os.chmod(output, 0o600)  # noqa: PTH101 (an open file, which its program may have closed to us)
+    os.chmod(output, 0o600)  # noqa: PTH101 (an open file; the program may have removed our permission)
     file = os.open(output, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        calls.libc.fallocate(file, PUNCH, ctypes.c_int64(FORELAND), ctypes.c_int64(until - FORELAND))
+        calls.libc.fallocate(file, PUNCH, ctypes.c_int64(LEADING_HOLE), ctypes.c_int64(until - LEADING_HOLE))
     finally:
         os.close(file)
 

@@ -21,7 +21,7 @@ from windlass.base.log import log
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.process import exit_reason, files, kernel
-from windlass.engines.process.ends import EndRecorder
+from windlass.engines.process.end_recorder import EndRecorder
 from windlass.engines.process.environment import command
 from windlass.engines.process.exit_reason import Pauses
 from windlass.engines.process.failures import away

@@ -1,13 +1,13 @@
 """Reads the output of an instance from its file, line by line.
 
-The file belongs to the instance: readers never block it, and it grows without readers. The reading position
-is stored beside it, and the part that was read is cut out of the file as a hole, so its size on disk is the
-unread part, whatever its length. Both are opened only where something was written, so that instances cost no
-descriptor for their output.
+The instance appends to the file; readers never block it, and it grows without readers. The reading position
+is stored in a second file. The part that was read becomes a hole, so the file takes only the space of its
+unread part, whatever its length. Both files are opened only when something was written, so that idle
+instances use no descriptors.
 
-A shell script that says `> /dev/stderr` truncates the file and then writes at its beginning. To tell this
-from appended output, the file begins with a hole, the foreland: the file is shorter than it only after a
-truncation, and data in it was written afterwards.
+A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To tell this from
+appended output, the file begins with a hole, the leading hole: a file that is shorter was truncated, and data
+in the hole was written after that.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from typing import Final
 from windlass.base.cleanup import on_failure
 from windlass.engines.process import kernel
 from windlass.engines.process.records import Record
-from windlass.engines.unread_output import BLOCK, FORELAND, PUNCH
+from windlass.engines.unread_output import BLOCK, LEADING_HOLE, PUNCH
 
 LONGEST: Final = 16 * 1024
 PIECE: Final = 128 * 1024
 BACKLOG: Final = 64 * 1024 * 1024
 _HOLES: Final = 1024 * 1024
 _END: Final = 8 * 1024**4
-"""Before a file system's end of a file, which ext4 has at 16 TiB."""
+"""A new file is started at this length, well below the maximum of ext4 (16 TiB)."""
 
 
 def prepare(file: int) -> None:
-    """A new file gets its foreland, before anybody writes to it."""
+    """Gives a new file its leading hole, before the program writes to it."""
     if os.fstat(file).st_size == 0:
-        os.ftruncate(file, FORELAND)
+        os.ftruncate(file, LEADING_HOLE)
 
 
 class UnreadableOutput(OSError):
-    """The file cannot be opened now: another instance may have its name, or its program a lease of it."""
+    """The file cannot be opened now: another instance may have its name, or its program may hold a lease."""
 
 
 class OutputFile:
-    """One file, and how far it was read.
+    """The output file of an instance, with the position up to which it was read.
 
-    Only the one reader of the folder writes positions. So a folder without one is that of an instance which
-    was created again under the same name."""
+    Only the reader of the engine's folder writes positions. So a folder without one belongs to an instance
+    that was created again under the same name."""
 
     def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
         self.home, self.service = home, service
@@ -58,34 +58,34 @@ class OutputFile:
         self._path, self._mark = home / "output", home / "read"
         os.close(_open(self._path, os.O_CREAT))
         saved = _read_mark(self._mark).split() or [b"0", b"-1"]
-        self._position, self._fore = max(int(saved[0]), FORELAND), int(saved[1])
-        """In what is appended, and in the foreland; -1: it was never truncated."""
+        self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
+        """Positions in the appended output and in the leading hole; -1 if the file was never truncated."""
         self._saved = self._now()
-        self._next, self._next_fore = self._now()
+        self._next, self._next_in_hole = self._now()
         self._free_from = self._position
         self.grown = time.monotonic()
         """The time of the last new output."""
         self._seen = -1
         self.closed = False
         self.watch = -1
-        """The number under which the kernel tells of it, or -1."""
+        """The number of its inotify watch, or -1."""
 
     def close(self) -> None:
         self.save()
         self.closed = True
 
     def lines(self, *, unfinished: bool) -> list[str]:
-        """The next ones, which `advance` confirms. Of a line without an end, only when it will get none."""
+        """Returns the next lines, which `advance` confirms. `unfinished`: also a last line without an end."""
         size = self._size()
-        if FORELAND <= size <= self._next and self._next_fore < 0:
+        if LEADING_HOLE <= size <= self._next and self._next_in_hole < 0:
             return []
         with self._open() as file:
-            if size < FORELAND:
+            if size < LEADING_HOLE:
                 self._truncate(file)
-            fore = self._foreland(file)
-            if end := _end(fore, unfinished):
-                self._next_fore += end
-                return list(_split(fore[:end]))
+            leading = self._read_hole(file)
+            if end := _end(leading, unfinished):
+                self._next_in_hole += end
+                return list(_split(leading[:end]))
             lost = self._give_up_oldest(file, size)
             raw = os.pread(file, PIECE, self._next) if self._next < size else b""
         end = _end(raw, unfinished)
@@ -98,11 +98,11 @@ class OutputFile:
         return lines
 
     def advance(self) -> None:
-        self._position, self._fore = self._next, self._next_fore
+        self._position, self._in_hole = self._next, self._next_in_hole
 
-    def again(self) -> None:
-        """They could not be handed over."""
-        self._next, self._next_fore = self._now()
+    def rewind(self) -> None:
+        """Has `lines` return the same lines again, since they were not handed over."""
+        self._next, self._next_in_hole = self._now()
 
     def current(self) -> bool:
         """False for an instance that was removed and created again under the same name."""
@@ -112,20 +112,20 @@ class OutputFile:
         """Returns whether there is unread output, with or without a line end."""
         try:
             size = self._size()
-            if size > self._position or size < FORELAND:
+            if size > self._position or size < LEADING_HOLE:
                 return True
-            if self._fore < 0:
+            if self._in_hole < 0:
                 return False
             with self._open() as file:
-                return bool(self._foreland(file))
+                return bool(self._read_hole(file))
         except OSError:
             return False  # it has gone, or is read when it can be opened
 
     def save(self) -> bool:
-        """Returns False where a full disk has no room for it. The next time may be better, and a lost one
-        only repeats lines."""
+        """Saves the positions. Returns False if the disk is full: it is tried again, and a lost position only
+        repeats lines."""
         if self._saved != self._now():
-            # In place: a part of a short write is never seen.
+            # Overwritten in place: the length never changes, so no short write is ever read.
             try:
                 _write_mark(self._mark, b"%-31d %-31d\n" % self._now())
             except FileNotFoundError:  # it was laid aside by another engine, or erased
@@ -141,26 +141,26 @@ class OutputFile:
         return self._position - self._free_from >= _HOLES
 
     def freeing(self) -> Callable[[], bool]:
-        """Gives back the space of what was read, off the event loop: the file system may have to write.
-        False: this one cannot do it."""
+        """Returns a function that frees the space of what was read. It runs off the event loop, because the
+        file system may have to write. It returns False if a new file is needed."""
         until = self._position - self._position % BLOCK
         file = self._open_again()
         start, self._free_from = self._free_from, until
         return lambda: _punch(file, start, until - start) and until < _END
 
     def start_new_file(self) -> None:
-        """Starts a new file once everything is read, where holes are unsupported or the file reaches its
-        maximum length. Output between these two lines is lost; this cannot be avoided from outside of the
-        program."""
+        """Empties the file once everything is read, where holes are unsupported or the file is near its
+        maximum length. Output written between the two calls below is lost, which only the program could
+        prevent."""
         if self.closed or self._size() != self._position:
             return
         with self._open() as file:
-            os.ftruncate(file, FORELAND)
-        self._position = self._next = self._free_from = FORELAND
+            os.ftruncate(file, LEADING_HOLE)
+        self._position = self._next = self._free_from = LEADING_HOLE
         self.save()
 
     def _now(self) -> tuple[int, int]:
-        return self._position, self._fore
+        return self._position, self._in_hole
 
     def _size(self) -> int:
         try:
@@ -180,7 +180,7 @@ class OutputFile:
             os.close(file)
 
     def _open_again(self) -> int:
-        """Opens the file. The mark is looked at afterwards, so that it is known to be of this instance."""
+        """Opens the file. Checks the position file afterwards, which shows that both are of this instance."""
         try:
             file = _open(self._path)
             with on_failure(partial(os.close, file)):
@@ -190,19 +190,19 @@ class OutputFile:
         return file
 
     def _truncate(self, file: int) -> None:
-        os.pwrite(file, b"\0", FORELAND - 1)  # makes it longer, and never shorter
-        self._position = self._next = self._free_from = FORELAND
-        self._fore = self._next_fore = 0
+        os.pwrite(file, b"\0", LEADING_HOLE - 1)  # lengthens the file, and never shortens it
+        self._position = self._next = self._free_from = LEADING_HOLE
+        self._in_hole = self._next_in_hole = 0
         self.grown = time.monotonic()
 
-    def _foreland(self, file: int) -> bytes:
-        if self._next_fore < 0:
+    def _read_hole(self, file: int) -> bytes:
+        if self._next_in_hole < 0:
             return b""
-        raw = os.pread(file, min(PIECE, FORELAND - self._next_fore), self._next_fore)
+        raw = os.pread(file, min(PIECE, LEADING_HOLE - self._next_in_hole), self._next_in_hole)
         return raw.partition(b"\0")[0]
 
     def _give_up_oldest(self, file: int, size: int) -> int:
-        """So much is waiting that the oldest of it is given up."""
+        """Skips the oldest output if too much is unread. Returns the number of bytes that were skipped."""
         if size - self._next <= self._backlog:
             return 0
         target = size - self._backlog // 2
@@ -229,8 +229,8 @@ def _write_mark(mark: Path, text: bytes) -> None:
 
 
 def _open(file: Path, how: int = 0) -> int:
-    """Opens the output also where the program has closed it to its own user, which is perhaps ours, or has
-    a lease of it, for which others have to wait."""
+    """Opens the output, even if the program has removed the permission of its user. Does not wait while the
+    program holds a lease."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | how
     try:
         return os.open(file, flags, 0o600)
@@ -261,7 +261,7 @@ def _end(raw: bytes, unfinished: bool) -> int:
 
 
 def _between_characters(raw: bytes, end: int) -> int:
-    """At most three bytes of a character stand before its last."""
+    """Returns the end moved back to the start of a UTF-8 character, of four bytes at most."""
     for back in range(4):
         if end - back >= len(raw) or raw[end - back] & 0xC0 != 0x80:
             return end - back
@@ -270,7 +270,7 @@ def _between_characters(raw: bytes, end: int) -> int:
 
 def _split(raw: bytes) -> Iterator[str]:
     text = raw.decode("utf-8", "replace")
-    if "\0" in text:  # of no use to anybody, and databases refuse them
+    if "\0" in text:  # databases refuse them
         text = text.replace("\0", "")
     for line in text.removesuffix("\n").split("\n"):
         if len(line) * 4 <= LONGEST or len(line.encode()) <= LONGEST:
@@ -287,7 +287,7 @@ def _cut(line: bytes) -> Iterator[str]:
 
 
 def last_output(home: Path) -> bytes:
-    """The end of what it wrote, to find out why it ended."""
+    """Returns the last output of an instance, which may say why it ended."""
     with suppress(OSError):
         fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)
         try:

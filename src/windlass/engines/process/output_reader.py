@@ -1,7 +1,7 @@
-"""Reads what instances write, for as long as this engine is the one of its folder that does.
+"""Reads the output of all instances, while this engine is the reader of its folder.
 
-Several engines may stand over one folder, as replicas on one machine do. One of them holds the lock and
-reads; when it ends, the lock is free and another goes on where it was.
+Several engines may use one folder, as replicas on one machine do. The engine that holds the lock is the
+reader. When it ends, another one takes the lock and continues at the saved positions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from windlass.engines.unread_output import READER_LOCK
 _log = log("engines.process")
 
 _PAUSE: Final = 0.04
-"""Seconds between two looks at files that are being written to. The wait grows while there is nothing."""
+"""Seconds between two looks at files that are being written to. The pause grows while there is no output."""
 _LONGEST_PAUSE: Final = 0.2
 _SILENCE: Final = 1.0
-"""Seconds after which a line without an end is taken as it is, and its file is watched by the kernel."""
+"""Seconds without output after which an unfinished line is taken, and inotify watches the file."""
 _LOOK: Final = 5.0
-"""Seconds between two looks at files that the kernel watches, in case that it missed a change."""
+"""Seconds between two looks at files that inotify watches, in case a notification was lost."""
 
 
 class OutputReader:
@@ -52,7 +52,7 @@ class OutputReader:
         self._looked = 0.0
         self._wait = _PAUSE
         self._blind = False
-        """The kernel does not tell of every file: it has no watches left, or none at all."""
+        """True if inotify does not watch every file, because there are no watches left."""
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
@@ -78,7 +78,7 @@ class OutputReader:
     def holds(self) -> bool:
         return self._lock is not None
 
-    def keeps(self) -> bool:
+    def is_reader(self) -> bool:
         """Returns whether this engine is the reader; becomes it if there is none."""
         if self._lock is None and self._sink is not None:
             self._lock = filelock.try_hold(self._records.folder / READER_LOCK)
@@ -86,12 +86,12 @@ class OutputReader:
 
     def follow(self, key: InstanceKey, record: Record) -> None:
         home = self._records.home(key)
-        if home not in self._outputs and self.keeps():
+        if home not in self._outputs and self.is_reader():
             try:
                 self._outputs[home] = OutputFile(home, key.service, record, self._backlog)
             except FileNotFoundError:
                 return  # removed by another engine meanwhile
-            except OSError as error:  # its program may do with it what it likes; it is tried again
+            except OSError as error:  # the program controls the file; it is tried again
                 _log.warning(
                     "output of an instance cannot be read",
                     extra={"instance": key.id, "why": error.strerror or str(error)},
@@ -107,8 +107,8 @@ class OutputReader:
             output.close()
 
     def agree(self, keys: list[InstanceKey]) -> None:
-        """Follows all of these and no others, and finishes what instances that are gone have left."""
-        if not self.keeps():
+        """Follows the output of these instances and of no others."""
+        if not self.is_reader():
             return
         homes = {self._records.home(key): key for key in keys}
         for home, output in list(self._outputs.items()):
@@ -126,12 +126,13 @@ class OutputReader:
                 await self._free(output)
                 await asyncio.sleep(0)
         except UnreadableOutput:
-            return  # laid aside by another engine, and finished there; or it is read in the next round
-        except OSError:  # it is tried again; the instance goes on
+            return  # another engine finishes it, or the next round reads it
+        except OSError:  # it is tried again; the instance keeps running
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
     async def finish(self, aside: Path) -> None:
-        """Reads the last output of an instance and erases its remains; now, or when it is tried again."""
+        """Reads the last output of a removed instance and erases its files. If that fails, the next call of
+        `finish_all` tries again."""
         try:
             await self._finish(aside)
         except UnknownRecord:
@@ -145,15 +146,14 @@ class OutputReader:
         record = self._records.read_in(aside)
         for name in ("app", "files", "home", "tmp"):
             await asyncio.to_thread(erase, aside / name)
-        if record is not None and not self.keeps():
-            return  # left to the engine that reads, which has the other half of the last line
+        if record is not None and not self.is_reader():
+            return  # the reader may hold the first half of the last line
         if record is None or await self._finish_output(aside, record):
             await asyncio.to_thread(erase, aside)
 
     async def finish_all(self) -> None:
-        """Finishes the output of instances whose removal was interrupted, or done by an engine that is not
-        the reader."""
-        if self.keeps():
+        """Finishes the output of instances whose removal was interrupted, or that another engine removed."""
+        if self.is_reader():
             for name in names(self._records.ended):
                 await self.finish(self._records.ended / name)
 
@@ -161,7 +161,7 @@ class OutputReader:
         try:
             output = OutputFile(aside, record.service, record, self._backlog)
         except FileNotFoundError:
-            return True  # another engine was faster
+            return True  # another engine has finished it
         try:
             while self._take(output, unfinished=True):
                 await self._free(output)
@@ -245,7 +245,7 @@ class OutputReader:
             await asyncio.sleep(0)
             return True
         if silent:
-            self._let_sleep(home, output)
+            self._watch_quiet(home, output)
         return False
 
     def _take(self, output: OutputFile, *, unfinished: bool) -> bool:
@@ -255,7 +255,7 @@ class OutputReader:
         if not lines:
             return False
         at, pod, version = self._clock.now(), output.pod, output.version
-        with on_failure(output.again):  # the lines are read again
+        with on_failure(output.rewind):  # the lines are read again
             self._sink(output.service, [OutputLine(at, line, pod, version) for line in lines])
         output.advance()
         return True
@@ -266,11 +266,11 @@ class OutputReader:
         if output.save() and output.can_free() and not await asyncio.to_thread(output.freeing()):
             output.start_new_file()
 
-    def _let_sleep(self, home: Path, output: OutputFile) -> None:
+    def _watch_quiet(self, home: Path, output: OutputFile) -> None:
         output.save()
         self._awake.discard(home)
         output.watch = self._inotify.watch(home / "output")
         self._watches[output.watch] = home
         self._blind |= output.watch < 0
-        if output.waiting():  # written between our last look and the kernel's first
+        if output.waiting():  # written before the watch was set
             self._awake.add(home)

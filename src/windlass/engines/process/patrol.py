@@ -57,7 +57,7 @@ class Patrol:
     async def find(self) -> None:
         """Watches all that runs already, and ends what must not run any more."""
         table = await self._counting.now()
-        self._heard, self._was_reading = self._records.heard(), self._output.keeps()
+        self._heard, self._was_reading = self._records.heard(), self._output.is_reader()
         keys = self._records.find()
         self._output.agree(keys)
         for key in keys:
@@ -118,7 +118,7 @@ class Patrol:
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
-        present = self._records.heard(), self._output.keeps()
+        present = self._records.heard(), self._output.is_reader()
         if present == (self._heard, self._was_reading):
             return
         self._heard, self._was_reading = present
