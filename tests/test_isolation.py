@@ -24,6 +24,7 @@ from windlass.engines.process.networks import Networks
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 from windlass.engines.process.spawn import Spawner
 from windlass.install.parts import concerns, isolation_of
+from windlass.operate import machine as machine_checks
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
 
@@ -375,3 +376,9 @@ def test_services_leave_half_of_the_table_of_connections_to_the_machine(tmp_path
     if table:
         (tmp_path / "table").write_text(table)
     assert network.ConnectionLimits.of(8192) == limits
+
+
+async def test_the_doctor_names_tables_of_networks_that_were_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine_checks, "left_trunks", lambda: ["windlass7"])
+    told = [one for one in await findings(tmp_path) if "windlass7" in one.found]
+    assert [(one.level, "windlass stop --all" in one.advice) for one in told] == [(Level.WARN, True)]

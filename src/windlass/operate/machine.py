@@ -13,6 +13,7 @@ from pathlib import Path
 from windlass.base import cgroups
 from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trust_check
+from windlass.base.isolation.network import left_trunks
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.builders.terraform.programs import InstalledPrograms
@@ -171,6 +172,10 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("Isolation", lacks, part.advice)
     for finding in _readable_settings():
         yield finding
+    if left := await asyncio.to_thread(left_trunks):
+        tables = ", ".join(left)
+        advice = "start Windlass, or use `windlass stop --all`: either removes them"
+        yield warn("Isolation", f"tables of nf_tables of networks that were killed: {tables}", advice)
     if not isolation.has_networks():
         return
     if why := isolation.why_no_exit():

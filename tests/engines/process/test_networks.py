@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.engines import programs
-from tests.engines.process.helpers import SERVICE
+from tests.engines.process.helpers import SERVICE, answer_of
 from tests.engines.stations import Station, ask, until, wanted
 from tests.needs import needs, needs_root, ordinary_user
+from windlass.base.isolation import calls, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.engines.process import networks
 
@@ -173,3 +175,27 @@ def test_a_service_with_the_name_of_the_machine_has_it_for_others(tmp_path, monk
     networks._write_hosts(tmp_path / "hosts", ["198.18.128.1 db"])
     assert f"127.0.0.1 {machine}" not in (tmp_path / "hosts").read_text()
     assert networks._services(tmp_path / "hosts") == ["198.18.128.1 db"]
+
+
+def start_beside_left_tables(rig, answer) -> None:
+    """Starts an engine on a machine that has the table of a trunk that was killed, and of one that lives."""
+    calls.unshare(calls.CLONE_NEWNET)
+    ours = os.open("/proc/self/ns/net", os.O_RDONLY)
+    with netlink.Netlink() as here:
+        here.make_pair("windlass8", "peer", ours)
+    for name in ("windlass7", "windlass8", "of another program"):
+        netlink.write_table(name, {"forward": []})
+    before = network.left_trunks()
+    asyncio.run(start_and_stop(rig))
+    answer.send((before, netlink.tables()))
+
+
+async def start_and_stop(rig):
+    async with Station(rig):
+        pass
+
+
+@needs_root
+def test_a_start_removes_tables_of_trunks_that_were_killed_while_no_server_ran(rig):
+    before, after = answer_of(start_beside_left_tables, rig)
+    assert (before, after) == (["windlass7"], ["windlass8", "of another program"])

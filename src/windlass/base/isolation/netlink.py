@@ -153,6 +153,22 @@ class Netlink:
                     found[network] = None
                 at += (length + 3) & ~3
 
+    def read_tables(self) -> Iterator[str]:
+        """Yields the names of packet filter tables."""
+        self._send([(_TABLES << 8 | _GET_TABLE, _DUMP, struct.pack(">BBH", _IPV4, 0, 0))])
+        while True:
+            raw, at = self._socket.recv(64 * 1024), 0
+            while at < len(raw):
+                length, kind, *_ = _HEAD.unpack_from(raw, at)
+                if kind == _DONE:
+                    return
+                if kind == _ERROR:
+                    (number,) = struct.unpack_from("=i", raw, at + _HEAD.size)
+                    raise OSError(-number, os.strerror(-number))
+                size, _ = struct.unpack_from("=HH", raw, at + _HEAD.size + 4)  # the name comes first
+                yield raw[at + _HEAD.size + 8 : at + _HEAD.size + 3 + size].decode()
+                at += (length + 3) & ~3
+
     def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
         head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
         to = _attribute(1, socket.inet_aton(target)) if prefix else b""
@@ -185,7 +201,7 @@ def suppress_overrun() -> Iterator[None]:
 
 _TABLES: Final = 10
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
-_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _NEW_SET = 0, 2, 3, 6, 9
+_NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _NEW_SET = 0, 1, 2, 3, 6, 9
 _IPV4: Final = 2
 _HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "counted": (2, 1), "postrouting": (4, 100)}
 """Number and priority of the points where a packet is looked at. `counted` gets what `forward` accepts."""
@@ -352,6 +368,12 @@ def write_table(
             for rule in rules
         ]
     _commit(messages)
+
+
+def tables() -> list[str]:
+    """Returns the names of the tables of the network of this thread."""
+    with Netlink(_FILTERS) as kernel:
+        return list(kernel.read_tables())
 
 
 def remove_table(name: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,7 @@ _UP: Final = "up"
 """The interface of a hub or trunk that leads outwards."""
 _MACHINE: Final = "windlass{0}"
 """The interface of this machine that leads to a trunk. Its number is free on this machine."""
+_OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915
 """The ioctl request for the address of an interface."""
@@ -448,6 +450,23 @@ def close_trunk(name: str) -> None:
     """Removes what this machine, in whose network this thread is, has for a trunk that has ended."""
     netlink.remove_table(name)
     _iptables(name, "-D")
+
+
+def left_trunks() -> list[str]:
+    """Returns the interfaces of trunks that were killed, of any installation, for which this machine still
+    has a table; none if this user may not know."""
+    try:
+        found = [name for name in netlink.tables() if _OF_MACHINE.fullmatch(name)]
+    except OSError:
+        return []
+    present = {name for _, name in socket.if_nameindex()}
+    return [name for name in found if name not in present]
+
+
+def close_left_trunks() -> None:
+    for name in left_trunks():
+        with suppress(OSError):
+            close_trunk(name)
 
 
 def _iptables(name: str, change: Literal["-I", "-D"]) -> None:

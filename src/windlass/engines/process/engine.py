@@ -19,6 +19,7 @@ from msgspec import structs
 from windlass.base import cgroups, filelock
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
+from windlass.base.isolation import network
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.base.log import log
@@ -146,6 +147,7 @@ class ProcessEngine(EngineByHand):
             await self._patrol.find()
             if self._instances.supervisors.watched():
                 await self._starter.spawner.open()
+            await asyncio.to_thread(network.close_left_trunks)
         except EngineAway as error:  # `trouble` says so, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(self._patrol.run(self._prepare))

@@ -250,6 +250,7 @@ class Networks:
             (self._folder / _EXIT).unlink(missing_ok=True)
         elif trunk is not None:
             self._lead_out(trunk)
+        network.close_left_trunks()
         self._reap()
         return {hub for holder, hub in needed.items() if holder not in hubs}
 
