@@ -297,6 +297,28 @@ async def test_a_digest_opens_no_image_that_others_pulled_with_a_login(kit, host
             await docker.close()
 
 
+async def test_an_image_by_digest_is_used_without_its_registry_by_the_organization_that_it_was_given_to(
+    kit, host, tmp_path
+):
+    docker = Docker(host)
+    with docker_registry(tmp_path / "registry", tls=False, login=False) as registry:
+        name = f"{registry.host}/acme/open"
+        await docker.raw("POST", f"/images/{BOX}/tag", params={"repo": name, "tag": "1"})
+        await push(docker, f"{name}:1")
+        (ref,) = [each for each in (await image(docker, f"{name}:1") or {})["RepoDigests"] if name in each]
+        await docker.raw("DELETE", f"/images/{name}:1")
+        try:
+            await kit.build(f"FROM {ref}\nLABEL a=b\n")
+            registry.stop()
+            await kit.build(f"FROM {ref}\nLABEL a=c\n", key="k2")
+            assert any(line.startswith("The image that the Docker engine has is used. ") for line in kit.log)
+            with pytest.raises(BuildError, match=rf"Check the host of {ref}, .* does not answer"):
+                await kit.build(f"FROM {ref}\nLABEL a=b\n", org="another")
+        finally:
+            await docker.raw("DELETE", f"/images/{ref}", params={"force": True})
+            await docker.close()
+
+
 async def test_a_cancelled_build_ends_and_leaves_nothing(bench):
     seconds = str(uuid.uuid4().int % 10**8 + 10**8)
     building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep {seconds}\n"))

@@ -84,10 +84,16 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                 raise EngineRefused(502, str(message["error"]))
 
 
+_AWAY: Final = (
+    r"no such host|connection refused|timeout|timed out|deadline|unreachable|no route|connection reset"
+    r"|EOF|server misbehaving|exceeded|temporary failure"
+)
+_BUSY: Final = r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429"
+
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
-        r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429",
+        _BUSY,
         "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
     (
@@ -118,21 +124,30 @@ _REASONS: Final = (
         "Ask the operator for space: the disk of the Docker engine is full, {ref} is not pulled",
     ),
     (
-        r"no such host|connection refused|timeout|timed out|deadline|unreachable|no route|connection reset"
-        r"|EOF|server misbehaving|exceeded|temporary failure",
+        _AWAY,
         "Check the host of {ref}, or ask the operator to let the Docker engine reach it: its registry does "
         "not answer",
     ),
 )
 
 
+def is_undecided(message: str) -> bool:
+    """True if a registry did not say whether it gives an image: it is away, or takes no more requests."""
+    return _reason(message)[0] in (_AWAY, _BUSY)
+
+
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
     """Says what a person can do. What the engine says itself names addresses of its network."""
     how = "with the login of its registry" if has_login else "without a password"
-    for pattern, words in _REASONS:
-        if re.search(pattern, message, re.IGNORECASE):
-            return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)
+    if words := _reason(message)[1]:
+        return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)
     return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
+
+
+def _reason(message: str) -> tuple[str, str]:
+    """Returns the first reason that fits, and two empty texts if none does."""
+    fitting = (reason for reason in _REASONS if re.search(reason[0], message, re.IGNORECASE))
+    return next(fitting, ("", ""))
 
 
 def has_digest(ref: str) -> bool:

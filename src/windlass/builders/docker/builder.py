@@ -37,7 +37,7 @@ from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
-from windlass.docker.images import ask_registry, has_digest, image, pull, why_not_pulled
+from windlass.docker.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.subnets import SubnetsUsedUp
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ PERIOD: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
 """The first version of Docker whose own parser of Dockerfiles knows heredocs."""
+MOST_GIVEN: Final = 10_000
+"""Most images of which a builder remembers that a registry gave them."""
 UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
 
@@ -87,6 +89,8 @@ class DockerBuilder:
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
         self._building: list[tuple[str, str]] = []
+        self._given: dict[tuple[str, str], None] = {}
+        """Organizations, and images by digest that a registry gave them."""
         self._left: list[tuple[BuildProgress, str]] = []
         """Progress and scope of builds that failed because the engine went away."""
 
@@ -158,7 +162,7 @@ class DockerBuilder:
             say(line)
         order = replace(order, arguments=guarded.arguments)
         for ref in guarded.images:
-            check_image(ref, await self._base(ref, say), order.service, SERVICE)
+            check_image(ref, await self._base(ref, order.org, say), order.service, SERVICE)
         progress, scope = BuildProgress(say), self._scope(order)
         async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
@@ -196,7 +200,7 @@ class DockerBuilder:
         has_own_ignore = (chosen.files.folder / f"{chosen.files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not guarded.is_plain:
             return None
-        bases = [await self._base(ref, say) for ref in guarded.images]
+        bases = [await self._base(ref, order.org, say) for ref in guarded.images]
         return (chosen, guarded) if all(map(is_plain_image, bases)) else None
 
     @asynccontextmanager
@@ -285,12 +289,12 @@ class DockerBuilder:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
-    async def _base(self, ref: str, say: Say) -> dict[str, Any]:
+    async def _base(self, ref: str, org: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.
 
         The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly. One
-        that is named by its digest may be there because somebody else pulled it with a login: its registry
-        decides each time."""
+        that is named by its digest may be there because another organization pulled it with a login: its
+        registry decides each time. Where it does not answer, what it gave the organization before is used."""
         metadata = await image(self._docker, ref)
         if metadata and not has_digest(ref):
             return metadata
@@ -299,7 +303,16 @@ class DockerBuilder:
             # A pull of a digest that the engine has asks no registry.
             await (ask_registry if metadata else pull)(self._docker, ref)
         except EngineRefused as refused:
-            raise BuildError(why_not_pulled(ref, refused.message)) from refused
+            why, is_away = why_not_pulled(ref, refused.message), is_undecided(refused.message)
+            if not (metadata and is_away and (org, ref) in self._given):
+                self._given.pop((org, ref), None)
+                raise BuildError(why) from refused
+            say(f"The image that the Docker engine has is used. {why}")
+            return metadata
+        if has_digest(ref):
+            self._given[org, ref] = None
+            if len(self._given) > MOST_GIVEN:
+                del self._given[next(iter(self._given))]
         return metadata or await image(self._docker, ref) or {}
 
     async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
