@@ -57,17 +57,30 @@ def read_range(text: str) -> IPv4Network | None:
     return pool
 
 
+def build_reserve(pool: IPv4Network) -> IPv4Network:
+    """Returns the part of a range that networks of environments leave to builds: a sixteenth, and 128
+    addresses at least."""
+    size = 1 << (pool.max_prefixlen - min(pool.prefixlen + 4, 25))
+    return IPv4Network((int(pool.broadcast_address) + 1 - size, min(pool.prefixlen + 4, 25)))
+
+
 async def make_network(
-    docker: Docker, body: Mapping[str, Any], pool: IPv4Network | None, prefix: int
+    docker: Docker, body: Mapping[str, Any], pool: IPv4Network | None, prefix: int, *, builds: bool = False
 ) -> None:
-    """Makes a network with a subnet of this size. The engine refuses overlaps, so of two that choose the same
-    subnet at once, one takes the next."""
+    """Makes a network with a subnet of this size: for builds of the reserve, if that has one, and else of the
+    rest of the range. The engine refuses overlaps, so of two that choose the same subnet at once, one takes
+    the next."""
     if pool is None:
         await docker.json("POST", "/networks/create", body=body)
         return
+    reserve = build_reserve(pool)
     taken = await taken_subnets(docker, pool)
+    if builds:
+        first, count = int(reserve.network_address) - int(pool.network_address), reserve.num_addresses
+    else:
+        taken, first, count = [*taken, reserve], 0, pool.num_addresses
     # Anywhere: bridges that an engine has forgotten are seen on this machine alone, by their routes.
-    start = random.randrange(1 << max(0, prefix - pool.prefixlen))  # noqa: S311 (no secret)
+    start = (first + random.randrange(count)) >> (pool.max_prefixlen - prefix)  # noqa: S311 (no secret)
     for subnet in islice(free_subnets(pool, prefix, taken, start), _TRIES):
         addresses = {"Driver": "default", "Config": [{"Subnet": str(subnet)}]}
         try:

@@ -8,7 +8,7 @@ from typing import Final
 
 from windlass.config import BadSetting, Settings
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.subnets import free_subnets, taken_subnets
+from windlass.docker.subnets import build_reserve, free_subnets, taken_subnets
 from windlass.engines.docker.resources import PREFIX
 from windlass.install.connecting import docker_pool
 from windlass.install.parts import docker_at
@@ -36,9 +36,10 @@ async def docker_networks(settings: Settings) -> AsyncIterator[Finding]:
         return  # The check of the engine reports it.
     finally:
         await docker.close()
-    total = sum(1 for _ in free_subnets(pool, PREFIX, ()))
-    used = total - sum(1 for _ in free_subnets(pool, PREFIX, taken))
-    state = f"{used} of {total} subnets of {pool} are in use"
+    reserve = build_reserve(pool)
+    total = sum(1 for _ in free_subnets(pool, PREFIX, [reserve]))
+    used = total - sum(1 for _ in free_subnets(pool, PREFIX, [reserve, *taken]))
+    state = f"{used} of {total} subnets of {pool} for environments are in use"
     if used >= _NEARLY * total:
         yield warn("Docker networks", state, "set docker_networks to a larger range, or to another one")
     else:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from contextlib import AsyncExitStack
+from collections import defaultdict
+from contextlib import AsyncExitStack, nullcontext
 from ipaddress import IPv4Network
 
 import pytest
 
 from tests.engines.docker.watched import wanted
 from tests.engines.dockers import BOX
-from windlass.docker import EngineRefused
+from windlass.builders.docker.build_network import BuildNetworks
+from windlass.docker import EngineRefused, subnets
 from windlass.docker.failures import refusal
 from windlass.docker.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
 from windlass.engines.docker.resources import DockerResources
@@ -57,21 +59,58 @@ async def test_two_servers_that_choose_at_once_have_different_subnets(raw, pool)
         networks = await asyncio.gather(
             *(held.enter_async_context(place.network(wanted(org=str(n)))) for n, place in enumerate(places))
         )
-        subnets = [await subnet_of(raw, network) for network in networks]
-    assert len(set(subnets)) == len(places)
-    assert all(subnet.subnet_of(pool) for subnet in subnets)
+        chosen = [await subnet_of(raw, network) for network in networks]
+    assert len(set(chosen)) == len(places)
+    assert all(subnet.subnet_of(pool) for subnet in chosen)
     await places[0].discard_networks()
 
 
 @pytest.mark.slow
 async def test_a_range_that_is_used_up_names_the_setting(raw, pool):
     name = f"wdl-test-{uuid.uuid4()}"
-    await make_network(raw, {"Name": name}, pool, pool.prefixlen)
+    await make_network(raw, {"Name": name}, pool, pool.prefixlen, builds=True)
     try:
         with pytest.raises(SubnetsUsedUp, match=r"^Ask the operator for a larger range in docker_networks"):
             await make_network(raw, {"Name": f"{name}-2"}, pool, 25)
     finally:
         await raw.raw("DELETE", f"/networks/{name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reserve", [True, False])
+async def test_builds_have_subnets_that_environments_leave_to_them(raw, pool, monkeypatch, reserve):
+    """Without the reserve, environments take all."""
+    if not reserve:
+        monkeypatch.setattr(subnets, "build_reserve", lambda pool: IPv4Network("10.0.0.0/28"))
+    place, networks = (
+        DockerResources(raw, f"test-{uuid.uuid4()}", pool),
+        BuildNetworks(raw, f"test-{uuid.uuid4()}", pool),
+    )
+    async with AsyncExitStack() as held:
+        for _ in range(7 if reserve else 8):
+            await held.enter_async_context(place.network(wanted(org=str(uuid.uuid4()))))
+        with pytest.raises(EngineError, match="no subnet"):
+            await held.enter_async_context(place.network(wanted()))
+        with nullcontext() if reserve else pytest.raises(SubnetsUsedUp):
+            async with networks.made():
+                pass
+    await place.discard_networks()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("locks", [True, False])
+async def test_environments_that_are_made_at_once_do_not_pass_the_bound_together(raw, pool, locks):
+    place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
+    if not locks:
+        place._making = defaultdict(nullcontext)
+
+    async def make() -> None:
+        async with place.network(wanted(org="attacker")):
+            pass
+
+    made = await asyncio.gather(*(make() for _ in range(4)), return_exceptions=True)
+    assert (sum(isinstance(each, EngineError) for each in made) == 3) is locks
+    await place.discard_networks()
 
 
 @pytest.mark.slow

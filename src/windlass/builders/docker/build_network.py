@@ -54,7 +54,7 @@ class BuildNetworks:
             "Options": {"com.docker.network.bridge.enable_icc": "false"},
         }
         try:
-            await make_network(self._docker, body, self._pool, PREFIX)
+            await make_network(self._docker, body, self._pool, PREFIX, builds=True)
             yield name
         finally:
             self._left.add(name)

@@ -37,6 +37,9 @@ class DockerResources:
         self._docker, self._pool = docker, pool
         self._installation = installation
         self._locks = Locks()
+        """By environment."""
+        self._making = Locks()
+        """By organization."""
         self._entering: Counter[str] = Counter()
         """By environment: how many are about to be put into its network."""
 
@@ -107,7 +110,11 @@ class DockerResources:
         return str(eldest["Id"])
 
     async def _make_network(self, wanted: Workload) -> None:
-        await self._refuse_too_many(wanted.org)
+        async with self._making[wanted.org]:  # two at once would pass the bound together
+            await self._refuse_too_many(wanted.org)
+            await self._create_network(wanted)
+
+    async def _create_network(self, wanted: Workload) -> None:
         labels = {
             words.INSTALLATION: self._installation,
             words.ENVIRONMENT: wanted.environment,
