@@ -99,10 +99,12 @@ async def test_builds_have_subnets_that_environments_leave_to_them(raw, pool, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("locks", [True, False])
-async def test_environments_that_are_made_at_once_do_not_pass_the_bound_together(raw, pool, locks):
+async def test_environments_that_are_made_at_once_do_not_pass_the_bound_together(
+    raw, pool, monkeypatch, locks
+):
     place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
     if not locks:
-        place._making = defaultdict(nullcontext)
+        monkeypatch.setattr(place, "_making", defaultdict(nullcontext))
 
     async def make() -> None:
         async with place.network(wanted(org="attacker")):
