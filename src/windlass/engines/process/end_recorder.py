@@ -1,4 +1,4 @@
-"""Records the end of an instance: its exit code, the reason for people, and when it is restarted."""
+"""Records how an instance ended: its exit code, the reason for people, and the time of its restart."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class EndRecorder:
     async def record(
         self, key: InstanceKey, home: Path, record: Record, status: int | None, *, is_heard: bool
     ) -> Record:
-        """Ends what is left of an ended program, and records its end. `status` is unknown to all but its
-        parent; `is_heard`: it has listened on a port of its own."""
+        """Ends the processes that an ended program has left, and records its end. `status`: None unless this
+        process is its parent; `is_heard`: whether it has listened on one of its ports."""
         if record.once and status is None and not recorder.has_begun(home / files.ONCE):
-            # The engine that started it was killed before the first instruction: it has yet to run.
+            # The engine that started it was killed before the program ran, so it has yet to run.
             return self._records.write(key, structs.replace(record, process=None, started_at=0))
         result = read_result(home) if record.once else None
         if status is None and record.verdict:  # this engine killed it, and may have reaped it

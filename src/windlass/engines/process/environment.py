@@ -24,8 +24,8 @@ def command(wanted: Workload) -> tuple[str, ...]:
 
 
 def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
-    """Replaces the Python of a launcher of ours by this one: a Windlass in another folder may have noted it,
-    and a cell shows no folder of another."""
+    """Replaces the Python of one of our launchers by this one: a Windlass in another folder may have recorded
+    it, and a cell does not show that folder."""
     if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
         return (sys.executable, *command[1:])
     return tuple(command)
@@ -54,7 +54,7 @@ class InstanceEnvironment:
         return self._claims.claim(key)
 
     def environment(self, key: InstanceKey, wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
-        """Returns the environment of an instance, which contains nothing of Windlass's own."""
+        """Returns the environment of an instance, without any variable of Windlass's own environment."""
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
@@ -62,7 +62,7 @@ class InstanceEnvironment:
             marks[OUTPUT_VARIABLE] = str(files.output_file(home))
         places = _port_variables(ports) | self._volume_variables(key, wanted)
         environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, ports) | marks
-        environment.pop(EXECUTED_BY, None)  # it would pass for a command of ours
+        environment.pop(EXECUTED_BY, None)  # otherwise the program would be taken for a command of ours
         return environment
 
     def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
@@ -80,7 +80,7 @@ def _port_variables(ports: Mapping[int, int]) -> dict[str, str]:
 
 
 def _variables(wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
-    """A PORT that names a port inside means the one that stands for it here: two generations of a program
+    """Translates a PORT that names a port inside into the port on this machine: two generations of a program
     cannot both listen on 8080."""
     variables = dict(wanted.variables)
     outer = {str(internal): str(port) for internal, port in ports.items()}

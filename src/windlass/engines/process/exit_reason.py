@@ -18,11 +18,11 @@ _TAKEN: Final = re.compile(
     rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
 )
 _MEANING: Final = {
-    signal.SIGSEGV: "it touched memory that is not its own",
-    signal.SIGABRT: "it gave up",
-    signal.SIGBUS: "it touched memory that is not there",
-    signal.SIGILL: "it is not made for this processor",
-    signal.SIGFPE: "it calculated what cannot be",
+    signal.SIGSEGV: "it accessed memory that is not its own",
+    signal.SIGABRT: "it aborted itself",
+    signal.SIGBUS: "it accessed memory that is not there",
+    signal.SIGILL: "it has an instruction that this processor does not know",
+    signal.SIGFPE: "an arithmetic error, such as a division by zero",
 }
 TOO_MANY_MOUNTS: Final = (
     "made more mounts than Windlass can look through for memory that it holds in files: make fewer"
@@ -30,7 +30,8 @@ TOO_MANY_MOUNTS: Final = (
 
 
 class Pauses(Struct, frozen=True):
-    """Seconds before a restart: twice as long each time, until the program has run well for a while."""
+    """Seconds before a restart. They double with each restart until the program has run for `well`
+    seconds."""
 
     first: float = 0.5
     longest: float = 60.0
@@ -70,7 +71,7 @@ def as_outcome(record: Record) -> Outcome:
 
 
 def with_reason(record: Record, process: Process, status: int) -> Record:
-    """Another engine saw that it ended, but only this one could learn how."""
+    """Adds the exit status to a record in which another engine, not the parent, noted the end."""
     if record.last != process or record.exit_code is not None:
         return record
     return structs.replace(record, exit_code=_code(status), reason=describe_exit(status))
@@ -78,7 +79,7 @@ def with_reason(record: Record, process: Process, status: int) -> Record:
 
 def describe_exit(status: int | None) -> str:
     if status is None:
-        return "ended while no Windlass ran that could learn how"
+        return "ended while no Windlass ran that could see how"
     if status >= 0:
         return f"exited with code {status}" + _hint(status)
     try:
@@ -114,7 +115,8 @@ def filled_the_disk(use: DiskShare, room: Room) -> str:
 
 
 def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
-    """Explains an end because of a port that is in use; `internal` are the ports of its own choice."""
+    """Adds an explanation if the program ended because a port was in use. `internal`: the ports that it chose
+    itself."""
     if not internal or not _TAKEN.search(words):
         return reason
     ports = " and ".join(map(str, sorted(internal)))
@@ -125,7 +127,7 @@ def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
 
 
 def _code(status: int | None) -> int | None:
-    """As a shell counts: a signal is 128 and its number."""
+    """Returns the exit code as a shell does: for a signal, 128 plus its number."""
     return status if status is None or status >= 0 else 128 - status
 
 

@@ -8,11 +8,11 @@ from typing import Final
 from windlass.engines.engine import EngineAway, EngineError
 
 _FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
-"""Errors of an erasure that waiting does not fix."""
+"""Errors of an erasure that do not pass with time."""
 
 
 def not_erased(error: OSError) -> EngineError:
-    """Says why a service could not be erased, and whether waiting helps."""
+    """Returns why a service could not be erased: an EngineAway if a later attempt may succeed."""
     if error.errno in _FOR_GOOD:
         return EngineError(
             f"Ask the operator to look: a file of the service cannot be erased ({error.strerror})"

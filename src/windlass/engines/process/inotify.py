@@ -1,4 +1,4 @@
-"""Notifications that a file was written to: one for each watch, which then has to be set again."""
+"""Watches files for writes with inotify. Each watch notifies once and then has to be set again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVENT: Final = struct.Struct("iIII")
 
 
 class Inotify:
-    """Watches files with inotify. `fd` is None if the kernel has no watch left: then files must be polled."""
+    """`fd` is None if the kernel has no inotify instance left: then files must be polled."""
 
     def __init__(self) -> None:
         self.fd: int | None = None
@@ -39,7 +39,7 @@ class Inotify:
         return int(kernel.libc.inotify_add_watch(self.fd, os.fsencode(path), once))
 
     def ready(self) -> tuple[set[int], bool]:
-        """Returns the watches whose files were written to, and true if notifications were lost."""
+        """Returns the watches whose files were written to, and True if notifications were lost."""
         assert self.fd is not None
         try:
             raw = os.read(self.fd, 64 * 1024)

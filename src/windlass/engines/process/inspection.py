@@ -19,7 +19,7 @@ class InstanceInspector:
         self._records, self._supervisors, self._counting = records, supervisors, counting
 
     async def look(self, key: InstanceKey) -> Instance | None:
-        """Returns an instance as it is now. One whose record is of another version is there all the same."""
+        """Returns an instance as it is now, also if its record is of another version."""
         try:
             record = self._records.read(key)
         except UnknownRecord as error:

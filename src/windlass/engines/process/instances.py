@@ -39,7 +39,7 @@ _log = log("engines.process")
 T = TypeVar("T")
 
 _AGAIN: Final = 1.0
-"""Seconds between two attempts to write down what happened to an instance."""
+"""Seconds between two attempts to record what happened to an instance."""
 _PARENT_AHEAD: Final = 1.0
 """Seconds in which the parent of a process may record how it ended, before others call that unknown."""
 
@@ -67,7 +67,7 @@ class Instances:
         self._closing = False
 
     def open(self, notice: Notice) -> None:
-        """May be called again after `close`: a command that only looks closes the engine, too."""
+        """Opens the engine, also again after `close`: a command that only reads closes it, too."""
         self.notice = self._with_wakeups(notice)
         if self._closing:
             self._closing = False
@@ -82,7 +82,7 @@ class Instances:
         return tell
 
     def change(self, service: str) -> asyncio.Event:
-        """Returns an event that is set at the next change of the service of which this engine hears."""
+        """Returns an event that is set at the next change of the service that this engine notices."""
         return self._changes.setdefault(service, asyncio.Event())
 
     def agree(self, keys: Collection[InstanceKey]) -> set[str]:
@@ -99,17 +99,17 @@ class Instances:
         }
 
     def go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs work that no cancelled caller interrupts; `close` waits for all of it."""
+        """Runs work that continues if its caller is cancelled; `close` waits for all of it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)
         return task
 
-    def _tend(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Does what an instance needs, again and again while the disk is full: nothing else would."""
-        self.go(self._tended(key, work))
+    def _run_until_done(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Works on an instance, and tries again while that fails with an OSError, such as on a full disk."""
+        self.go(self._retry(key, work))
 
-    async def _tended(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _retry(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         is_first = True
         while True:
             try:
@@ -118,7 +118,7 @@ class Instances:
             except OSError as error:
                 if is_first:
                     why = {"instance": key.id, "why": str(away(error))}
-                    _log.warning("an instance is tended again every second", extra=why)
+                    _log.warning("work on an instance failed, and is tried again every second", extra=why)
             is_first = False
             await asyncio.sleep(_AGAIN)
             if self._closing:
@@ -128,12 +128,12 @@ class Instances:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError):
-            _log.warning("something was not done to an instance", extra={"why": str(away(error))})
+            _log.warning("work on an instance failed", extra={"why": str(away(error))})
         elif error and not isinstance(error, EngineError):
-            _log.error("Something went wrong with an instance", exc_info=error)
+            _log.error("Work on an instance failed", exc_info=error)
 
     async def close(self) -> None:
-        """Lets go of all instances. They go on running."""
+        """Stops watching all instances. They go on running."""
         self._closing = True
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
@@ -182,7 +182,7 @@ class Instances:
     async def _run_once(
         self, key: InstanceKey, home: Path, workload: Workload, record: Record | None
     ) -> Record:
-        """Keeps nothing of the workload in memory, so that nothing can restart it."""
+        """Runs a program once. Keeps no workload in memory, so that nothing can restart it."""
         record = record or structs.replace(new_record(key, workload), once=True)
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
@@ -236,31 +236,31 @@ class Instances:
         if record is None:
             return
         if record.removing:
-            self._tend(key, lambda: self._finish_removal(key))
+            self._run_until_done(key, lambda: self._finish_removal(key))
         elif record.process is not None:
             self._watch(key, record.process)
         elif record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).workload:
-            self._tend(key, lambda: self._resume(key, record.resume_at))
+            self._run_until_done(key, lambda: self._resume(key, record.resume_at))
 
     def finishes_removal(self, key: InstanceKey) -> bool:
         """Removes an instance of a generation whose removal was interrupted. Returns False for any other."""
         if key.generation not in self._records.removed.of(key.service):
             return False
-        self._tend(key, lambda: self.remove(key, 0))
+        self._run_until_done(key, lambda: self.remove(key, 0))
         return True
 
     def _watch(self, key: InstanceKey, process: Process) -> None:
-        """Notices the end of a process from now on, also if it has ended already."""
+        """Handles the end of a process, also if it has ended already."""
         supervisor = self.supervisors.of(key)
         if supervisor.process == process:
             return
 
         def ended() -> None:
             status = self.supervisors.of(key).reap(process)
-            self._tend(key, lambda: self._handle_end(key, process, status))
+            self._run_until_done(key, lambda: self._handle_end(key, process, status))
 
         if not supervisor.watch(process, ended):
-            self._tend(key, lambda: self._handle_end(key, process, None))
+            self._run_until_done(key, lambda: self._handle_end(key, process, None))
 
     async def _handle_end(self, key: InstanceKey, process: Process, status: int | None) -> None:
         await self._wait_for_parent(key, status)
@@ -295,7 +295,7 @@ class Instances:
             return False
         supervisor.resume = asyncio.get_running_loop().call_later(
             min(wait, self._pauses.longest),
-            lambda: self._tend(key, lambda: self._resume(key, record.resume_at)),
+            lambda: self._run_until_done(key, lambda: self._resume(key, record.resume_at)),
         )
         return True
 

@@ -1,7 +1,7 @@
-"""Finds the listeners of TCP ports of this machine.
+"""Finds the listeners of TCP ports, on this machine or in another network.
 
-The kernel is asked for just those sockets, which costs a few microseconds. The fallback, /proc/net/tcp, walks
-through the table of all possible connections.
+Netlink returns only listening sockets, within microseconds. The fallback, /proc/net/tcp, walks through the
+table of all connections.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Listened = Mapping[int, set[int]]
 
 
 def read_listeners(network: str = "") -> Listened:
-    """`network` is that of another network than this machine's."""
+    """Returns the listeners of a network; of this machine if it is empty."""
     inodes: dict[int, set[int]] = {}
     try:
         for port, inode, _ in _read_sockets(network):
@@ -67,7 +67,7 @@ def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
 
 
 def sockets(pids: Iterable[int]) -> set[int]:
-    """Inodes of the sockets that these processes hold."""
+    """Returns the inodes of the sockets that these processes hold."""
     ports: set[int] = set()
     for pid in pids:
         with suppress(OSError):
@@ -89,7 +89,7 @@ def _ask(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
             if kind == _DONE:
                 return
             if kind == _ERROR:
-                raise OSError("the kernel does not tell")
+                raise OSError("the kernel does not list listeners")
             body = at + _HEAD.size
             (port,) = _ANSWER.unpack_from(raw, body)
             (queue,) = struct.unpack_from("=I", raw, body + _QUEUE)

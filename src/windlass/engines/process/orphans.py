@@ -1,4 +1,5 @@
-"""Processes without their instance: programs whose folder is gone, and commands whose engine is."""
+"""Finds and ends processes without an instance: programs whose folder is gone, and commands whose engine has
+ended."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class Orphans:
         await end_these([process.stat for process in owned if _is_orphan(process)])
 
     def lost(self, table: ProcessTable) -> dict[str, StoredData]:
-        """Returns services that run although their folder is gone. A program of a service whose folder is
-        there cannot claim to belong to another."""
+        """Returns services that run although their folder is gone. A program in the cell of a known instance
+        cannot claim to belong to another service."""
         marked = [(Path(process.home), process) for process in table.by_pid.values() if process.home]
         lost = [
             (home, process)
@@ -46,6 +47,6 @@ class Orphans:
 def _is_orphan(process: OwnedProcess) -> bool:
     if not process.executed_by:
         return not Path(process.home).exists()
-    # A command beside a program has no use once the engine that waits for it is gone.
+    # A command beside a program is of no use once the engine that waits for it has ended.
     pid, start, boot = process.executed_by.split(".", 2)
     return not kernel.lives(Process(int(pid), int(start), boot))

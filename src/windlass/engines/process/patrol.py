@@ -55,7 +55,7 @@ class Patrol:
         self._was_reading = False
 
     async def find(self) -> None:
-        """Watches all that runs already, and ends what must not run any more."""
+        """Watches the instances that run already, and ends processes that must not run any more."""
         table = await self._counting.now()
         self._heard, self._was_reading = self._records.heard(), self._output.is_reader()
         keys = self._records.find()

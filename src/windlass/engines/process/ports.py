@@ -1,4 +1,4 @@
-"""Ports of this machine: one for each port of an instance, and a lasting one for each port of a service."""
+"""Ports of this machine: one for each port of an instance, and a lasting port for each port of a service."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from windlass.engines.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
 NUMBERS: Final = range(100_001, 100_001 + 32_767)
-"""Numbers of services for their own addresses. They are kept like ports, and are none."""
+"""Numbers of services, from which their addresses derive. They are stored beside ports, above all of them."""
 _NUMBER: Final = 0
-"""Stands for the port inside of a service's number."""
+"""The key of a service's number, in the place of a port inside."""
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
 INSTANCES: Final = range(10_000, 20_000)
 SERVICES: Final = range(20_000, 30_000)
 
 _PATIENCE: Final = 5.0
-"""Seconds to wait for another server, which holds the lock for a moment."""
+"""Seconds to wait for another server that holds the lock."""
 
 Places = dict[str, dict[int, int]]
 """Service, port inside, lasting port."""
@@ -55,7 +55,8 @@ def _choose(ports: range, good: Callable[[int], bool]) -> int:
 
 
 class PortClaims:
-    """Ports that instances hold, as symlinks from the port to the instance: made at once or not at all."""
+    """Ports that instances hold. Each is a symlink from the port to the instance, since making one is
+    atomic."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "ports"
@@ -86,8 +87,8 @@ class PortClaims:
                 link.unlink()
 
     def tidy(self) -> None:
-        """Releases the ports of instances that are gone. The folder of an instance exists before its
-        claims."""
+        """Releases the ports of instances that are gone. The folder of an instance is made before it claims
+        ports."""
         for name in names(self._folder):
             with suppress(FileNotFoundError):
                 if not (self._services / (self._folder / name).readlink()).exists():
@@ -96,7 +97,7 @@ class PortClaims:
 
 @contextmanager
 def _not_kept() -> Iterator[None]:
-    """Has a call wait for its turn again where another server does not release a lock."""
+    """Raises an EngineAway, so that the call is tried again, if another server does not release a lock."""
     try:
         yield
     except filelock.LockKept as error:
@@ -104,7 +105,7 @@ def _not_kept() -> Iterator[None]:
 
 
 class PortAddresses:
-    """The lasting ports. They are told to others as variables, so they hold over a power cut."""
+    """The lasting ports. Other services have them in variables, so they are synced to the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "whereabouts.json"
@@ -114,8 +115,8 @@ class PortAddresses:
         """Cached addresses, valid until the service is gone."""
 
     async def learn(self, service: str, internal: int = _NUMBER) -> None:
-        """Reads or chooses what `of` and `number_of` answer at once afterwards. Not on the event loop:
-        another server of the data directory may be paused with the lock."""
+        """Reads or chooses a port, so that `of` and `number_of` answer from memory. Runs off the event loop,
+        because another server may be paused while it holds the lock."""
         if internal not in self._known.get(service, {}):
             await in_thread(self.of, service, internal)
 
@@ -138,11 +139,11 @@ class PortAddresses:
         return set(self._read())
 
     def known(self, service: str) -> dict[int, int]:
-        """The lasting port of each port inside."""
+        """Returns the lasting port of each port inside."""
         return self._read().get(service, {})
 
-    def take_back(self, service: str, ports: dict[int, int]) -> None:
-        """Puts ports back, except those that another service has got meanwhile."""
+    def restore(self, service: str, ports: dict[int, int]) -> None:
+        """Restores ports, except those that another service has now."""
         with self._changing() as places:
             taken = {port for other, own in places.items() if other != service for port in own.values()}
             kept = {internal: port for internal, port in ports.items() if port not in taken}

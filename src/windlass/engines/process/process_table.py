@@ -37,21 +37,22 @@ _GET_PARENT: Final = 0xB702
 
 
 class OwnedProcess(Struct, frozen=True, gc=False):
-    """A living process of this machine, and what it says of where it belongs."""
+    """A living process of this machine, with the instance that it says it belongs to."""
 
     stat: Stat
     home: str
-    """The folder of its instance; empty: it is none of ours."""
+    """The folder of its instance; empty if it belongs to none of ours."""
     executed_by: str
-    """It runs beside the program, for the Windlass named."""
+    """The Windlass for which it runs beside the program, if it does."""
     space: int = 0
-    """The number of the process namespace right below ours that it is in; 0: in none."""
+    """The number of its process namespace, or of the one above that is a child of ours; 0 if there is
+    none."""
     is_told: bool = False
-    """It shows an environment. One whose program is just being replaced by another shows none."""
+    """Whether its environment could be read. It cannot be while the process executes another program."""
 
 
 class ProcessTable:
-    """All that live, found by what matters."""
+    """All living processes, by process id, instance, session and process namespace."""
 
     def __init__(self, everyone: Iterable[OwnedProcess]) -> None:
         self.by_pid = {process.stat.pid: process for process in everyone}
@@ -67,8 +68,8 @@ class ProcessTable:
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
-    """Counts the processes. Entries of `before` about ours and those in cells are reused: they never change
-    once the process has shown its environment."""
+    """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
+    change once the environment of the process was read."""
     prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
     return ProcessTable(
         _reuse(processes, stat) or _member(stat, prefix, spaces)
@@ -101,8 +102,8 @@ def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
 
 
 class _Spaces:
-    """Process namespaces right below ours, of which each cell has one. Programs of a cell may make others
-    in it, which count as the same."""
+    """Process namespaces that are children of ours; each cell has one. Namespaces that programs make below
+    one count as the same."""
 
     def __init__(self) -> None:
         self._ours = kernel.space(os.getpid())
@@ -129,7 +130,7 @@ class _Spaces:
 
 
 def members(table: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
-    """All that belongs to the instance of this folder and record, whose program was `leader`."""
+    """Returns the processes of the instance of this folder and record, whose program was `leader`."""
     if record.space:
         inside = table.by_space.get(record.space, [])
         first = table.by_pid.get(leader.pid) if leader else None
@@ -143,7 +144,7 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
 
 
 def _is_of(process: OwnedProcess, record: Record) -> bool:
-    """False for a program that another user runs than the one that this service has for itself."""
+    """Returns False if the service has a user of its own and another user runs the process."""
     cell = record.cell
     return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 
@@ -160,7 +161,7 @@ def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[Ow
 
 
 class ProcessCounter:
-    """Counts off the event loop; concurrent callers share the next count."""
+    """Lists processes off the event loop; concurrent callers share the next list."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -169,7 +170,7 @@ class ProcessCounter:
         self._last: ProcessTable | None = None
 
     async def now(self) -> ProcessTable:
-        """Begun after the question: a process that was there then is in it."""
+        """Returns a table that was begun after this call, so it has every process of that moment."""
         if self._coming is None:
             self._coming = asyncio.ensure_future(self._count())
         return await asyncio.shield(self._coming)

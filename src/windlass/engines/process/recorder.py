@@ -1,7 +1,7 @@
 """Runs a program to its end and records that it began and how it ended.
 
-It runs where the program runs, as its parent, and goes on when Windlass is killed: so the result is known to
-the next one. It is a program of its own and imports nothing but the standard library.
+It runs in the cell of the program, as its parent, and goes on when Windlass is killed, so that the next
+Windlass finds the result. It is a program of its own and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
 
 def recording_command(command: Sequence[str], folder: Path) -> list[str]:
-    """The command that runs another one and records it in a folder."""
+    """Returns the command that runs another one and records its end in a folder."""
     return [sys.executable, "-I", "-S", __file__, str(folder), *command]
 
 
@@ -60,7 +60,8 @@ def main(folder: str, *command: str) -> NoReturn:
 
 
 def _record_end(place: Path, result: str) -> None:
-    """Waits for room on a disk that is full: no other process knows how the program ended."""
+    """Records the end. On a full disk, waits for room, because no other process knows how the program
+    ended."""
     while True:
         try:
             _write(place / f"{ENDED}.new", result)
@@ -74,7 +75,7 @@ def _record_end(place: Path, result: str) -> None:
 
 
 def _write(path: Path, text: str, how: int = os.O_TRUNC) -> None:
-    """Durable: a program that has begun is not started again after a power cut."""
+    """Writes a file and syncs it: a program that has begun must not start again after a power cut."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
     try:
         if os.write(file, text.encode()) < len(text):

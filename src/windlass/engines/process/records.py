@@ -36,13 +36,13 @@ _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 0.1
+"""Longest pause between two attempts to get a lock that another process holds, in seconds."""
 _LONGEST_HELD: Final = 30.0
 """Seconds after which another server that holds an instance counts as paused."""
-"""Longest pause between two attempts to get a lock that another process holds, in seconds."""
 
 
 class UnknownRecord(EngineError):
-    """The record of an instance is whole and cannot be understood; the message is for who deploys."""
+    """The record of an instance is complete, but this version cannot read it. Users see the message."""
 
 
 class InstanceKey(Struct, frozen=True):
@@ -58,7 +58,7 @@ class InstanceKey(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One instance, for another engine, also of a later version: a field that is added has a default."""
+    """The record of one instance. Later versions read it, so each added field needs a default."""
 
     service: str
     pod: str
@@ -69,22 +69,23 @@ class Record(Struct, frozen=True, kw_only=True):
     memory: int
     """Megabytes that it may use."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """The port inside to the port that it was given."""
+    """The port that the instance got for each port inside."""
     made: bool = False
     """Its working copy is complete."""
     made_at: int = 0
-    """The time when that began to be so: files in it that changed later are of the program. 0: an earlier
-    version made it."""
+    """The time when it was complete: the program has changed files that are newer. 0 if an earlier version
+    made it."""
     process: Process | None = None
     first: Process | None = None
-    """The first process of its cell, which stays as long as the cell; None: the cell has none, or an earlier
-    version started it."""
+    """The first process of its cell, which stays as long as the cell; None if the cell has none, or if an
+    earlier version started it."""
     space: int = 0
-    """The number of the process namespace of its cell; 0: it has none, or an earlier version started it."""
+    """The number of the process namespace of its cell; 0 if it has none, or if an earlier version started
+    it."""
     engine: Process | None = None
-    """The Windlass that started it, and alone learns how it ended."""
+    """The Windlass that started it. Only that one sees its exit status."""
     last: Process | None = None
-    """The process before, of which `reason` tells."""
+    """The earlier process, whose end `reason` describes."""
     cell: Cell | None = None
     """The cell of the program; None if it is not isolated."""
     cgroup: str = ""
@@ -93,11 +94,11 @@ class Record(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     verdict: str = ""
-    """Why it is being killed: it will not know itself."""
+    """Why Windlass kills it."""
     pause: float = 0.0
     resume_at: int = 0
     once: bool = False
-    """It runs to its end and is never started again."""
+    """Whether it runs to its end and is never restarted."""
     ended_at: int = 0
     """The time of its end, if it runs once."""
     peak_memory: int = 0
@@ -107,7 +108,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 @lru_cache(4096)
 def _home(services: Path, key: InstanceKey) -> Path:
-    """Cached, because all instances are looked at again and again, and a path takes longer than its use."""
+    """Cached, because all instances are looked at again and again, and making a path is slow."""
     return services / safe(key.service) / f"{key.generation}-{key.index}"
 
 
@@ -123,7 +124,7 @@ class RecordStore:
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
         self._logged: set[Path] = set()
-        """Folders of instances whose record was said to be unknown."""
+        """Folders of instances whose unreadable record was logged."""
 
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
@@ -166,7 +167,7 @@ class RecordStore:
                 "over it"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return None  # torn by a power cut, which nothing that it spoke of has outlived
+            return None  # torn by a power cut, which also ended the processes that it described
 
     def known(self, key: InstanceKey) -> Record | None:
         """Returns the record for reading only: an unreadable one counts as missing."""
@@ -191,7 +192,7 @@ class RecordStore:
 
     @asynccontextmanager
     async def held(self, key: InstanceKey, *, make: bool = False) -> AsyncIterator[Path | None]:
-        """The folder of the instance, held; None if there is none and none is to be made."""
+        """Holds the lock of an instance. Yields its folder; None if there is none and `make` is False."""
         fd = await self._lock(key, make)
         try:
             yield None if fd is None else self.home(key)
@@ -221,7 +222,7 @@ class RecordStore:
             pause = min(pause * 2, _PATIENCE)
 
     def lay_aside(self, key: InstanceKey) -> Path:
-        """Moves the remains of an instance to a folder without owner, to be erased."""
+        """Moves the folder of a removed instance to `ended`, where it is erased."""
         aside = self.ended / uuid4().hex
         self.home(key).rename(aside)
         with suppress(OSError):  # the last one takes the folder of the service with it
@@ -269,7 +270,7 @@ def pods_without_network(folder: Path) -> list[str]:
 
 
 def safe(name: str) -> str:
-    """It becomes the name of a folder."""
+    """Returns a name that can be the name of a folder. Raises an EngineError for any other."""
     if not _SAFE.match(name):
         raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
     return name

@@ -1,5 +1,5 @@
-"""Reads how a run has ended, from the file of its recorder. The program itself may have put anything there:
-it has the user of the recorder."""
+"""Reads how a run has ended from the file of its recorder. The program could write anything there, because it
+has the same user as the recorder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _LAST_MOMENT: Final = 253_402_300_799_000
 
 
 def read_result(home: Path) -> Result | None:
-    """Returns the recorded end of the program; None if there is none, or nothing that a recorder writes."""
+    """Returns the recorded end of the program; None if there is none, or if a recorder cannot have written
+    it."""
     try:
         with open_below(home / ONCE) as at:
             content = open_folders.read(ENDED, at, _LONGEST + 1)

@@ -28,9 +28,9 @@ def move_out(records: RecordStore, places: PortAddresses, service: str, into: Pa
 def move_in(records: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
     file = out / _PORTS
     if file.exists():
-        places.take_back(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
+        places.restore(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
         file.unlink()
-    (out / f"{_PORTS}.new").unlink(missing_ok=True)  # of who was interrupted
+    (out / f"{_PORTS}.new").unlink(missing_ok=True)  # left by an interrupted call
     for own, kept in _folders(records, service, out):
         move(kept, own)
 

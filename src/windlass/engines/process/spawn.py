@@ -1,9 +1,8 @@
 """Starts programs so that none ever runs without a record.
 
-A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Meanwhile its
-identity is recorded and it is put into its cgroup; then the message is sent, and it becomes the program. If
-Windlass is killed before, the process reads the end of the pipe and ends. So a record names every program
-that runs.
+A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Windlass
+records the process and moves it into its cgroup; then it sends the message, and the process executes the
+program. If Windlass is killed before that, the process reads the end of the pipe and exits.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class SpawnedProcess(NamedTuple):
 
 
 class Spawner:
-    """The thread that everything is started from, and the launcher that it asks."""
+    """The launcher, and the thread that sends it all requests."""
 
     def __init__(self, after: Sequence[str] = ()) -> None:
         """`after`: see `Launcher`."""
@@ -64,7 +63,7 @@ class Spawner:
         self._launcher = Launcher(INSTANCES, after)
 
     async def open(self) -> None:
-        """Starts the launcher before its first request: something runs already."""
+        """Starts the launcher before its first request, where instances run already."""
         await asyncio.get_running_loop().run_in_executor(self.thread, self._launcher.open)
 
     def close(self) -> None:
@@ -72,7 +71,7 @@ class Spawner:
         self._launcher.close()
 
     def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
-        """Calls `record` after the process was made and before the first instruction of the program."""
+        """Starts a program. Calls `record` when the process exists and before it executes the program."""
         try:
             output = _open_output(request)
             try:
@@ -150,5 +149,5 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
 
 def _identify(pid: int) -> Process:
     process = kernel.identify(pid)
-    assert process is not None  # a child is there until we reap it
+    assert process is not None  # a child stays until it is reaped
     return process

@@ -68,7 +68,7 @@ class InstanceStarter:
     def environment(
         self, key: InstanceKey, record: Record, process: Process, workload: Workload | None
     ) -> dict[str, str]:
-        """Returns the variables of a running instance. The kernel tells those of an adopted one."""
+        """Returns the variables of a running instance; those of an adopted one come from the kernel."""
         if workload is not None:
             return self._environment.environment(key, workload, record.ports)
         variables = kernel.environment(process.pid)
@@ -103,9 +103,9 @@ class InstanceStarter:
             raise disk_is_full()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
-        """Returns the network of an instance. One that began without a network, by an earlier version, gets
-        none: others find it at ports of this machine. Nor does a run that has to fetch its parts and could
-        not."""
+        """Returns the network of an instance; None for that of the machine. An instance that an earlier
+        version started without a network gets none, because others find it at ports of this machine. A run
+        that has to fetch its parts gets none if it could fetch nothing there."""
         began_without = record.cell is not None and "network" not in record.cell
         if began_without or not await self.networks.is_offered():
             return None
@@ -141,8 +141,8 @@ class InstanceStarter:
     def cell(
         self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
     ) -> Cell | None:
-        """Returns the cell of a service. It may read what was built for it and the operator's programs, and
-        nothing that its own command or variables name: that could be any folder of the machine."""
+        """Returns the cell of a service. It may read its build and the operator's programs, but nothing that
+        only its command or variables name: that could be any folder of the machine."""
         path = programs(workload.artifact.environment.get("PATH", ""), self._isolation.folders)
         home, cache = self._records.home(key), self._records.caches / key.service
         return self._isolation.cell(
@@ -193,7 +193,7 @@ def new_record(key: InstanceKey, workload: Workload) -> Record:
 
 
 def readable(error: EngineError | OSError) -> EngineError:
-    """Returns the error of a start in words for people."""
+    """Returns the error of a start with a message for people."""
     if isinstance(error, EngineError):
         return error
     return EngineError(f"it cannot be started on this machine: {error.strerror or error}")

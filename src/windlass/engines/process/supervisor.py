@@ -1,4 +1,4 @@
-"""The state of an instance that is only in memory: its variables, the process that is watched, timers."""
+"""The state of an instance that is only in memory: its variables, its watched process, and timers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Supervisor:
         self.handle: int | None = None
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
-        """Ports inside to the ports on which the process was found to listen."""
+        """The ports on which the process was found to listen, by port inside."""
         self.verdict = ""
-        """Why Windlass ends its process: a full disk may keep that out of the record until it has ended."""
+        """Why Windlass ends its process. On a full disk, the record has it only after the end."""
         self.foreign: set[int] = set()
         """Sockets of other programs that listen on its ports, by inode."""
 
