@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.contract.contract import LIMITS, NOWHERE, says_its_limits
 from tests.contract.rows import row
 from tests.contract.test_errors import broken
 from tests.world import Answer, World, make_world
+from windlass.base.errors import DatabaseAway, Unavailable
 from windlass.config import Settings
 
 HOUR = 3600
@@ -172,6 +174,26 @@ async def test_each_token_has_a_budget_of_its_own(world) -> None:
     assert [await status(world, one) for _ in range(3)] == [200, 200, 429]
     assert await status(world, other) == 200
     assert await status(world, world.token) == 200
+
+
+@pytest.mark.parametrize(
+    ("failure", "answers"),
+    [
+        (Unavailable("the disk is full"), [200, 200, 200, 429]),
+        (DatabaseAway("the database does not answer"), [503, 503, 503, 503]),
+    ],
+)
+async def test_requests_that_read_are_served_and_counted_while_nothing_can_be_stored(
+    embedded, monkeypatch, failure, answers
+) -> None:
+    token = await embedded.new_token("Read", rate_limit=3)
+
+    async def refuse(*given: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(embedded.installation.ctx.store, "write", refuse)
+    assert [await status(embedded, token) for _ in range(4)] == answers
+    assert (await embedded.post(f"/organization/{embedded.org}/project", {"name": "blue"})).status == 503
 
 
 async def test_a_budget_is_the_same_under_both_schemes(embedded) -> None:

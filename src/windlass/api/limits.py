@@ -11,6 +11,7 @@ import asyncio
 from ipaddress import IPv6Address, ip_address
 
 from windlass.base.clock import HOUR, SECOND, Clock
+from windlass.base.errors import DatabaseAway, Unavailable
 from windlass.store import Store, Tx
 
 # A grant is this part of the limit.
@@ -98,7 +99,15 @@ class Budgets:
                 await tx.budgets.set(subject, opened, used + grant)
             return opened, used + grant, grant
 
-        opened, used, grant = await self._store.write(change)
+        try:
+            opened, used, grant = await self._store.write(change)
+        except DatabaseAway:
+            raise
+        except Unavailable:  # nothing can be stored, as on a full disk; callers may read
+            now = self._clock.now()
+            opened, used = (window.opened, window.used) if window.is_open(now, limit) else (now, 0)
+            grant = max(0, min(max(1, limit // _PARTS), limit - used))
+            used += grant
         window.renew(limit, opened, used, grant)
         if grant == 0:
             window.asked_at = self._clock.now()
