@@ -43,7 +43,7 @@ _MOVE_MOUNT_F_EMPTY_PATH: Final = 4
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 
-# Numbers by architecture: older calls differ, newer ones are the same everywhere.
+# Numbers of older system calls differ between architectures; newer ones are the same everywhere.
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {"clone": 56, "keyctl": 250, "seccomp": 317},
     "aarch64": {"clone": 220, "keyctl": 219, "seccomp": 277},
@@ -54,7 +54,7 @@ _MOVE_MOUNT: Final = 429
 _MOUNT_SETATTR: Final = 442
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
-# For the call that duplicates this process: no Python code may run between call and return.
+# PyDLL keeps the interpreter lock: no other Python code may run while this process is forked.
 _bare: Final = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -82,7 +82,7 @@ def fork_sibling() -> int:
 
 
 def run_to_exit(work: Callable[[], None], report: Callable[[BaseException], object], status: int) -> NoReturn:
-    """Runs the work of a forked process, which never returns into the code of its parent."""
+    """Runs the work of a forked process and exits, so that it never returns into the code of its parent."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 (its report is all that is left of this process)
@@ -97,7 +97,7 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inner: int, uid: int, gid: int) -> None:
-    """Gives this process, which is in a new user namespace, a user there; `uid` and `gid` are its outside."""
+    """Maps the user of this process, `uid` and `gid` outside, to `inner` in its new user namespace."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{inner} {uid} 1"),
@@ -122,13 +122,14 @@ def prctl(option: int, value: int) -> None:
 
 
 def new_keyring() -> None:
-    """Joins a new session keyring, without the keys of the parent. Does nothing where the kernel has no
-    keyrings, as in most containers."""
+    """Joins a new session keyring, without the keys of the parent. Does nothing where there are no keyrings,
+    as in most containers."""
     syscall(number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def bound_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities but those in the mask from the bounding set, so that no program regains them."""
+    """Drops all capabilities but those in the mask from the bounding set, so that no program can regain
+    them."""
     number = 0
     while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if not kept >> number & 1:
@@ -154,13 +155,14 @@ def mount(kind: str, target: str, flags: int, options: str = "") -> None:
 
 
 def unmount(path: str) -> None:
-    """Takes a mount away from its path. What uses it keeps it."""
+    """Detaches a mount from its path. Open files and copies of it stay usable."""
     if libc.umount2(os.fsencode(path), _MNT_DETACH):
         raise_failure("umount")
 
 
 def mount_path(line: bytes) -> bytes:
-    """Returns the path of a line of /proc/PID/mountinfo, of any bytes: the kernel escapes blanks."""
+    """Returns the mount point in a line of /proc/PID/mountinfo, as bytes, with the kernel's escapes
+    resolved."""
     return line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
 
 

@@ -1,8 +1,9 @@
-"""The cell of a program: its user, and what it may see and do. Data for the launcher and for the record of an
-instance.
+"""The cell of a program: its user, and what it may see and do. It is sent to the launcher and stored in the
+record of an instance.
 
-A later version reads the records of an earlier one, so added fields must be `NotRequired`. Otherwise the
-later version would not find records of running instances, and would start each a second time.
+A later version reads the records of an earlier one, so added fields must be `NotRequired` and no field may be
+renamed. Otherwise the later version could not read the records of running instances, and would start each a
+second time.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ class Cell(TypedDict):
     inner: int
     """The user id inside the cell: the same, except in a namespace that root has made."""
     name: str
-    """The name of a user that the machine does not know; empty if it knows it."""
+    """The name of the user, to be added to its /etc/passwd; empty if the machine knows the user."""
     mounts: bool
     """True if the cell has its own file system view, shared memory and queues."""
     processes: bool
     """True if the cell sees only its own processes."""
     landlock: int
-    """The version of the kernel's Landlock interface; 0 if Landlock does not guard files."""
+    """The version of the kernel's Landlock interface; 0 if Landlock is not used."""
     readable: list[str]
     writable: list[str]
     temporary: str
     """The folder for temporary files."""
     hidden: list[str]
-    """Our own folders, in which programs may have put links."""
+    """Folders of Windlass that are hidden, and in which programs may have put links."""
     private: NotRequired[list[str]]
-    """Files and folders of the machine that are hidden besides."""
+    """Other files and folders of the machine that are hidden."""
     most_processes: int
-    """Limit of processes; 0 keeps the limit of the parent, here and in the next two."""
+    """Limit of processes. 0 keeps the limit of the parent, here and in the next two fields."""
     most_memory: NotRequired[int]
     """Limit of private memory of each process, in bytes."""
     largest_file: NotRequired[int]
@@ -48,6 +49,6 @@ class Cell(TypedDict):
     families: NotRequired[bool]
     """True if the socket filter refuses address families that networks do not separate."""
     refuses_ports: NotRequired[bool]
-    """True if it may not listen on TCP ports of its choice, as far as Landlock can refuse it."""
+    """True if it may listen only on TCP ports that the kernel chooses, where Landlock can enforce that."""
     network: NotRequired[CellNetwork]
-    """Its own network; without one, it has that of the machine."""
+    """Its own network; if absent, it uses the network of the machine."""

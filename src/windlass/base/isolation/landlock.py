@@ -1,4 +1,4 @@
-"""Landlock: restricts which files a program may read, run and write, even as root. See landlock(7)."""
+"""Landlock restricts which files a program may read, execute and write, even as root. See landlock(7)."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def handled_rights(version: int) -> int:
 
 
 def ruleset(version: int, *, signals: bool, ports: bool = False) -> int:
-    """Creates a rule set, which refuses everything that no rule allows. `signals`: also signals to others.
-    `ports`: also TCP ports of its choice, but not those that the kernel chooses."""
+    """Creates a rule set, which refuses everything that no rule allows. `signals`: it refuses signals to
+    processes outside. `ports`: it refuses to listen on TCP ports other than those that the kernel chooses."""
     refuses_ports = ports and version >= _NETWORKS_SINCE
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
     words = (ctypes.c_uint64 * 3)(

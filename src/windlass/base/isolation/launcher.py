@@ -1,13 +1,13 @@
-"""A small process that starts programs and steps of builds, so that each is in its cell within milliseconds.
+"""A small process that starts programs and build steps, each in its cell within milliseconds.
 
-For each request it forks a process, which is a child of the server (CLONE_PARENT): the server learns how it
-ends. The launcher keeps no state and ends with the server. It can leave a process behind, which runs the
+For each request it forks a process, which is a child of the server (CLONE_PARENT), so the server sees how it
+ends. The launcher keeps no state and ends with the server. Then it can leave a process behind, which runs the
 function `main` of a module that the server has named.
 
-A request is JSON in a memory file. Its descriptors for a program: that file; a pipe on which `go` arrives, or
-which is closed if the program must never run; the program's output; a pipe for the answer; the program's
-input, if the request says that it has one; and perhaps a pidfd of the process whose cell to join. For a step:
-that file, its output, and the output for errors.
+A request is JSON in a memory file, sent with descriptors. For a program: that file; a pipe on which `go`
+arrives, or which is closed if the program must never run; the program's output; a pipe for the answer; the
+program's input, if the request says that it has one; and optionally a pidfd of the process whose cell it
+joins. For a step: that file, its output, and its output for errors.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class LaunchAnswer(TypedDict, total=False):
     """The first process of the cell."""
     pid: int
     ready: bool
-    """True once it waits for `go`, and can do nothing else."""
+    """True once the process waits for `go`."""
     error: str
     number: int
 
 
 def main(number: int, oom_score: str, *after: str) -> NoReturn:
-    """`oom_score` is that of all that it starts. `after`: a module, and arguments of its `main`, which runs
-    when the server has ended."""
+    """Serves requests until the server ends. `oom_score`: the score of everything that it starts. `after`: a
+    module and the arguments of its `main`, which runs when the server has ended."""
     set_oom_score(int(oom_score))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(
@@ -79,10 +79,10 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
     server = os.getppid()
-    # The lowest number: the server may have thousands open, and steps close only as many as are usual.
+    # Moved to the lowest number: the server may have thousands open, and steps close only the first 1,024.
     channel = socket.socket(fileno=os.dup(number))
     os.close(number)
-    gc.disable()  # a forked child ends before it has much to collect, and shares more memory this way
+    gc.disable()  # a forked child is short-lived, and shares more memory without collections
     gc.freeze()
     while True:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
@@ -98,7 +98,8 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
 
 
 def _leave(after: Sequence[str]) -> NoReturn:
-    """The server may be waiting for this process, but not for the one that stays."""
+    """Exits, after forking the process that stays: the server may wait for this process, but not for that
+    one."""
     if not after or os.fork():
         os._exit(0)
 
@@ -185,9 +186,9 @@ def _start(
 
 
 def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
-    """Starts the first process of the cell, which stays only if the program runs.
+    """Starts the first process of the cell. It is ready when this returns.
 
-    Returns the pipe by which the program tells it so. The first process is ready when this returns."""
+    Returns a pipe. The first process exits unless `GO` is written to it, just before the program runs."""
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
     child = calls.fork_sibling()

@@ -1,6 +1,6 @@
-"""Speaks to the kernel about interfaces, addresses, routes and packet filters, in the network of this thread.
+"""A netlink client for interfaces, addresses, routes and packet filters of the network of this thread.
 
-With the standard library alone, because the launcher uses it.
+Uses the standard library alone, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 _ROUTES, _FILTERS = 0, 12
-"""The two protocols of the kernel that are spoken here."""
+"""The netlink protocols NETLINK_ROUTE and NETLINK_NETFILTER."""
 _REQUEST, _ACK, _EXCL, _CREATE, _REPLACE, _APPEND = 0x1, 0x4, 0x200, 0x400, 0x100, 0x800
 _NESTED: Final = 0x8000
 _ERROR: Final = 2
@@ -24,12 +24,12 @@ _NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 16, 17, 20, 24, 
 _DUMP: Final = 0x300
 _DONE: Final = 3
 ROUTES_CHANGE: Final = 0x40
-"""The group of those who hear of changed IPv4 routes."""
+"""The multicast group for changes of IPv4 routes."""
 _IFNAME, _LINK_INFO, _GROUP, _NS_FD = 3, 18, 27, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 LOCAL_TABLE: Final = 255
-"""The table that the kernel looks into first. It says which addresses are its own."""
+"""The routing table that the kernel reads first. It has the machine's own addresses."""
 _BOOT: Final = 3
 _UNIVERSE, _LINK, _HOST = 0, 253, 254
 _UNICAST, _LOCAL, _BROADCAST, _ANYCAST = 1, 2, 3, 4
@@ -57,10 +57,10 @@ def _link(index: int = 0, flags: int = 0) -> bytes:
 
 
 class Netlink:
-    """A connection to the kernel about the network that this thread is in when it is made."""
+    """A connection to the kernel for the network in which this thread was when it opened it."""
 
     def __init__(self, protocol: int = _ROUTES, groups: int = 0) -> None:
-        """`groups`: changes that it hears of."""
+        """`groups`: the multicast groups that it receives."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         if groups:
             self._socket.bind((0, groups))
@@ -106,8 +106,8 @@ class Netlink:
     # Interfaces, addresses, routes
 
     def make_pair(self, name: str, peer: str, network: int, group: int = 0) -> None:
-        """Makes a pair of connected interfaces: one here, its peer in the network of the descriptor. `group`:
-        that of the interface here."""
+        """Makes a veth pair: one interface here, its peer in the network of the descriptor. `group`: the
+        group of the interface here."""
         there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network)
         info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
         own = _text(_IFNAME, name) + _number(_GROUP, group)
@@ -125,18 +125,18 @@ class Netlink:
         self.ask(_NEW_ADDRESS, _CREATE | _EXCL, head + _attribute(2, raw) + _attribute(1, raw))
 
     def route(self, target: str, prefix: int, name: str, via: str = "", table: int = _MAIN_TABLE) -> None:
-        """Leads an address range to an interface, replacing an earlier route."""
+        """Routes an address range to an interface. Replaces an earlier route."""
         scope = _UNIVERSE if via else _LINK
         extra = _attribute(5, socket.inet_aton(via)) if via else b""
         self._route(target, prefix, table, scope, _UNICAST, _number(4, socket.if_nametoindex(name)) + extra)
 
     def own(self, target: str, prefix: int) -> None:
-        """Makes a whole address range the kernel's own: programs can listen on each of its addresses."""
+        """Makes all addresses of a range local: programs can listen on each of them."""
         index = _number(4, socket.if_nametoindex("lo"))
         self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
 
     def own_networks(self) -> list[str]:
-        """Returns all addresses that the kernel takes for its own, as networks. Forgets the changes heard."""
+        """Returns all local addresses, as networks. Drops the notifications received so far."""
         with suppress(BlockingIOError):
             while True:
                 with suppress_overrun():
@@ -176,7 +176,7 @@ class Netlink:
 
 
 def _own_network(route: bytes) -> str | None:
-    """Returns the target of a route, if it leads to this machine itself."""
+    """Returns the target of a route if it is local."""
     _, length, _, _, table, _, _, kind = struct.unpack_from("=8B", route)
     at = 12
     while table == LOCAL_TABLE and kind in (_LOCAL, _BROADCAST, _ANYCAST) and at < len(route):
@@ -189,7 +189,7 @@ def _own_network(route: bytes) -> str | None:
 
 @contextmanager
 def suppress_overrun() -> Iterator[None]:
-    """More has changed than the kernel could tell."""
+    """Ignores that notifications were lost because there were too many."""
     try:
         yield
     except OSError as error:
@@ -204,7 +204,7 @@ _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _NEW_SET = 0, 1, 2, 3, 6, 9
 _IPV4: Final = 2
 _HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "counted": (2, 1), "postrouting": (4, 100)}
-"""Number and priority of the points where a packet is looked at. `counted` gets what `forward` accepts."""
+"""The hook and priority of each chain. `counted` gets the packets that `forward` accepts."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
 _RANDOM_PORTS: Final = 2 | 16
@@ -212,10 +212,10 @@ _STATE_NEW: Final = 8
 """Bits of established and related connections, and of new ones."""
 _ARRIVAL_GROUP: Final = 21
 _GROWS: Final = 0x20
-"""A set to which packets add."""
+"""NFT_SET_EVAL: packets add elements to the set."""
 
 Rule = Sequence[bytes]
-"""Expressions: conditions, and what happens to a packet that meets them all."""
+"""Expressions of a rule: conditions, and the verdict for a packet that meets all of them."""
 
 
 def _big(kind: int, value: int) -> bytes:
@@ -231,7 +231,7 @@ def _equals(value: bytes, *, inverted: bool = False) -> bytes:
 
 
 def _masked(mask: bytes, added: bytes = b"") -> bytes:
-    """Keeps the bits of `mask`, and sets those of `added`."""
+    """Keeps the bits in `mask`, and sets those in `added`."""
     parts = _big(1, 1), _big(2, 1), _big(3, len(mask)), _nested(4, _attribute(1, mask))
     return _expression("bitwise", *parts, _nested(5, _attribute(1, added or b"\0" * len(mask))))
 
@@ -252,20 +252,20 @@ def _by_interface(key: int, name: str, inverted: bool) -> Rule:
 
 
 def is_known() -> Rule:
-    """It belongs to a connection that was let through."""
+    """Matches packets of connections that were accepted."""
     bits = struct.pack("=I", _STATE_KNOWN)
     state = _expression("ct", _big(1, 1), _big(2, 0))
     return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
 
 
 def exceeds(connections: int) -> Rule:
-    """It begins a connection, and there are more of this rule than so many."""
+    """Matches the first packet of a connection if this rule counts more than so many connections."""
     return (*_begins(), _expression("connlimit", *_above(connections)))
 
 
 def exceeds_in_group(groups: str, connections: int) -> Rule:
-    """It begins a connection, and there are more than so many of this rule that arrive by interfaces of one
-    group. `groups` is the name of a set of the table."""
+    """Matches the first packet of a connection if this rule counts more than so many connections that arrive
+    by interfaces of the same group. `groups`: the name of a set of the table."""
     count = _nested(7, _text(1, "connlimit"), _nested(2, *_above(connections)))
     return (
         *_begins(),
@@ -284,7 +284,7 @@ def _above(connections: int) -> Sequence[bytes]:
 
 
 def goes_to(network: str) -> Rule:
-    """`network` is an IPv4 network, such as 10.0.0.0/8."""
+    """Matches packets to an IPv4 network, such as 10.0.0.0/8."""
     return _by_address(16, network)
 
 
@@ -316,13 +316,13 @@ def verdict(code: int) -> Rule:
 
 
 def refuse() -> Rule:
-    """Tells the sender that the address is closed, so that it does not wait for an answer."""
+    """Rejects packets, so that the sender does not wait for an answer."""
     return (_expression("reject", _big(1, 0), _attribute(2, b"\x0d")),)
 
 
 def masquerade(ports: range | None = None) -> Rule:
-    """Gives packets the address of the interface that they leave by; with `ports`, also a random one of these
-    ports."""
+    """Replaces the source address by that of the outgoing interface; with `ports`, also the source port by a
+    random one of these."""
     if ports is None:
         return (_expression("masq"),)
     edges = [
@@ -333,8 +333,8 @@ def masquerade(ports: range | None = None) -> Rule:
 
 
 def source_by_group(first: str) -> Rule:
-    """Gives packets one of the 128 addresses from this one on, which is the same for all that arrive by
-    interfaces of one group."""
+    """Replaces the source address by one of the 128 addresses from this one on, which is the same for all
+    packets that arrive by interfaces of one group."""
     return (
         _expression("meta", _big(1, 1), _big(2, _ARRIVAL_GROUP)),
         _masked(b"\0\0\0\x7f", socket.inet_aton(first)),
@@ -349,8 +349,8 @@ def write_table(
     closed: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> None:
-    """Replaces a table of the network of this thread, as a whole. `chains` are named after their points;
-    those in `closed` drop what no rule decides. `groups` are sets for `exceeds_in_group`."""
+    """Replaces a whole table in the network of this thread. `chains`: the rules by the name of the hook.
+    Chains in `closed` drop packets that no rule matches. `groups`: sets for `exceeds_in_group`."""
     closed = frozenset(closed)
     messages = [_change(_NEW_TABLE, _CREATE, _text(1, name)), _change(_DELETE_TABLE, 0, _text(1, name))]
     messages.append(_change(_NEW_TABLE, _CREATE, _text(1, name)))
@@ -377,7 +377,7 @@ def tables() -> list[str]:
 
 
 def remove_table(name: str) -> None:
-    """Succeeds if there is none."""
+    """Removes a table; succeeds if there is none."""
     try:
         _commit([_change(_DELETE_TABLE, 0, _text(1, name))])
     except OSError as error:

@@ -4,10 +4,10 @@
 
 A *hub* joins the instances of one environment, and a *trunk* the hubs of one installation with the machine.
 Each is a network namespace that a sleeping process holds open, so it ends with that process.
-Instances are reached through sockets that Windlass makes inside their networks. From inside they reach other
-instances of their environment, and public addresses, but neither other environments nor this machine.
+Windlass connects to instances through sockets that it opens inside their networks. Instances reach other
+instances of their environment and public addresses, but neither other environments nor this machine.
 
-With the standard library alone, because the launcher uses it.
+Uses the standard library alone, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ LOOPBACK: Final = "127.0.0.1"
 GATE: Final = "198.18.0.1"
 """The address of each hub, as its instances see it."""
 SERVICES: Final = 32_767
-"""Services that have an address of their own, by which others of their environment find them."""
+"""The number of services that can have an address in their environment."""
 _INSTANCES: Final = range(2, 32_768)
 _LINKS: Final = 16_384
 _TRUNKS: Final = 128
 _UP: Final = "up"
 """The interface of a hub or trunk that leads outwards."""
 _MACHINE: Final = "windlass{0}"
-"""The interface of this machine that leads to a trunk. Its number is free on this machine."""
+"""The interface of this machine that leads to a trunk, with the first free number."""
 _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915
 """The ioctl request for the address of an interface."""
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
-"""Above those that Linux gives to programs, and that operators give to services."""
+"""Ports above those that Linux chooses for programs and that operators choose for services."""
 _UDP_PORTS_OF_HUB: Final = 512
 """Ports from which one environment may send at once where pasta leads out."""
 SHARES: Final = 8
@@ -53,7 +53,7 @@ ENVIRONMENTS: Final = 16
 _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
-"""Counts of connections of each organization: all of them, and those by UDP."""
+"""Names of the sets that count connections of each organization: all connections, and those by UDP."""
 TUN: Final = "/dev/net/tun"
 """The device that pasta opens."""
 _PASTA: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
@@ -63,7 +63,7 @@ _PASTA_OPTIONS: Final = (
     "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
     "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 )  # fmt: skip
-"""No port leads from the machine to a network or back, and no address means the machine's loopback."""
+"""Forwards no port between the machine and a network, and maps no address to the machine's loopback."""
 _IPTABLES: Final = ("/usr/sbin/iptables", "/sbin/iptables", "/usr/local/sbin/iptables")
 
 
@@ -71,7 +71,7 @@ class CellNetwork(TypedDict):
     """The network of a cell. Data for the launcher and for the record of an instance."""
 
     kind: Literal["instance", "hub", "trunk", "exit"]
-    """`exit` is no network: its process leads from a trunk to the machine, by the program pasta."""
+    """`exit` is not a network: its process runs pasta, which connects a trunk to the machine."""
     outer: NotRequired[str]
     """The holder of the hub of an instance, or of the trunk of a hub, as `str(NamespaceHolder)`."""
     socket_server: NotRequired[str]
@@ -86,18 +86,18 @@ class CellNetwork(TypedDict):
     hosts: NotRequired[str]
     """The hosts file that an instance sees, with the names of others."""
     resolvers: NotRequired[list[str]]
-    """DNS servers, which are reached wherever they are."""
+    """DNS servers, which are reached at any address."""
     open: NotRequired[list[str]]
-    """Networks that are reached although they are private."""
+    """Networks that are reached although `closed` names them."""
     closed: NotRequired[list[str]]
     """Networks that are not reached."""
     most: NotRequired[int]
     """Connections to public networks that may be open at once. The machine remembers all of them, and has
     room for so many."""
     group: NotRequired[int]
-    """Of a hub: stands for its organization."""
+    """For a hub: a number that stands for its organization."""
     most_of_group: NotRequired[int]
-    """Of a trunk: connections to public networks that one organization may have open at once."""
+    """For a trunk: connections to public networks that one organization may have open at once."""
     ports: NotRequired[list[int]]
     """TCP ports of this machine that are reached: those of the gateway and the API."""
 
@@ -134,7 +134,7 @@ class NamespaceHolder(NamedTuple):
 
 
 def start_of(pid: int) -> int:
-    """Returns when a process was started, in ticks since the machine was; 0 if there is none."""
+    """Returns the start time of a process, in ticks since boot; 0 if there is no such process."""
     try:
         # Without a buffer: each new connection to an instance asks this.
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
@@ -144,8 +144,8 @@ def start_of(pid: int) -> int:
 
 
 def resolvers() -> list[str]:
-    """Returns the DNS servers of this machine that can be reached from another network. Where a resolver on
-    the machine itself is used, these are the servers that it asks, as far as systemd tells them."""
+    """Returns the DNS servers of this machine that can be reached from another network. If the machine uses a
+    local resolver, these are its upstream servers, where systemd lists them."""
     for path in ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"):
         with suppress(OSError), open(path) as file:  # noqa: PTH123
             words = [line.split() for line in file]
@@ -188,7 +188,7 @@ def interface_of_trunk() -> str:
 
 
 def try_all(*, as_root: bool) -> str:
-    """Tries what networks need, in a process of its own. Returns why they cannot be had, or an empty text."""
+    """Tries in a child process whether networks can be made. Returns why not, or an empty text."""
     child = os.fork()
     if not child:
         with suppress(BaseException):
@@ -223,18 +223,18 @@ def _try_pair() -> None:
         (*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)),
         (*netlink.exceeds(1), *verdict(DROP)),
     ]
-    masked = [_scattered_at("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
+    masked = [_masked_at_random_port("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
     chains = {"forward": forward, "counted": counted, "postrouting": masked}
     netlink.write_table("a", chains, groups=[_ALL])
 
 
 def pasta() -> str | None:
-    """Returns the path of the program that leads an ordinary user's networks to others."""
+    """Returns the path of pasta, which connects networks of an ordinary user to the machine's."""
     return next((path for path in _PASTA if os.access(path, os.X_OK)), None)
 
 
 def try_exit() -> str:
-    """Tries pasta. Returns why it leads nowhere, or an empty text."""
+    """Tries pasta. Returns why it does not work, or an empty text."""
     program = pasta()
     if program is None:
         return "pasta is not installed"
@@ -261,7 +261,7 @@ def try_exit() -> str:
 
 
 def pasta_command(program: str, trunk: int) -> list[str]:
-    """Returns the command that leads from the network of a process to the machine."""
+    """Returns the command that connects the network of a process to the machine."""
     return [program, *_PASTA_OPTIONS, str(trunk)]
 
 
@@ -283,7 +283,7 @@ def _offset(first: str, number: int) -> str:
 
 @contextmanager
 def inside(network: int) -> Iterator[None]:
-    """Has this thread make sockets in another network. Nothing may be awaited in this block."""
+    """Moves this thread to another network, such as to open sockets there. The block must not await."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         calls.join(network, calls.CLONE_NEWNET)
@@ -299,10 +299,10 @@ def inside(network: int) -> Iterator[None]:
 
 
 def enter(network: CellNetwork) -> Netlink | None:
-    """Leaves the network of the machine for a new one, and connects that.
+    """Moves this process from the network of the machine to a new one, and connects that.
 
-    Returns a connection to the kernel about routes of the machine, for the trunk of an ordinary user: there
-    is no way back to the machine."""
+    For the trunk of an ordinary user, which cannot return to the machine's network, returns a connection to
+    the kernel about routes of the machine."""
     routes = None
     if "socket_server" in network:
         routes = Netlink(groups=netlink.ROUTES_CHANGE)
@@ -327,7 +327,7 @@ def _own_user_namespace() -> None:
 
 
 def arrange(network: CellNetwork, parent: int) -> None:
-    """Connects the new network of this process. `parent` is the network that it was in before."""
+    """Connects the new network of this process. `parent`: the network that it was in before."""
     with Netlink() as here:
         here.raise_link("lo")
     match network["kind"]:
@@ -347,7 +347,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
         first = _address_of_trunk(number, 128)
         masked.insert(0, (*leaves_by(_UP), *netlink.source_by_group(first)))
     else:
-        masked.insert(0, _scattered_at(_UP))
+        masked.insert(0, _masked_at_random_port(_UP))
     _close_ipv6()
     _forward()
     forward: list[netlink.Rule] = [
@@ -370,7 +370,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
 
 
 def _closed(network: CellNetwork) -> list[netlink.Rule]:
-    """Returns the rules that refuse what is not open, of all that leaves outwards."""
+    """Returns the rules for packets that leave outwards: refuses those to closed networks."""
     passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
     closed = [netlink.goes_to(to) for to in network.get("closed", [])]
     return [
@@ -401,8 +401,8 @@ def _connect_machine(network: CellNetwork, machine: int) -> int:
 
 
 def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
-    """Closes the addresses of the machine to a trunk that pasta leads out, as `_guard_machine` does on the
-    machine."""
+    """Closes the addresses of the machine to a trunk that pasta connects, as `_guard_machine` does as
+    root."""
     allowed = [(*rule, *verdict(ACCEPT)) for rule in _open_on_machine(network)]
     closed = [(*netlink.goes_to(address), *netlink.refuse()) for address in addresses]
     netlink.write_table("machine", {"forward": [*allowed, *closed]})
@@ -427,7 +427,7 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
 
 
 def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
-    """Lets what comes from a trunk out to other machines, and to some ports of this one."""
+    """Lets packets from a trunk pass to other machines, and to some ports of this one."""
     _forward()
     netlink.write_table(
         name,
@@ -447,7 +447,7 @@ def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
 
 
 def close_trunk(name: str) -> None:
-    """Removes what this machine, in whose network this thread is, has for a trunk that has ended."""
+    """Removes the rules for a trunk that has ended. Called in the network of the machine."""
     netlink.remove_table(name)
     _iptables(name, "-D")
 
@@ -470,8 +470,8 @@ def close_left_trunks() -> None:
 
 
 def _iptables(name: str, change: Literal["-I", "-D"]) -> None:
-    """Docker and firewalls let nothing pass that they were not told. Where iptables is used, this allows what
-    comes from a trunk, once."""
+    """Adds or removes rules that let packets of a trunk pass, since Docker and firewalls drop forwarded
+    packets. Does nothing where there is no iptables."""
     program = next((path for path in _IPTABLES if os.path.exists(path)), None)  # noqa: PTH110
     answers = ("-o", name, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
     if program is None:
@@ -532,8 +532,8 @@ def _masked_at(name: str) -> netlink.Rule:
     return (*leaves_by(name), *netlink.masquerade())
 
 
-def _scattered_at(name: str) -> netlink.Rule:
-    """pasta binds the port that a UDP packet comes from on the machine: no instance must choose it."""
+def _masked_at_random_port(name: str) -> netlink.Rule:
+    """Randomizes the source ports of UDP. pasta binds them on the machine, so no instance may choose one."""
     return (*leaves_by(name), *netlink.has_protocol(_UDP), *netlink.masquerade(_UDP_PORTS))
 
 
@@ -559,7 +559,7 @@ def _arrange_instance(network: CellNetwork) -> None:
 
 
 def _claim(numbers: range, make: Callable[[int], object], *, first: int | None = None) -> int:
-    """Returns a number that was free, by making something that bears it: the kernel allows it only once."""
+    """Returns a free number, by making something with that number: the kernel refuses a second one."""
     first = int.from_bytes(os.urandom(4), "big") if first is None else first
     for step in range(len(numbers)):
         number = numbers[(first + step) % len(numbers)]
@@ -574,7 +574,7 @@ def _close_ipv6() -> None:
 
 
 def _forward() -> None:
-    """Has packets passed on between the interfaces of this network."""
+    """Switches on forwarding in this network."""
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1":
             return

@@ -1,4 +1,4 @@
-"""A program that tries which parts of isolation this machine supports for this user."""
+"""A program that tries each part of isolation, to find those that this machine supports for this user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Findings(TypedDict):
     socket_filter: bool
     network: bool
     exit: NotRequired[str]
-    """Why networks lead to no others; absent or empty if they do."""
+    """Why networks reach no public address; absent or empty if they do."""
     why: dict[str, str]
     """The reason for each missing part."""
 
@@ -46,21 +46,21 @@ def try_all(uid: int, last: int) -> Findings:
     if not calls.known_machine():
         why["identity"] = f"not known for processors of this kind ({os.uname().machine})"
     elif not os.geteuid() and not (
-        why_not := _no_users(uid, last) or _failure(_cell("user", uid, version, mounts=True))
+        why_not := _no_users(uid, last) or _why_no_cell(_cell("user", uid, version, mounts=True))
     ):
         identity = "user"
-    elif why_there := _failure(_cell("namespace", uid, version)):
+    elif why_there := _why_no_cell(_cell("namespace", uid, version)):
         why["identity"] = why_there if os.geteuid() else f"{why_not}; and no user namespace: {why_there}"
     else:
         identity = "namespace"
     mounts = processes = False
     if identity == "none":
         why["mounts"] = why["processes"] = "needs a user of its own, or a user namespace"
-    elif failure := _failure(_cell(identity, uid, version, mounts=True)):
+    elif failure := _why_no_cell(_cell(identity, uid, version, mounts=True)):
         why["mounts"], why["processes"] = failure, "needs a file system of its own"
     else:
         mounts = True
-        failure = _failure(_cell(identity, uid, version, mounts=True, processes=True))
+        failure = _why_no_cell(_cell(identity, uid, version, mounts=True, processes=True))
         processes = not failure
         if failure:
             why["processes"] = failure
@@ -70,7 +70,7 @@ def try_all(uid: int, last: int) -> Findings:
         why["network"] = failure
     if not calls.known_machine():
         why["socket_filter"] = why["identity"]
-    elif failure := _fails(_try_socket_filter):
+    elif failure := _why_fails(_try_socket_filter):
         why["socket_filter"] = failure
     leads_out = identity == "user" or "network" in why
     return Findings(
@@ -120,9 +120,9 @@ def _cell(
     )
 
 
-def _failure(cell: Cell) -> str:
+def _why_no_cell(cell: Cell) -> str:
     """Returns why no cell like this one can be created; empty if it can."""
-    return _fails(lambda: _try(cell))
+    return _why_fails(lambda: _try(cell))
 
 
 def _try_socket_filter() -> None:
@@ -130,12 +130,12 @@ def _try_socket_filter() -> None:
     socket_filter.restrict()
 
 
-def _fails(work: Callable[[], None]) -> str:
-    """Returns why this fails in a process of its own; empty if it does not."""
+def _why_fails(work: Callable[[], None]) -> str:
+    """Returns why this fails in a child process; empty if it does not."""
     hear, tell = os.pipe()
     child = os.fork()
     if not child:
-        calls.run_to_exit(work, lambda error: os.write(tell, _words(error).encode()), 0)
+        calls.run_to_exit(work, lambda error: os.write(tell, _describe(error).encode()), 0)
     os.close(tell)
     with open(hear) as pipe:  # noqa: PTH123 (a descriptor)
         failure = pipe.read()
@@ -143,7 +143,7 @@ def _fails(work: Callable[[], None]) -> str:
     return failure
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     if error.filename == "unshare":

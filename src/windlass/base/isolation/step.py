@@ -1,9 +1,8 @@
-"""Runs one build step in a cell of its own, in a process that the launcher has forked, and ends as the step
-does.
+"""Runs one build step in its cell, in a process that the launcher has forked, and ends with the same status.
 
-Everything that the step leaves running ends with it, whatever session or environment it has given itself. If
-the cell has its own processes, the kernel does that. Otherwise this process becomes the parent of all orphans
-of the step, and does not exit before the last of them. It ends with the server, too.
+All processes that the step leaves running end with it, also those that changed their session or environment.
+If the cell has a process namespace, the kernel ends them. Otherwise this process adopts the orphans of the
+step, kills them, and does not exit before the last of them. It ends with the server, too.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ class StepRequest(TypedDict):
     environment: Mapping[str, str]
     cell: Cell
     groups: Sequence[str]
-    """Control groups that it enters before anything else."""
+    """Control groups that it enters first."""
 
 
 def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn:
-    """Runs the step in this process, which has no other task. `server` is the number of its parent."""
+    """Runs the step in this process, which has no other task. `server`: the process id of its parent."""
     os.setsid()
     _take_streams(output, errors)
     cell = request["cell"]
@@ -85,7 +84,7 @@ def _end_orphans() -> None:
 
 
 def _children() -> Iterator[int]:
-    """Yields our child processes. Their numbers stay theirs until we wait for them."""
+    """Yields our child processes. Their ids are not reused until we wait for them."""
     own = str(os.getpid())
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (pathlib takes long to load)
         with suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:  # noqa: PTH123 (likewise)
@@ -102,7 +101,7 @@ def _become_step(request: StepRequest) -> NoReturn:
 
 
 def _lead(request: StepRequest) -> NoReturn:
-    """The first process of the cell: reaps orphans and reports how the program ended."""
+    """Runs as the first process of the cell: reaps orphans and reports how the program ended."""
     cell_entry.mount_own_proc()
     program = os.fork()
     if not program:

@@ -1,4 +1,4 @@
-"""Build steps, each started by a launcher and awaited on the event loop; a step ends with its block."""
+"""Starts build steps through a launcher, and awaits them on the event loop. A step ends with its block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def no_network(_: str) -> CellNetwork | None:
 
 
 class StepLauncher:
-    """A launcher, and the thread that asks it to start steps. The kernel ends a step when this thread ends.
+    """A launcher, and the thread that sends it requests. The kernel ends all steps when this thread ends.
     Both end with this object."""
 
     def __init__(self, network: NetworkOfSteps = no_network) -> None:
@@ -40,8 +40,7 @@ class StepLauncher:
 
     @asynccontextmanager
     async def running(self, request: StepRequest, org: str = "") -> AsyncIterator[ChildProcess]:
-        """Runs a step of an organization, whose processes are ended at the end of the block. May raise an
-        OSError."""
+        """Runs a step of an organization. The end of the block ends its processes. May raise an OSError."""
         (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
             with on_failure(partial(close_all, read_output, read_errors)):
@@ -55,7 +54,7 @@ class StepLauncher:
             await process.end()
 
     async def _start(self, request: StepRequest, org: str, output: int, errors: int) -> int:
-        """Starts a step. A caller that is cancelled leaves none running."""
+        """Starts a step. If the caller is cancelled, the step is ended."""
         if (network := await self._network(org)) is not None:
             request["cell"]["network"] = network
         else:  # a port of the machine could be that of a service, or of the gateway

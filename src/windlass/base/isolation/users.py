@@ -1,8 +1,8 @@
-"""Users of the machine for services: each service gets one of a range, for ever.
+"""Users of the machine for services: each service gets a user id of a range, forever.
 
-A number is never given twice, because files of a service may outlive it, set aside or in a backup. Numbers
-that own a folder here are skipped, too, in case the file of assignments was lost. Several installations of
-one machine use the same range without knowing each other: each starts at a random number.
+A user id is never assigned twice, because files of a service may outlive it, set aside or in a backup. Ids
+that own a folder here are skipped, too, in case the file of assignments was lost. Several installations on
+one machine use the same range independently, so each starts at a random id.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _LAST: Final = ".last"
 
 
 _PATIENCE: Final = 5.0
-"""Seconds to wait for another server, which holds the lock for a moment."""
+"""Seconds to wait for another server that holds the lock."""
 
 
 class NoUserLeft(Exception):
-    """All users of the range are taken; the message is for the operator."""
+    """All users of the range are assigned. The message is for the operator."""
 
 
 def range_of(text: str) -> range:
@@ -62,7 +62,7 @@ class Users:
         return self._known[name]
 
     def all(self) -> dict[str, int]:
-        """Returns every number that was given, by name."""
+        """Returns all assignments: user ids by name."""
         numbers = _read(self._file) if self._file.exists() else {}
         return {name: number for name, number in numbers.items() if name != _LAST}
 
@@ -111,7 +111,7 @@ class Users:
 
 
 def _read(file: Path) -> dict[str, int]:
-    """Raises an OSError for a damaged file: after an empty one, numbers would be assigned twice."""
+    """Raises an OSError for a damaged file: if it counted as empty, ids would be assigned twice."""
     with suppress(ValueError):
         numbers = json.loads(file.read_text())
         if isinstance(numbers, dict) and all(isinstance(number, int) for number in numbers.values()):
