@@ -50,6 +50,8 @@ HEREDOCS_SINCE: Final = 23
 """The first version of Docker whose own parser of Dockerfiles knows heredocs."""
 MOST_GIVEN: Final = 10_000
 """Most images of which a builder remembers that a registry gave them."""
+SOON: Final = 1.0
+"""Seconds that a build waits for its turn without saying so."""
 UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
 
@@ -211,13 +213,14 @@ class DockerBuilder:
                 yield network
             return
         async with AsyncExitStack() as turn:
-            if not await self._is_free(order.org):
-                say(
-                    "Waiting: BuildKit builds for one organization at a time, and does so for another one now"
-                )
-            with order.paused():
-                await turn.enter_async_context(self._turns.of(order.org))
-                await turn.enter_async_context(self._engine_turn.of(order.org))
+            waits = "Waiting: BuildKit builds for one organization at a time, and does so for another one now"
+            notice = asyncio.get_running_loop().call_later(SOON, say, waits)
+            try:
+                with order.paused():
+                    await turn.enter_async_context(self._turns.of(order.org))
+                    await turn.enter_async_context(self._engine_turn.of(order.org))
+            finally:
+                notice.cancel()
             yield "default"
 
     async def _is_free(self, org: str) -> bool:
