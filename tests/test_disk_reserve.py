@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.needs import needs_root
 from windlass.base import disk_reserve
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room
 from windlass.engines.process import files
@@ -75,6 +77,28 @@ def test_an_open_file_without_a_name_is_measured(tmp_path: Path):
         assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount(MIB, 1)
 
 
+MAPS = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(1 << 20))
+held = mmap.mmap(file, 1 << 20) if sys.argv[2] == "maps" else None
+os.unlink(sys.argv[1])
+os.close(file) if held is None else os.closerange(3, 64)
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(("how", "held"), [("maps", Amount(MIB, 1)), ("closes", Amount())])
+def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path, how: str, held: Amount):
+    command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == held
+
+
 def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(25):
@@ -112,3 +136,23 @@ def test_all_that_a_start_makes_again_is_discarded_and_no_link_is_followed(tmp_p
         "other",
         "record.json",
     ]
+
+
+def test_a_run_that_fills_the_folder_of_its_recorder_keeps_no_more_than_that_it_began(tmp_path: Path):
+    once, other = tmp_path / "home" / "once", tmp_path / "other"
+    (once / "deep").mkdir(parents=True)
+    other.touch()
+    for name in ("began", "ended", "zeros", "deep/zeros"):
+        (once / name).write_bytes(bytes(MIB))
+    (once / "link").symlink_to(other)
+    files.discard(tmp_path / "home", tmp_path / "cache")
+    assert [(path.name, path.stat().st_size) for path in once.iterdir()] == [("began", 0)]
+    assert other.exists()
+
+
+def test_a_recorded_end_stays(tmp_path: Path):
+    once = tmp_path / "home" / "once"
+    once.mkdir(parents=True)
+    (once / "ended").write_text("0 1 2")
+    files.discard(tmp_path / "home", tmp_path / "cache")
+    assert [path.read_text() for path in once.iterdir()] == ["0 1 2"]

@@ -152,11 +152,11 @@ def measure(folders: Iterable[Path], since: float = 0) -> Amount:
 
 def unlinked(pids: Collection[int], folder: Path) -> Amount:
     """Measures files on the disk of this folder that have no name any more, and that these processes have
-    open."""
+    open, or in their memory: the kernel tells the latter to root alone."""
     device = folder.stat().st_dev
     sizes: dict[int, int] = {}
-    for pid in pids:
-        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+    for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
+        with suppress(OSError), os.scandir(held) as entries:
             for entry in entries:
                 with suppress(OSError):
                     facts = entry.stat()

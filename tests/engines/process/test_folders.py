@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from tests.engines import programs
-from tests.engines.process.helpers import SERVICE
+from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.stations import Station, wanted
 from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
@@ -185,3 +185,24 @@ def test_engines_hear_of_each_other_also_after_an_operator_has_deleted_the_bell(
     after = second.heard()
     assert after > before
     assert second.heard() == after  # negative control
+
+
+WRITES_BESIDE_ITS_RECORD = """
+import time
+with open("../once/zeros", "wb") as file:
+    file.write(bytes(8 << 20))
+print("has written", flush=True)
+time.sleep(100)
+"""
+
+
+async def test_files_of_a_run_in_the_folder_of_its_recorder_count_as_its_own(rig, station):
+    it = wanted(rig.made(WRITES_BESIDE_ITS_RECORD))
+    running = asyncio.create_task(station.engine.once(it))
+    await station.hears("has written")
+    patrol, record = station.engine._patrol, RecordStore(rig.folder).read(KEY)
+    share = patrol._disk_share(await patrol._counting.now(), KEY, record)
+    assert share.own.bytes >= 8 << 20
+    await station.engine.remove(it.service, grace=0)
+    with suppress(EngineError):
+        await running

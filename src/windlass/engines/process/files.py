@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -29,11 +30,14 @@ from windlass.core.deploy.workload import (
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
+from windlass.engines.process.recorder import BEGAN, ENDED, has_begun
 from windlass.engines.process.records import names
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
 ONCE: Final = "once"
+_RESULT_BLOCKS: Final = 64
+"""Blocks of 512 bytes that a short file may have on the disk."""
 """The folder of a program that runs once, for its recorder."""
 _CLONE: Final = (
     0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
@@ -79,6 +83,20 @@ def discard(home: Path, cache: Path) -> None:
         erase(home / name)
     for name in names(cache):
         erase(cache / name)
+    _empty_once(home / ONCE)
+
+
+def _empty_once(folder: Path) -> None:
+    """Erases what no recorder writes, but not that the program has begun."""
+    had_begun = has_begun(folder)
+    for name in names(folder):
+        with suppress(FileNotFoundError):
+            facts = (folder / name).lstat()
+            is_result = name == ENDED and stat.S_ISREG(facts.st_mode) and facts.st_blocks <= _RESULT_BLOCKS
+            if not is_result:
+                erase(folder / name)
+    if had_begun:
+        (folder / BEGAN).touch()
 
 
 def check_place(artifact: Artifact, root: Path | None) -> None:

@@ -205,7 +205,7 @@ class Patrol:
 
     def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
         home = self._records.home(key)
-        own = [home / name for name in files.WRITTEN]
+        own = [home / name for name in (*files.WRITTEN, files.ONCE)]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
         return DiskShare(
             disk_reserve.measure([*own, self._records.caches / key.service])
