@@ -17,7 +17,7 @@ from tests.needs import needs_root
 from windlass.core.deploy.workload import Artifact, Volume
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files
-from windlass.engines.process import open_folders as beneath
+from windlass.engines.process import open_folders
 
 pytestmark = needs_root
 
@@ -145,7 +145,7 @@ def test_a_volume_that_changes_during_a_walk_leads_nowhere_else(tmp_path, bring)
 
 @pytest.mark.parametrize("bring", [brings_content, brings_files])
 def test_links_that_are_followed_would_lead_out_of_a_volume(tmp_path, bring, monkeypatch):
-    monkeypatch.setattr(beneath, "FOLDER", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    monkeypatch.setattr(open_folders, "FOLDER", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     assert led_out(tmp_path, bring) is not None
 
 

@@ -21,11 +21,11 @@ from tests.engines.stations import Station, until, wanted
 from tests.test_filelock import holder
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import EngineAway, EngineError
-from windlass.engines.process import files, kernel, recorder, records
+from windlass.engines.process import files, kernel, records, run_recorder
+from windlass.engines.process.end_recorder import read_result
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
-from windlass.engines.process.run_results import read_result
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
 RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
@@ -111,7 +111,7 @@ def folder_of_run(home: Path) -> Path:
 
 
 def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
-    command = recorder.recording_command(
+    command = run_recorder.recording_command(
         [sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], folder_of_run(tmp_path)
     )
     first, second = (subprocess.run(command, capture_output=True, check=False) for _ in range(2))
@@ -124,7 +124,7 @@ def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
 
 @pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 11)", "raise SystemExit(0)"])
 def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
-    command = recorder.recording_command([sys.executable, "-c", code], folder_of_run(tmp_path))
+    command = run_recorder.recording_command([sys.executable, "-c", code], folder_of_run(tmp_path))
     subprocess.run(command, check=False)
     ended = read_result(tmp_path)
     assert ended is not None
@@ -134,22 +134,22 @@ def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_recorder_waits_for_room_on_a_disk_that_is_full(tmp_path, monkeypatch, code):
     """Only it knows how the program ended: the run would have failed although it had succeeded."""
-    write, failures = recorder._write, [code] * 3
+    write, failures = run_recorder._write, [code] * 3
 
     def write_or_fail(path: Path, text: str) -> None:
         if failures:
             raise OSError(failures.pop(), os.strerror(code))
         write(path, text)
 
-    monkeypatch.setattr(recorder, "_write", write_or_fail)
-    monkeypatch.setattr(recorder, "_PAUSE", 0)
-    recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
+    monkeypatch.setattr(run_recorder, "_write", write_or_fail)
+    monkeypatch.setattr(run_recorder, "_PAUSE", 0)
+    run_recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
     ended = read_result(tmp_path)
     assert ended is not None
     assert (ended.status, failures) == (7, [])
     failures.append(errno.EACCES)
     with pytest.raises(PermissionError):
-        recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
+        run_recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
 
 
 def be_killed_at_a_birth(request: SpawnRequest, answer: Any) -> None:

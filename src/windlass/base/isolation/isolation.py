@@ -1,5 +1,5 @@
-"""Isolation of the services of one installation: the parts that this machine supports, and a cell for each
-service."""
+"""Isolates the services of one installation: knows the parts that this machine supports, and makes the cell
+of each service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
 _TRYING: Final = Lock()
-"""Held while one thread tries the parts; other threads wait for its answer."""
+"""Held while one thread probes the machine; other threads wait for the result."""
 
 _FIRST: Final = "first follow the advice about the user or the user namespace"
 _MEANING: Final = {
@@ -93,8 +93,8 @@ class MissingPart(Struct, frozen=True):
 
 
 def findings(first: int, last: int) -> Findings:
-    """Returns what the kernel supports. It does not change while this process runs, so it is tried once.
-    `first` and `last` are the range of users for services."""
+    """Returns the parts that the kernel supports. Probes it once, since it does not change while this process
+    runs. `first` and `last`: the range of users for services."""
     with _TRYING:
         return _findings(first, last)
 
@@ -117,9 +117,9 @@ class Isolation:
         rules: NetworkRules | None = None,
         private: Sequence[str] = (),
     ) -> None:
-        """`folder` is the data directory. `readable` lists more folders that services may read, besides the
-        system's. `rules`: None, and all services share the network of the machine. `private`: files and
-        folders that services must not see. Raises a ValueError if `users` is wrong."""
+        """`folder`: the data directory. `readable`: folders that services may read, besides the system's.
+        `rules`: None if all services share the network of the machine. `private`: files and folders that
+        services must not see. Raises a ValueError if `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self.folders = (folder.absolute(), self._folder)
@@ -144,7 +144,7 @@ class Isolation:
         ]
 
     def holds(self) -> list[str]:
-        """Returns the parts that each service has here, for people."""
+        """Returns the names of the parts that each service has here."""
         if self.mode == "off":
             return []
         findings = self._findings()
@@ -172,7 +172,7 @@ class Isolation:
         return self._rules is not None and self.mode != "off" and self._findings()["network"]
 
     def makes_networks_as_user(self) -> bool:
-        """Returns whether networks belong to a user namespace, since an ordinary user has no other."""
+        """Returns whether networks belong to a user namespace, as those of an ordinary user do."""
         return self.has_networks() and self._findings()["identity"] == "namespace"
 
     def why_no_exit(self) -> str:
@@ -180,7 +180,7 @@ class Isolation:
         return self._findings().get("exit", "") if self.has_networks() else ""
 
     def exit_advice(self) -> str:
-        """Returns the way to have networks lead to public addresses."""
+        """Returns how the operator gets networks that reach public addresses."""
         return _OPEN_TUN if TUN in self.why_no_exit() else _INSTALL_PASTA
 
     def why_shared_network(self) -> str:
@@ -201,7 +201,7 @@ class Isolation:
         return "all are of the user of Windlass, for whom the kernel counts much: run Windlass as root"
 
     def trunk(self, socket_server: str) -> CellNetwork:
-        """Returns the network that leads from all environments to others. `socket_server`: see
+        """Returns the network that connects all environments to the machine. `socket_server`: see
         `CellNetwork`."""
         rules = self._rules or NetworkRules()
         limits = ConnectionLimits.of(rules.connections)
@@ -290,12 +290,12 @@ def _most_processes(findings: Findings) -> int:
 
 
 def _waits(part: str, findings: Findings) -> bool:
-    """True if a part is missing only because services have no user of their own."""
+    """Returns whether a part is missing only because services have no user of their own."""
     return part in ("mounts", "processes", "network") and findings["identity"] == "none"
 
 
 def _means(part: str, findings: Findings) -> str:
-    """Returns the consequence of a missing part, with the parts that are there."""
+    """Returns the consequence of a missing part on a machine with these findings."""
     rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
     match part:
         case "identity":
@@ -332,9 +332,9 @@ def _own_programs() -> tuple[str, ...]:
 
 
 def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
-    """Yields folders that programs on an operator's path need to read, other than the system's: their own,
-    and those that were installed with them. Skips folders below `ours`, because build steps could have put
-    links there."""
+    """Yields the folders outside of the system's that programs on an operator's path need to read: their own,
+    and those of their installation. Skips folders below `ours`, because build steps could have put links
+    there."""
     ours = tuple(ours)
     for folder in dict.fromkeys(path.split(os.pathsep)):
         if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in ours):

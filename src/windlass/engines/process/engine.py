@@ -1,8 +1,8 @@
-"""Runs programs as child processes of this machine, with nothing but Python and without containers.
+"""Runs programs as processes of this machine, without containers.
 
-Everything that another Windlass needs to find the processes is in small files below one folder (records.py);
-the variables are not, so after a restart an instance is found and watched, but can be restarted only once
-`apply` has been called for it again.
+Small files below one folder have everything that another Windlass needs to find the processes (records.py),
+except variables. So after a restart of Windlass, an instance is found and watched, but can be restarted only
+after `apply` has been called for it again.
 """
 
 from __future__ import annotations
@@ -85,11 +85,10 @@ class ProcessEngine(EngineByHand):
         builds: Path | None = None,
         disk_reserve: int = 0,
     ) -> None:
-        """`folder` is the engine's own. `builds` has all that it may run below it; None: that may be
+        """`folder`: the engine's own. `builds`: the folder below which all builds are; None if they may be
         anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two looks at
-        the memory of what no cgroup holds back. `isolation`: how services are kept apart; as far as this
-        machine allows, unless it is given. `disk_reserve`: bytes of the disk that instances leave free, at
-        most a twentieth of it."""
+        memory, where no cgroup limits it. `isolation`: None isolates services as far as this machine allows.
+        `disk_reserve`: bytes of the disk that instances leave free, at most a twentieth of it."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
@@ -179,7 +178,7 @@ class ProcessEngine(EngineByHand):
                 return as_outcome(record)
             if record.process is None:
                 await self._whole(self._instances.run(key, workload, once=True))
-            with suppress(TimeoutError):  # another engine may see the end, and tells only its own
+            with suppress(TimeoutError):  # another engine may see the end, and sets no event here
                 async with asyncio.timeout(EVERY):
                     await change.wait()
 
@@ -214,7 +213,7 @@ class ProcessEngine(EngineByHand):
         return await execute.execute(self._starter.spawner, request, process, timeout)
 
     def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process, str]:
-        """Returns the request for a command beside the program of an instance, a process whose cell it
+        """Returns the request for a command beside the program of an instance, the process whose cell it
         enters, and the cgroup of the instance."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
@@ -246,7 +245,7 @@ class ProcessEngine(EngineByHand):
         return await asyncio.to_thread(listening.queued, instance.ports.get(port, port), instance.network)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
-        """Copies nothing: what a builder made is on this machine."""
+        """Returns the folder in the build itself, without a copy: builds are on this machine."""
         files.check_place(artifact, self._builds)
         return await asyncio.to_thread(files.built_folder, artifact, folder)
 
@@ -273,7 +272,7 @@ class ProcessEngine(EngineByHand):
             routed.append(
                 RoutedAddress(address, internal, await networks.hub(workload.environment, workload.org))
             )
-        # For instances that began before there were networks.
+        # For instances that an earlier version started without networks.
         former = self._places.known(service).get(internal)
         if former is not None:
             routed.append(RoutedAddress(ports.HOST, former))
@@ -316,7 +315,7 @@ class ProcessEngine(EngineByHand):
         folders = (self._records.services, self._records.volumes, self._records.caches)
         services = {name for folder in folders for name in names(folder)} | self._places.services()
         for service in sorted(services & set(erase)):
-            with suppress(UnknownRecord):  # the log says so, and others are erased all the same
+            with suppress(UnknownRecord):  # logged already; the others are erased
                 await self.discard(service)
         await self._orphans.end(await self._counting.now())
         self._claims.tidy()
@@ -376,7 +375,7 @@ class ProcessEngine(EngineByHand):
         except OSError as error:
             if not is_full(error):
                 raise
-            # Their own files make the room that the records of their removal need.
+            # Erasing their files makes room for the records of their removal.
             for key in self._find(service, generation, indexes):
                 if record := self._records.read(key):
                     await self._instances.end_and_empty(key, record.process)
@@ -386,8 +385,8 @@ class ProcessEngine(EngineByHand):
         self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
     ) -> None:
         if indexes is None:
-            # Written down first: who comes later with a call for one of these reads it, and who came earlier
-            # is among the instances that are looked for next.
+            # Noted before the search: a later call that starts an instance reads the note, and instances of
+            # an earlier call are found.
             generations = {key.generation for key in self._records.find(service)}
             self._records.removed.note(safe(service), generations if generation is None else [generation])
         meant = self._find(service, generation, indexes)

@@ -1,8 +1,8 @@
 """The folder of an instance: its working copy of the code, its volumes and its files.
 
-Without containers nothing can be mounted. What is to be found below `/app` lies in the working copy; a volume
-elsewhere is told by `WINDLASS_VOLUME_<NAME>`, and a file elsewhere lies below the folder that
-`WINDLASS_FILES` names, under its own path.
+Volumes and files are not mounted at their paths. A path below `/app` is in the working copy. For a volume
+elsewhere, `WINDLASS_VOLUME_<NAME>` has the folder; a file elsewhere is below the folder in `WINDLASS_FILES`,
+under its own path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
-from windlass.engines.process import open_folders as beneath
+from windlass.engines.process import open_folders
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
 from windlass.engines.process.recorder import BEGAN, ENDED, has_begun
 from windlass.engines.process.records import names
@@ -48,7 +48,7 @@ CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 
 
 def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | None) -> None:
-    """Creates the files of a program; replaces remains of an interrupted attempt. `owner` is the user of the
+    """Creates the files of a program; replaces those of an interrupted attempt. `owner`: the user of the
     machine that it runs as, if not ours."""
     erase(home / "app")
     erase(home / "files")
@@ -78,7 +78,7 @@ WRITTEN: Final = ("home", "tmp", "files")
 
 
 def discard(home: Path, cache: Path) -> None:
-    """Erases all that `make` makes again for the next start."""
+    """Erases everything that `make` creates again for the next start."""
     for name in ("app", *WRITTEN):
         erase(home / name)
     for name in names(cache):
@@ -100,8 +100,8 @@ def _empty_once(folder: Path) -> None:
 
 
 def check_place(artifact: Artifact, root: Path | None) -> None:
-    """Raises ArtifactLost for a build outside of `root`, as after a move of the data directory: its files are
-    gone, or belong to another installation."""
+    """Raises ArtifactLost for a build outside of `root`, such as after a move of the data directory: its
+    files are gone, or belong to another installation."""
     if root is not None and not Path(artifact.ref).is_relative_to(root):
         raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
 
@@ -116,7 +116,7 @@ def read_output(home: Path) -> bytes | None:
     place = output_file(home)
     try:
         with open_below(home / "files", (place.parent.name,)) as at:
-            content = beneath.read(place.name, at, LONGEST_OUTPUT + 1)
+            content = open_folders.read(place.name, at, LONGEST_OUTPUT + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -136,15 +136,16 @@ def check_volumes(volumes: Path, wanted: Workload) -> None:
 
 
 def built_folders(artifact: Path) -> list[Path]:
-    """Returns what was built, and what it shares with other builds of its service by links of ours. Where
-    these lead, a build step may have put other links, which are not followed."""
+    """Returns the folder of a build, and the folders that our links in it share with other builds of its
+    service. Links that a build step may have put into those are not followed."""
     links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
     shared = (Path(os.path.normpath(artifact / link.readlink())).parent for link in links)
     return [artifact, *(folder for folder in shared if folder.is_relative_to(artifact.parent))]
 
 
 def make_once(home: Path, owner: int | None) -> None:
-    """The folder in which the recorder writes. It is never replaced: it tells whether the program began."""
+    """Makes the folder in which the recorder writes. It is never replaced: it shows whether the program
+    began."""
     folder = home / ONCE
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
@@ -165,7 +166,7 @@ def _remember(home: Path, cache: Path) -> None:
 
 
 def absolute(path: str) -> PurePosixPath:
-    """As the application sees it, which is in `/app`; nothing of it leads upwards any more."""
+    """Returns a path as the application sees it from `/app`, without `..`."""
     return PurePosixPath(os.path.normpath(APP / path))
 
 
@@ -249,7 +250,7 @@ class _TreeCopy:
         os.fchown(at, self._owner, self._owner)
 
     def _folder(self, source: Path, name: str, at: int) -> None:
-        below = beneath.folder(name, at)
+        below = open_folders.folder(name, at)
         try:
             self.content(source, below)
             self.adorn(source, below)
@@ -326,7 +327,7 @@ def _place(home: Path, path: str) -> Path:
 
 
 def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
-    """Into one of these folders, of which some belong to a program that runs."""
+    """Writes a file below one of the folders `tops`, some of which belong to a running program."""
     folder = place.parent.resolve()
     top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
     if top is None:
@@ -336,7 +337,7 @@ def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None)
     own = UNCHANGED if owner is None else owner
     try:
         with open_below(top, folder.relative_to(top).parts, own) as at:
-            beneath.write(place.name, at, content, own)
+            open_folders.write(place.name, at, content, own)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise _leads_elsewhere(place) from error
@@ -348,7 +349,7 @@ def _leads_elsewhere(place: Path) -> EngineError:
 
 
 def _parent(place: Path, app: Path, owner: int | None) -> None:
-    """The folder of a volume; a link in the application's own files must not lead us to make it elsewhere."""
+    """Makes the parent folder of a volume. Refuses links of the application that lead elsewhere."""
     folder, top = place.parent.resolve(), app.resolve()
     if not folder.is_relative_to(top):
         raise _leads_elsewhere(place)

@@ -18,7 +18,7 @@ from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines import unread_output
 from windlass.engines.engine import EngineError
-from windlass.engines.process import files, kernel, recorder
+from windlass.engines.process import files, kernel, run_recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process
@@ -131,7 +131,7 @@ class InstanceStarter:
         cell = await asyncio.to_thread(self.cell, key, workload, network, record.once)
         program = command(workload)
         if record.once:
-            program = tuple(recorder.recording_command(program, home / files.ONCE))
+            program = tuple(run_recorder.recording_command(program, home / files.ONCE))
         return SpawnRequest(program, folder, environment, home / "output", cell)
 
     def _make(self, key: InstanceKey, workload: Workload) -> None:
