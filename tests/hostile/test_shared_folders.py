@@ -16,8 +16,7 @@ from tests.engines.stations import wanted
 from tests.needs import needs_root
 from windlass.core.deploy.workload import Artifact, Volume
 from windlass.engines.engine import EngineError
-from windlass.engines.process import files
-from windlass.engines.process import open_folders
+from windlass.engines.process import files, open_folders
 
 pytestmark = needs_root
 
