@@ -30,8 +30,8 @@ from windlass.core.deploy.workload import (
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.process import open_folders
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
-from windlass.engines.process.recorder import BEGAN, ENDED, has_begun
 from windlass.engines.process.records import names
+from windlass.engines.process.run_recorder import BEGAN, ENDED, has_begun
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
