@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import user_limits
 from windlass.engines.process import patrol
 from windlass.engines.process.process_shares import ProcessUse, heaviest
 from windlass.engines.process.records import InstanceKey
@@ -17,6 +20,7 @@ for _ in range(int(os.environ["COUNT"])):
 print("has started", flush=True)
 signal.pause()
 """
+FEW = 800
 MOST = 400
 """Processes of a machine, of which one organization may have 100 if they are scarce."""
 CROWD = {f"{number}1111111-aaaa-4aaa-8aaa-000000000001": 40 for number in range(3)}
@@ -88,3 +92,9 @@ def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, pres
     uses = {InstanceKey(name, 1, 0): ProcessUse(name[0], count) for name, count in counts.items()}
     found = heaviest(uses, present, MOST)
     assert (found and found.service) == ended
+
+
+def test_a_limit_of_the_user_is_none_of_the_machine_whose_processes_are_of_all_users(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (FEW, FEW))
+    assert user_limits.most_processes() > FEW
+    assert user_limits.share_of_processes() == FEW // 8

@@ -21,14 +21,20 @@ _INOTIFY: Final = ("instances", "watches")
 
 def share_of_processes() -> int:
     """Returns how many processes and threads one service may have."""
-    return max(most_processes() // _SHARES, _FEWEST)
+    return max(_processes() // _SHARES, _FEWEST)
+
+
+def _processes() -> int:
+    """Returns how many processes and threads the user may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    most = most_processes()
+    return most if soft == resource.RLIM_INFINITY or not soft else min(soft, most)
 
 
 def most_processes() -> int:
-    """Returns how many processes and threads the user may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    """Returns how many processes and threads there may be on this machine."""
     known = [_read(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
-    return min(filter(None, (*known, 0 if soft == resource.RLIM_INFINITY else soft)), default=1 << 15)
+    return min(filter(None, known), default=1 << 15)
 
 
 def present_processes() -> int:
@@ -40,7 +46,7 @@ def present_processes() -> int:
 
 def reserve_processes() -> None:
     """Lowers the limit of this process, and with it that of the user namespace which it makes next."""
-    most = most_processes()
+    most = _processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
 
