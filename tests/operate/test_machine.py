@@ -257,13 +257,13 @@ def test_where_no_docker_builds_no_build_cache_of_docker_is_told(found):
 
 
 @pytest.mark.parametrize(
-    ("taken", "level"), [(["172.17.0.0/16", "10.199.2.0/25"], "ok"), (["10.199.0.0/17"], "warn")]
+    ("taken", "level"), [(["172.17.0.0/16", "10.251.2.0/25"], "ok"), (["10.251.0.0/17"], "warn")]
 )
 def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, taken, level):
     docker.subnets = taken
-    told = found(docker_host=docker.host, docker_networks="10.199.0.0/20")["Docker networks"]
+    told = found(docker_host=docker.host, docker_networks="10.251.0.0/20")["Docker networks"]
     used = {"ok": 1, "warn": 30}[level]
-    assert told == (level, f"{used} of 30 subnets of 10.199.0.0/20 for environments are in use")
+    assert told == (level, f"{used} of 30 subnets of 10.251.0.0/20 for environments are in use")
     assert found(docker_host=docker.host, docker_networks="")["Docker networks"][0] == "warn"
 
 
