@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -148,9 +149,14 @@ async def test_a_command_needs_the_scope_deploy(world, app, scopes):
 
 async def test_a_service_of_another_organization_is_not_found(world, app):
     _, stranger = await world.organization()
-    for path in (f"/application/{app}/exec", f"/shell/exec?service={app}"):
-        async with opening(world, path, stranger) as socket:
-            assert (await socket.answer()).status == 404
+    for path in ("/application/{}/exec", "/shell/exec?service={}"):
+        said = []
+        for service in (app, str(uuid4())):
+            async with opening(world, path.format(service), stranger) as socket:
+                answer = await socket.answer()
+            said.append((answer.status, answer.message))
+        assert said[0] == said[1], "it tells no more of a service than of an id that there never was"
+        assert said[0][0] == 404
     assert world.engine.executions == []
 
 

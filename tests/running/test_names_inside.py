@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from tests.world import REPOSITORY, World, make_world
 
 GIT = {"git_repository": {"url": REPOSITORY, "branch": "main"}}
@@ -20,9 +22,11 @@ async def known_as(world: World, service: str) -> str:
     return [workload.known_as for workload in world.engine.applied if workload.service == service][-1]
 
 
-async def rename(world: World, service: str, name: str) -> None:
-    answer = await world.call("PUT", f"/application/{service}", {"name": name, **GIT})
-    assert answer.status == 200, answer
+async def rename(
+    world: World, service: str, name: str, token: str | UnsetType = UNSET, *, status: int = 200
+) -> None:
+    answer = await world.call("PUT", f"/application/{service}", {"name": name, **GIT}, token=token)
+    assert answer.status == status, answer
 
 
 async def test_the_first_of_two_services_with_one_name_keeps_it_also_while_it_is_stopped():
@@ -67,3 +71,27 @@ async def test_environments_have_their_names_apart():
     async with make_world() as world:
         for environment in (await world.environment(), await world.environment()):
             assert await known_as(world, await made(world, environment, "shop")) == "shop"
+
+
+async def test_only_those_who_may_change_the_environment_change_the_name_of_a_service():
+    async with make_world() as world:
+        environment = await world.environment()
+        service = await made(world, environment, "mine")
+        inside = await world.new_token("Write", limited_to=[service])
+        await rename(world, service, "cache", inside, status=403)
+        await rename(world, service, "Mine", inside)  # leads to the same
+        await rename(world, service, "cache", await world.new_token("Write", limited_to=[environment]))
+
+
+async def test_the_copy_of_the_service_that_has_a_name_gets_it_in_a_copy_of_the_environment():
+    async with make_world() as world:
+        environment = await world.environment()
+        second = await made(world, environment, "something else")
+        first = await made(world, environment, "API Server")
+        await rename(world, second, "api-server")
+        assert await known_as(world, first) == "api-server"
+        copy = (await world.post(f"/environment/{environment}/clone", {"name": "copy"}))["id"]
+        listed = (await world.get(f"/environment/{copy}/application")).json["results"]
+        copies = {one["name"]: one["id"] for one in listed}
+        assert await known_as(world, copies["api-server"]) == f"api-server-{copies['api-server'][:8]}"
+        assert await known_as(world, copies["API Server"]) == "api-server"

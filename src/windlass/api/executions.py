@@ -26,7 +26,7 @@ from windlass.api.streaming import Allowed, Streams, first_of
 from windlass.base.errors import Forbidden, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
-from windlass.control.request.permissions import forbidden
+from windlass.control.request.permissions import forbidden, is_visible
 from windlass.control.services.executions import ExecutionSession, find_service, open_session
 from windlass.control.telling.logs import lies_in
 from windlass.core.access import Actor, may_somewhere
@@ -150,7 +150,7 @@ class ExecutionSockets:
         if request.path == SHELL:
             shell, _ = parse_query(raw, ShellRequest)
             assert isinstance(shell, ShellRequest)
-            operation = await self._operation_of(shell)
+            operation = await self._operation_of(shell, actor)
             ids: tuple[str, ...] = (shell.service,)
             query: Spec = shell.as_exec
         else:
@@ -168,12 +168,18 @@ class ExecutionSockets:
             find_trace=lambda: request.trace,
         )
 
-    async def _operation_of(self, shell: ShellRequest) -> Operation:
+    async def _operation_of(self, shell: ShellRequest, actor: Actor) -> Operation:
         if not shell.service:
             raise Invalid("service: must be the id of a service")
-        row = await self._ctx.store.reads.resources.get(shell.service)
+        reads = self._ctx.store.reads
+        row = await reads.resources.get(shell.service)
         operation = self._by_handler.get(f"{row.family}.exec") if row else None
-        if row is None or operation is None or not await lies_in(self._ctx, row, shell.within):
+        is_there = (
+            row is not None
+            and await is_visible(reads, actor, row)
+            and await lies_in(self._ctx, row, shell.within)
+        )
+        if operation is None or not is_there:  # one answer for all: it tells nothing of what others have
             raise Missing("No service with this id was found there: check the ids of the request")
         return operation
 

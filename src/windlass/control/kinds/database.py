@@ -6,17 +6,15 @@ from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
-from windlass.base.errors import Conflict, Forbidden, Invalid
+from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.permissions import allows
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.making import Making
-from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
@@ -131,17 +129,12 @@ async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
 
 
 async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
-    """Refuses a new name that changes variables of neighbours, to callers who may not change these; and one
-    with the variables of another database, which would have other values from the next deployment on."""
+    """Refuses a new name with the variables of another database, which would have other values from the next
+    deployment on."""
     row, name = change.row, change.spec.name
     prefix = database_variables.friendly(name, row.id)
     if prefix == database_variables.friendly(change.before.name, row.id):
         return
-    environment = await tx.resources.get(row.parent)
-    if environment and not await allows(tx, change.actor, Scope.WRITE, environment):
-        raise Forbidden(
-            "name: use a token that may change the environment: other services have variables with this name"
-        )
     for other in await tx.resources.of_parent(row.parent, database.name):
         other_name = other.read(NamedDocument).name
         if other.id != row.id and database_variables.friendly(other_name, other.id) == prefix:

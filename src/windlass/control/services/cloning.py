@@ -13,6 +13,7 @@ from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_in_deletion
+from windlass.control.records.served_names import known_as
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import own_hidden
 from windlass.control.request.paths import target
@@ -25,6 +26,8 @@ from windlass.core.access import Scope
 from windlass.core.declare.cloning import CloneRequest, can_be_cloned
 from windlass.core.declare.document import Document, merge_patched
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.hosts import label
 from windlass.families.cluster import cluster
 from windlass.families.environment import Environment, EnvironmentCloneRequest, environment
 from windlass.families.project import project
@@ -62,7 +65,7 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
         changes |= {"cluster_id": asked.cluster_id, "cluster": None}
     copy, _ = await _copy(ctx, tx, call, original, place, changes)
     levels = [CopiedLevel(original, copy)]
-    for service in await services_of(ctx, tx, original):
+    for service in await _by_names(tx, await services_of(ctx, tx, original)):
         if can_be_cloned not in ctx.registry[service.family].traits:
             raise Conflict(f"Delete {name_of(service)} first: a {service.family} cannot be copied")
         copied, _ = await _copy(ctx, tx, call, service, copy, {})
@@ -71,6 +74,17 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     stored = await tx.resources.get(copy.id)
     assert stored is not None
     return Reply(in_dialect(call, stored.body), stored.tag)
+
+
+async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
+    """Returns those last that others of the environment do not find by their plain names: of two that are
+    called alike, the copy of the one that is found by the name gets it."""
+    found = {}
+    for service in services:
+        name = service.read(NamedDocument).name
+        held = known_as(name, await tx.names.of(service.id))
+        found[service.id] = held is not None and held.name.endswith(f" {label(name)}")
+    return sorted(services, key=lambda service: not found[service.id])
 
 
 async def _project(tx: Tx, call: Call, original: Row, id: str | None, mode: str) -> Row:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
-from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
@@ -25,6 +26,7 @@ from windlass.control.records.reachability import as_known, check_log_here
 from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import allows
 from windlass.control.request.reading import paging
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, last_good, was_begun
 from windlass.control.telling.logs import log_reply
@@ -32,12 +34,14 @@ from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.repositories import source_of
+from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.engine_limits import unmet
+from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -63,6 +67,7 @@ class Services(Behaviour[Spec]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
         kind = ctx.kinds[change.row.family]
+        await _refuse_names_of_neighbours(tx, change)
         _refuse_unmet(kind, await ctx.places.of(change.row.id), change.spec, change.before)
         await kind.updating(ctx, tx, change)
 
@@ -72,6 +77,18 @@ class Services(Behaviour[Spec]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await forget_derived(ctx, tx, row)
+
+
+async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
+    """Refuses a new name to callers who may change this service only: others of the environment find services
+    by name, also one that is created, copied or given this name later."""
+    if label(change.spec.name) == label(change.before.name):
+        return
+    home = await tx.resources.get(change.row.parent)
+    if home and not await allows(tx, change.actor, Scope.WRITE, home):
+        raise Forbidden(
+            "name: use a token that may change the environment: other services find this one by its name"
+        )
 
 
 def _refuse_unmet(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
