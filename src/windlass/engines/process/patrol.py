@@ -28,7 +28,7 @@ _TIDY_EVERY: Final = 60.0
 """Seconds between two looks for networks that nothing needs."""
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
-_NO_NETWORK: Final = "was ended: the process that kept the network of its environment was killed"
+_NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 _log = log("engines.process")
 
 
