@@ -11,6 +11,7 @@ import pytest
 from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
 from windlass.control.deploying.patience import LEAST_TRIES
+from windlass.core.access import Scope, scopes
 from windlass.core.words.events import Event
 
 
@@ -73,6 +74,27 @@ async def test_a_deletion_that_is_asked_for_again_is_the_same_one(world: World):
     for _ in range(3):
         assert (await world.delete(f"/application/{app}")).status == 204
     assert [one["action"] for one in await deployments(world, app)] == ["DELETE", "DEPLOY"]
+
+
+async def uninstalled_with(world: World, *scopes: str) -> set[int]:
+    """Tries each way to uninstall; returns the statuses of the answers."""
+    app = await deployed(world)
+    place, token = f"/environment/{await environment_of(world, app)}", await world.new_token(*scopes)
+    ways = {f"{place}/service/uninstall": {"application_ids": [app]}, f"{place}/uninstall": {}}
+    ways[f"/application/{app}/uninstall"] = {}
+    answers = [await world.post(path, body, token=token) for path, body in ways.items()]
+    await world.settle()
+    assert (app in world.engine.discarded) == any(answer.status < 300 for answer in answers)
+    return {answer.status for answer in answers}
+
+
+async def test_write_and_deploy_erase_no_data_by_uninstalling(world: World):
+    assert await uninstalled_with(world, "Write", "Deploy") == {403}
+
+
+async def test_if_deploy_allowed_what_needs_admin_it_would_erase_data(world: World, monkeypatch):
+    monkeypatch.setitem(scopes._ALLOWED_BY, Scope.ADMIN.value, (Scope.ADMIN | Scope.DEPLOY).value)
+    assert await uninstalled_with(world, "Deploy") == {200, 202}
 
 
 @pytest.mark.parametrize("deed", ["deploy", "redeploy", "restart-service", "stop", "uninstall", "rollback"])

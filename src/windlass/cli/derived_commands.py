@@ -17,7 +17,6 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.cli.kebab import kebab
-from windlass.core.access import Scope
 from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
@@ -93,7 +92,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
     @property
     def starts(self) -> bool:
         """True if it starts something in a service or an environment that goes on after its answer."""
-        if self.operation.need is not Scope.DEPLOY or self.family is None or self.family.parent is None:
+        if not self.operation.starts or self.family is None or self.family.parent is None:
             return False
         answer = self.operation.answer
         return answer is None or self.starts_run or "deployment_request_id" in answer.__struct_fields__
@@ -102,7 +101,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
     def starts_run(self) -> bool:
         """True if what goes on is a run of a job, and no deployment."""
         answer = self.operation.answer
-        return self.operation.need is Scope.DEPLOY and answer is not None and issubclass(answer, JobRun)
+        return self.operation.starts and answer is not None and issubclass(answer, JobRun)
 
     @property
     def cancels(self) -> bool:

@@ -203,11 +203,13 @@ ACTIONS = (
         "With the present settings.",
     ),
     _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
-    _start(
+    post(
         "uninstall",
         EnvironmentStatus,
         "Remove instances and data, keep the settings",
         "For all services.",
+        need=Scope.ADMIN,
+        starts=True,
     ),
     post(
         "clone",
@@ -256,12 +258,14 @@ ACTIONS = (
     _start(
         "service/stop", None, "Stop chosen services", _CHOSEN, id="stopChosenServices", body=ChosenServices
     ),
-    _start(
+    post(
         "service/uninstall",
         None,
         "Uninstall chosen services",
         _CHOSEN,
         id="uninstallChosenServices",
+        need=Scope.ADMIN,
+        starts=True,
         body=ChosenServices,
     ),
     post(

@@ -65,6 +65,8 @@ class Action(Struct, frozen=True, kw_only=True):
     disconnects."""
     only_reads: bool = False
     """True if it changes nothing, although its method is POST: its body is a question."""
+    starts: bool = False
+    """True if it starts something in services that goes on after its answer."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do
@@ -109,6 +111,7 @@ class ActionOptions(TypedDict, total=False):
     is_raw: bool
     outside: bool
     only_reads: bool
+    starts: bool
     status: int
     also: tuple[int, ...]
     on_collection: bool
@@ -123,9 +126,11 @@ def get(name: str, answer: Answer, summary: str, about: str = "", **options: Unp
 def post(
     name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]
 ) -> Action:
-    """Declares an action that starts or creates something. One that needs Deploy and answers, answers 202."""
-    starts = options.get("need") is Scope.DEPLOY and answer is not None
-    return _action("POST", name, answer, summary, about, {"status": 202 if starts else 200, **options})
+    """Declares an action that starts or creates something. One that needs Deploy starts something. One that
+    does and answers, answers 202."""
+    starts = options.get("starts", options.get("need") is Scope.DEPLOY)
+    status = 202 if starts and answer is not None else 200
+    return _action("POST", name, answer, summary, about, {"starts": starts, "status": status, **options})
 
 
 def put(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:

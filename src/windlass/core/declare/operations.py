@@ -79,6 +79,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
     only_reads: bool = False
     """True if it changes nothing, whatever its method."""
+    starts: bool = False
+    """True if it starts something in services that goes on after its answer."""
     tagged: bool = False
     """True if the answer is one resource, with an ETag."""
     conditional: bool = False
@@ -240,6 +242,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         is_raw=action.is_raw,
         outside=action.outside,
         only_reads=action.only_reads,
+        starts=action.starts,
         description=action.description,
     )
 

@@ -266,11 +266,13 @@ def deployable(
             _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
-            _start(
+            post(
                 "uninstall",
                 Deployment,
                 _UNINSTALL,
                 "204 if there was nothing.",
+                need=Scope.ADMIN,
+                starts=True,
                 body=Nothing,
                 query=uninstall_query,
                 also=(204,),
