@@ -8,11 +8,19 @@ import pytest
 
 from tests.running.deployments import deploy
 from tests.world import World, make_world
+from windlass.control.records import ports
 from windlass.control.records.ports import PORT
 from windlass.store import Tx
 from windlass.store.tables.names import NameChanges
 
 RANGE = "30000-30002"
+PUBLIC = {
+    "name": "kv",
+    "type": "POSTGRESQL",
+    "version": "16",
+    "mode": "CONTAINER",
+    "accessibility": "PUBLIC",
+}
 TCP = {"internal_port": 5432, "protocol": "TCP", "publicly_accessible": True}
 
 
@@ -22,8 +30,8 @@ async def world():
         yield world
 
 
-async def runs(world: World, **port: Any) -> str:
-    app = await world.application(ports=[TCP | port])
+async def runs(world: World, environment: str | None = None, **port: Any) -> str:
+    app = await world.application(environment, ports=[TCP | port])
     await deploy(world, app)
     await world.settle()
     return app
@@ -91,6 +99,50 @@ async def test_a_service_cannot_take_all_ports_of_the_machine():
         assert (refused.status, "32 public TCP ports" in refused.message) == (409, True)
         few = await world.application(ports=ports[:32])
         assert (await world.post(f"/application/{few}/deploy")).status == 202
+
+
+async def takes_eleven(world: World) -> tuple[str, list[str]]:
+    """An organization asks for eleven ports in each way there is. Returns an application with the first
+    eight, and the refusals of the others."""
+    environment = await world.environment()
+    ports = [TCP | {"internal_port": number, "name": f"p{number}"} for number in range(5000, 5008)]
+    app = await world.application(environment, ports=ports)
+    await deploy(world, app)
+    await world.settle()
+    one_more = await runs(world, environment)
+    database = await world.post(f"/environment/{environment}/database", PUBLIC)
+    held = await world.installation.ctx.store.reads.names.beginning(PORT)
+    free = next(number for number in range(30000, 30011) if f"{PORT}{number}" not in held)
+    by_number = await runs(world, environment, external_port=free)
+    asked = [await message(world, app), await message(world, one_more), await message(world, by_number)]
+    if database.status == 409:
+        asked.append(database.message)
+    return app, [refusal for refusal in asked if refusal]
+
+
+async def another_gets_a_port(world: World) -> bool:
+    org, token = await world.organization()
+    project = await world.made(f"/organization/{org}/project", {"name": "p"}, token=token)
+    environment = await world.made(f"/project/{project}/environment", {"name": "e"}, token=token)
+    return (await world.post(f"/environment/{environment}/database", PUBLIC, token=token)).status == 201
+
+
+async def test_an_organization_has_a_share_of_the_ports_and_leaves_the_others(database_url):
+    async with make_world(database_url, public_ports="30000-30010") as world:
+        app, refusals = await takes_eleven(world)
+        assert len(refusals) == 3
+        assert all("an organization may have 8 of them" in refusal for refusal in refusals)
+        await deploy(world, app)
+        await world.settle()
+        assert (await message(world, app), len(await links(world, app))) == ("", 8)
+        assert await another_gets_a_port(world)
+
+
+async def test_without_a_share_an_organization_leaves_no_port_for_others(monkeypatch):
+    monkeypatch.setattr(ports, "_SHARE", 1)
+    async with make_world(public_ports="30000-30010") as world:
+        assert (await takes_eleven(world))[1] == []
+        assert not await another_gets_a_port(world)
 
 
 async def message(world: World, app: str) -> str:

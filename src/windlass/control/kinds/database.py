@@ -40,13 +40,15 @@ class DatabaseKind(ServiceKind[Database]):
             raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(draft)
-        draft.give(**await _address(ctx, tx, draft.id, draft.parent.id, draft.spec))
+        draft.give(**await _address(ctx, tx, draft.id, draft.parent, draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Database]) -> None:
         await _refuse_unreadable_data(tx, change)
         await _refuse_others_names(tx, change)
         row = change.row
-        change.extras |= await _address(ctx, tx, row.id, row.parent, change.spec)
+        above = await tx.resources.get(row.parent)
+        assert above is not None
+        change.extras |= await _address(ctx, tx, row.id, above, change.spec)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Returns the image or the installed server; nothing is built."""
@@ -143,16 +145,17 @@ async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
             )
 
 
-async def _address(ctx: Context, tx: Tx, service: str, environment: str, spec: Database) -> Document:
+async def _address(ctx: Context, tx: Tx, service: str, environment: Row, spec: Database) -> Document:
     """Returns host and port of a database: public ones, or else those inside its environment."""
     if spec.accessibility != "PUBLIC":
         port = databases.kind_of(spec.type).port
         return {"host": nominal_database_host(service, spec.name), "port": port}
-    place = await ctx.places.of_environment(tx, environment)
+    place = await ctx.places.of_environment(tx, environment.id)
     try:
-        return {"host": place.public_host, "port": await take_public_port(ctx.settings, tx, service)}
+        port = await take_public_port(ctx.settings, tx, environment.org, service)
     except EngineError as error:
         raise Conflict(f"accessibility: {error}") from error
+    return {"host": place.public_host, "port": port}
 
 
 def _port(internal: int, external: int | None) -> WorkloadPort:

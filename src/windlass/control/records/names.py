@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.ports import API, PORT, outside, take_public_port
+from windlass.control.records.ports import API, PORT, beyond_share, outside, take_public_port
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
@@ -83,12 +83,12 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
         raise EngineError(
             f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports"
         )
-    ports = [await _with_number(ctx, tx, workload.service, port, held) for port in workload.ports]
+    ports = [await _with_number(ctx, tx, workload, port, held) for port in workload.ports]
     return await _reserve_served_hosts(tx, replace(workload, ports=tuple(ports)))
 
 
 async def _with_number(
-    ctx: Context, tx: Tx, service: str, port: WorkloadPort, held: Sequence[NameRow]
+    ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, held: Sequence[NameRow]
 ) -> WorkloadPort:
     """Returns a port with the one of the machine that stands for it. One that is reached by name has only one
     that services may have: others mean the gateway."""
@@ -98,7 +98,8 @@ async def _with_number(
     if by_name(port):
         return port if number in ctx.settings.bindable else replace(port, external=None)
     if port.external is None:
-        return replace(port, external=await take_public_port(ctx.settings, tx, service, port.name))
+        taken = await take_public_port(ctx.settings, tx, workload.org, workload.service, port.name)
+        return replace(port, external=taken)
     return port
 
 
@@ -133,6 +134,8 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
                 raise RouteError(f"{name} is the API port of Windlass: choose another one")
             if name not in held and await tx.names.take(name, workload.service, port) is None:
                 raise RouteError(f"{name} is in use by another service: choose another one")
+            if name not in held and (advice := await beyond_share(ctx.settings, tx, workload.org, name)):
+                raise RouteError(advice)
 
     await ctx.store.write(change)
 

@@ -11,20 +11,23 @@ PORT = "port "
 """Prefix of ports in the table of names. Host names contain no blanks."""
 API = "API "
 """Prefix of the facts that name ports of servers, before the name of the port."""
+_SHARE, _LEAST = 8, 8
+"""The part of all ports that one organization may hold, and how many it may hold where there are few."""
 
 
 async def public_port(ctx: Context, service: Row) -> int:
     """Returns the port of this machine at which a public database is reached; reserves it the first time."""
 
     async def change(tx: Tx) -> int:
-        return await take_public_port(ctx.settings, tx, service.id)
+        return await take_public_port(ctx.settings, tx, service.org, service.id)
 
     return await ctx.store.write(change)
 
 
-async def take_public_port(settings: Settings, tx: Tx, service: str, port: str = "") -> int:
+async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, port: str = "") -> int:
     """Returns the port of the machine for a port of a service, by name, which it holds from now on. A
-    database has one without a name. Raises EngineError if there is none left."""
+    database has one without a name. Raises EngineError if there is none left, for anyone or for its
+    organization."""
     for row in await tx.names.of(service):
         if row.name.startswith(PORT) and row.port == port:
             return int(row.name.removeprefix(PORT))
@@ -40,10 +43,25 @@ async def take_public_port(settings: Settings, tx: Tx, service: str, port: str =
             and not await tx.facts.get(f"{API}{name}")
             and await tx.names.take(name, service, port)
         ):
+            if advice := await beyond_share(settings, tx, org, name):
+                raise EngineError(advice)
             return int(name.removeprefix(PORT))
     raise EngineError(
-        f"Make another port private first, or have the operator widen public_ports "
-        f"({settings.public_ports}): all of them are taken"
+        f"Have the operator widen public_ports ({settings.public_ports}), or make a public port of another "
+        f"service private: all of them are taken"
+    )
+
+
+async def beyond_share(settings: Settings, tx: Tx, org: str, name: str) -> str:
+    """Returns what to do if an organization has no right to one port more; empty if it has. Look after the
+    port was taken: two that take the last ones at the same time would both find them free."""
+    every = len(settings.bindable)
+    most = min(every, max(_LEAST, every // _SHARE))
+    if await tx.names.count_others(org, PORT, name) < most:
+        return ""
+    return (
+        f"Make a public port of another service private, or have the operator widen public_ports "
+        f"({settings.public_ports}): an organization may have {most} of them"
     )
 
 

@@ -13,7 +13,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.older_database import OLDER
 from windlass.control.people.organizations import NO_PARENT
-from windlass.control.records.ports import PORT
+from windlass.control.records.ports import PORT, beyond_share
 from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -104,7 +104,7 @@ class Clusters(Behaviour[Cluster]):
         first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first, **_connection_fields(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
-        await _hold_port(tx, draft.id, draft.spec)
+        await _hold_port(ctx, tx, draft.org, draft.id, draft.spec)
         tx.nudge(cluster_word(draft.id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
@@ -117,7 +117,7 @@ class Clusters(Behaviour[Cluster]):
         change.extras |= _connection_fields(change.spec)
         await tx.work.remove_queue(change.row.id)
         await give_queue(tx, change.row.id, change.spec)
-        await _hold_port(tx, change.row.id, change.spec)
+        await _hold_port(ctx, tx, change.row.org, change.row.id, change.spec)
         tx.nudge(cluster_word(change.row.id))
 
     async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
@@ -191,14 +191,18 @@ async def give_queues(tx: Tx) -> None:
             await give_queue(tx, id, row.read(Cluster))
 
 
-async def _hold_port(tx: Tx, cluster: str, spec: Cluster) -> None:
+async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster) -> None:
     """Reserves the port of the cluster, as ports of services are: none has two holders."""
     wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
     held = await tx.names.of(cluster)
-    if wanted and wanted not in {row.name for row in held} and await tx.names.take(wanted, cluster) is None:
-        raise Invalid(
-            f"router_port: choose another port than {spec.router_port}: a service or another cluster has it"
-        )
+    if wanted and wanted not in {row.name for row in held}:
+        if await tx.names.take(wanted, cluster) is None:
+            raise Invalid(
+                f"router_port: choose another port than {spec.router_port}: a service or another cluster has "
+                f"it"
+            )
+        if advice := await beyond_share(ctx.settings, tx, org, wanted):
+            raise Invalid(f"router_port: {advice}")
     for row in held:
         if row.name != wanted:
             await tx.names.release(row)
