@@ -25,7 +25,7 @@ from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.process_table import OwnedProcess, ProcessTable, count
+from windlass.engines.process.process_table import OwnedProcess, ProcessTable, _Spaces, count
 from windlass.engines.process.records import RecordStore, UnknownRecord
 
 pytestmark = pytest.mark.slow
@@ -245,7 +245,7 @@ async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usa
 def test_the_process_table_keeps_known_processes_and_adopts_no_other(tmp_path: Path):
     me = kernel.stat(os.getpid())
     assert me is not None
-    known = OwnedProcess(me, str(tmp_path / "home"), "", is_told=True)
+    known = OwnedProcess(me, str(tmp_path / "home"), is_told=True)
     assert count(tmp_path, ProcessTable([known])).by_pid[me.pid].home == known.home
     another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
     assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
@@ -255,7 +255,32 @@ def test_a_process_that_was_seen_between_two_programs_is_looked_at_again(tmp_pat
     """The kernel shows no environment of it for a moment. It is in a cell, so that it would stay unknown."""
     me = kernel.stat(os.getpid())
     assert me is not None
-    unknown = OwnedProcess(me, "", "", space=7)
-    environ = {b"WINDLASS_INSTANCE": b"web-1", b"WINDLASS_FILES": os.fsencode(tmp_path / "home" / "files")}
-    monkeypatch.setattr(kernel, "environment", lambda pid: environ if pid == me.pid else {})
+    unknown = OwnedProcess(me, "", space=7)
+    marks = {"WINDLASS_INSTANCE": b"web-1", "WINDLASS_FILES": os.fsencode(tmp_path / "home" / "files")}
+    monkeypatch.setattr(kernel, "marks", lambda pid, names: marks if pid == me.pid else None)
     assert count(tmp_path, ProcessTable([unknown])).by_pid[me.pid].home == str(tmp_path / "home")
+
+
+@pytest.mark.parametrize("space", [7, 0])
+def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path, monkeypatch, space):
+    """It is known by its oldest process, and by none that has ended meanwhile."""
+    me, parent = kernel.stat(os.getpid()), kernel.stat(os.getppid())
+    assert me is not None
+    assert parent is not None
+    read: list[int] = []
+    monkeypatch.setattr(kernel, "marks", lambda pid, names: read.append(pid))
+    monkeypatch.setattr(_Spaces, "of", lambda self, pid: space if pid in (me.pid, parent.pid) else 0)
+    first = OwnedProcess(parent, str(tmp_path / "home"), space=space, is_told=True)
+    ended = OwnedProcess(structs.replace(parent, pid=1 << 22, start=0), "other", space=space, is_told=True)
+    found = count(tmp_path, ProcessTable([first, ended])).by_pid[me.pid]
+    assert (found.home, me.pid in read) == ((first.home, False) if space else ("", True))
+
+
+@pytest.mark.parametrize(("before", "found"), [(60 << 10, {"MARK": b"x"}), (70 << 10, {})])
+def test_marks_are_looked_for_at_the_beginning_of_an_environment(before: int, found: dict[str, bytes]):
+    environ = {"A": "", "B": "=MARK=y", "FILL": "x" * before, "MARK": "x"}
+    with subprocess.Popen(["/bin/sleep", "100"], env=environ) as other:
+        try:
+            assert kernel.marks(other.pid, ["MARK", "OTHER"]) == found
+        finally:
+            other.kill()

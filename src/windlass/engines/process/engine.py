@@ -223,7 +223,8 @@ class ProcessEngine(EngineByHand):
         environment = self._starter.environment(
             key, record, record.process, self._instances.supervisors.of(key).workload
         )
-        environment[EXECUTED_BY] = _name(self._starter.own)
+        own = {EXECUTED_BY: _name(self._starter.own)}
+        environment = own | environment | own
         workdir = files.working_directory(home, record.workdir)
         shown = record.cell["readable"] if record.cell else ["/"]
         if not any(Path(command[0]).is_relative_to(folder) for folder in shown):

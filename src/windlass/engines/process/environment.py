@@ -61,7 +61,9 @@ class InstanceEnvironment:
         if wanted.writes_output:
             marks[OUTPUT_VARIABLE] = str(files.output_file(home))
         places = _port_variables(ports) | self._volume_variables(key, wanted)
-        environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, ports) | marks
+        # The marks stand at the beginning, where they are looked for, and at the end, where they prevail.
+        given = dict(wanted.artifact.environment) | places | _variables(wanted, ports)
+        environment = marks | own | given | marks
         environment.pop(EXECUTED_BY, None)  # otherwise the program would be taken for a command of ours
         return environment
 

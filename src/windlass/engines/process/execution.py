@@ -45,7 +45,8 @@ async def open_execution(
 ) -> ProcessExecution:
     """Starts a command in the cell of `process`. May raise an EngineError."""
     mark = secrets.token_hex(16)
-    variables = {**(TERMINAL if terminal else {}), **request.environment, EXECUTION: mark}
+    own = {EXECUTION: mark}
+    variables = own | (TERMINAL if terminal else {}) | dict(request.environment) | own
     request = structs.replace(request, environment=variables)
     channel = _CommandStreams.terminal(terminal, request.cell) if terminal else _CommandStreams.pipes()
     with on_failure(channel.close):
@@ -220,5 +221,8 @@ def _find_members(mark: str, session: int | None) -> list[Stat]:
         stat
         for stat in kernel.everyone()
         if not stat.dead
-        and (stat.session == session or kernel.environment(stat.pid).get(EXECUTION.encode(), b"") == wanted)
+        and (
+            stat.session == session
+            or (kernel.marks(stat.pid, [EXECUTION]) or {}).get(EXECUTION, b"") == wanted
+        )
     ]

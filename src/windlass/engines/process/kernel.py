@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,8 @@ _ENDING: Final = 0x4
 """PF_EXITING, among the flags of a process."""
 _OF_THE_KERNEL: Final = 0x200000
 """PF_KTHREAD: a thread of the kernel, which never runs a program."""
+_MARKED: Final = 64 << 10
+"""Bytes at the beginning of an environment in which marks of Windlass are looked for."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -166,12 +168,29 @@ def space(pid: int) -> int:
 def environment(pid: int) -> dict[bytes, bytes]:
     """Returns the environment that it was started with; empty for a process that is gone or of another
     user."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
-            words = file.read().split(b"\0")
-    except OSError:
-        return {}
+    words = _environ(pid, -1).split(b"\0")
     return {name: value for name, separator, value in (word.partition(b"=") for word in words) if separator}
+
+
+def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
+    """Returns those of these variables that stand at the beginning of its environment, where Windlass puts
+    its own. The rest is not read: a program may have megabytes of it. None if it cannot be read."""
+    start = _environ(pid, _MARKED)
+    if not start:
+        return None
+    found = {}
+    for name in names:
+        _, separator, rest = (b"\0" + start).partition(f"\0{name}=".encode())
+        value, end, _ = rest.partition(b"\0")
+        if separator and end:
+            found[name] = value
+    return found
+
+
+def _environ(pid: int, most: int) -> bytes:
+    with suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
+        return file.read(most)
+    return b""
 
 
 def touches(pid: int, folder: Path) -> bool:

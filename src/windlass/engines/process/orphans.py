@@ -3,14 +3,19 @@ ended."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
+from typing import Final
 
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.process import kernel
-from windlass.engines.process.kernel import Process
+from windlass.engines.process.kernel import Process, Stat
 from windlass.engines.process.kill import end_these
-from windlass.engines.process.process_table import OwnedProcess, ProcessCounter, ProcessTable
+from windlass.engines.process.process_table import EXECUTED_BY, OwnedProcess, ProcessCounter, ProcessTable
 from windlass.engines.process.records import RecordStore
+
+_EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
 
 
 class Orphans:
@@ -18,8 +23,7 @@ class Orphans:
         self._records, self._counting = records, counting
 
     async def end(self, table: ProcessTable) -> None:
-        owned = [process for process in table.by_pid.values() if process.home]
-        await end_these([process.stat for process in owned if _is_orphan(process)])
+        await end_these(await asyncio.to_thread(_orphans, table))
 
     def lost(self, table: ProcessTable) -> dict[str, StoredData]:
         """Returns services that run although their folder is gone. A program in the cell of a known instance
@@ -44,9 +48,14 @@ class Orphans:
         }
 
 
+def _orphans(table: ProcessTable) -> list[Stat]:
+    return [process.stat for process in table.by_pid.values() if process.home and _is_orphan(process)]
+
+
 def _is_orphan(process: OwnedProcess) -> bool:
-    if not process.executed_by:
+    said = (kernel.marks(process.stat.pid, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
+    if not _EXECUTED_BY.fullmatch(said):
         return not Path(process.home).exists()
     # A command beside a program is of no use once the engine that waits for it has ended.
-    pid, start, boot = process.executed_by.split(".", 2)
+    pid, start, boot = said.decode().split(".", 2)
     return not kernel.lives(Process(int(pid), int(start), boot))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,6 @@ INSTANCE: Final = "WINDLASS_INSTANCE"
 FILES: Final = "WINDLASS_FILES"
 EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
 MARKS: Final = (INSTANCE, FILES)
-_EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
 _GET_PARENT: Final = 0xB702
 """The ioctl request for the parent of a namespace."""
 
@@ -42,8 +40,6 @@ class OwnedProcess(Struct, frozen=True, gc=False):
     stat: Stat
     home: str
     """The folder of its instance; empty if it belongs to none of ours."""
-    executed_by: str
-    """The Windlass for which it runs beside the program, if it does."""
     space: int = 0
     """The number of its process namespace, or of the one above that is a child of ours; 0 if there is
     none."""
@@ -71,11 +67,18 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
     change once the environment of the process was read."""
     prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
-    return ProcessTable(
-        _reuse(processes, stat) or _member(stat, prefix, spaces)
-        for stat in kernel.everyone()
-        if not stat.dead
-    )
+    living = [stat for stat in kernel.everyone() if not stat.dead]
+    known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
+    homes = _homes(known.values())
+    return ProcessTable(known.get(stat.pid) or _member(stat, prefix, spaces, homes) for stat in living)
+
+
+def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
+    """Returns the folder of the instance of each process namespace: that of its oldest process with a mark,
+    which Windlass started. The environments of its other processes need not be read."""
+    inside = [process for process in known if process.space and process.home]
+    inside.sort(key=lambda process: -process.stat.start)
+    return {process.space: process.home for process in inside}
 
 
 def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
@@ -84,21 +87,18 @@ def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | 
         return None
     if before.stat.start != stat.start:
         return None
-    return OwnedProcess(stat, before.home, before.executed_by, before.space, is_told=True)
+    return OwnedProcess(stat, before.home, before.space, is_told=True)
 
 
-def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
-    environ = kernel.environment(stat.pid)
-    files = environ.get(FILES.encode(), b"")
-    ours = INSTANCE.encode() in environ and files.startswith(prefix)
-    by = environ.get(EXECUTED_BY.encode(), b"")
-    return OwnedProcess(
-        stat=stat,
-        home=os.fsdecode(files.rpartition(b"/")[0]) if ours else "",
-        executed_by=by.decode() if ours and _EXECUTED_BY.fullmatch(by) else "",
-        space=spaces.of(stat.pid),
-        is_told=bool(environ),
-    )
+def _member(stat: Stat, prefix: bytes, spaces: _Spaces, homes: Mapping[int, str]) -> OwnedProcess:
+    space = spaces.of(stat.pid)
+    if space in homes:
+        return OwnedProcess(stat, homes[space], space, is_told=True)
+    marks = kernel.marks(stat.pid, MARKS)
+    files = marks.get(FILES, b"") if marks else b""
+    ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
+    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else ""
+    return OwnedProcess(stat, home, space, is_told=marks is not None)
 
 
 class _Spaces:
