@@ -11,7 +11,9 @@ import pytest
 
 from tests.needs import needs_root
 from windlass.base.isolation import calls, mounts
+from windlass.base.isolation import settings_copy as module
 from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.settings_copy import settings_copy
 
 pytestmark = needs_root
 
@@ -95,11 +97,48 @@ OWN = {"hosts": "10.0.0.1 neighbour", "resolv.conf": "nameserver 10.0.0.2", "win
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, monkeypatch, name, stays):
     if not stays:
-        monkeypatch.setattr(mounts, "_hold_names", lambda places: None)
+        monkeypatch.setattr(mounts, "_hold_names", lambda *_: None)
     it = cell(tmp_path, ["/etc/windlass.toml"])
     text = inside(it, machine, lambda: replaced(machine / name), f"/etc/{name}")
     assert (OWN[name] in text) is stays
     assert ("replaced" in text) is not stays
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_private_file_that_appears_later_is_in_no_copy_of_the_settings(tmp_path, machine, is_copy):
+    it = cell(tmp_path, [])
+    (machine / "folder").mkdir()
+    (machine / "folder" / "for all").write_text("for all")
+    (machine / "link").symlink_to("folder/for all")
+    (machine / "folder" / "closed").write_text("closed")
+    (machine / "folder" / "closed").chmod(0o600)
+    if is_copy:
+        it["settings"] = settings_copy(str(tmp_path / "copy"), str(machine))
+    seen = [
+        inside(it, machine, lambda: (machine / "later").write_text("later"), f"/etc/{name}")
+        for name in ("link", "folder/closed", "later")
+    ]
+    assert [text.partition("Error")[0] in {"FileNotFound", "Permission"} for text in seen] == [
+        False,
+        is_copy,
+        is_copy,
+    ]
+
+
+def test_a_copy_of_the_settings_follows_them(tmp_path, machine, monkeypatch):
+    monkeypatch.setattr(module, "_STAYS", -1)
+    copy = Path(settings_copy(str(tmp_path / "copy"), str(machine)))
+    before = (copy / "hosts").stat().st_ino
+    (machine / "hosts").write_text("changed")
+    (machine / "group").unlink()
+    (machine / "passwd").chmod(0o640)
+    (machine / "resolv.conf").unlink()
+    (machine / "resolv.conf").symlink_to("/run/resolv.conf")
+    settings_copy(str(copy), str(machine))
+    assert sorted(entry.name for entry in copy.iterdir()) == ["hosts", "resolv.conf", "windlass.toml"]
+    assert (copy / "hosts").read_text() == "changed"
+    assert (copy / "hosts").stat().st_ino == before, "what covers a file in a running service stays"
+    assert (copy / "resolv.conf").readlink() == Path("/run/resolv.conf")
 
 
 def test_what_is_mounted_below_stays_visible(tmp_path, machine):

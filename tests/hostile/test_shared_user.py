@@ -18,6 +18,7 @@ import pytest
 from tests.hostile.ordinary import USER
 from tests.needs import needs, needs_root, ordinary_user
 
+FOLDERS = ("/etc", "/opt", "/var/lib", "/usr/share")
 OF_USERS = Path(__file__).with_name("what_users_share.py")
 
 
@@ -25,11 +26,12 @@ OF_USERS = Path(__file__).with_name("what_users_share.py")
 def private():
     """Files that the ordinary user alone may read, in folders that all users may enter."""
     with ExitStack() as stack:
-        there = [Path(stack.enter_context(TemporaryDirectory(dir=at))) for at in ("/etc", "/opt", "/var/lib")]
+        there = [Path(stack.enter_context(TemporaryDirectory(dir=at))) for at in FOLDERS]
         files = {
             "settings": there[0] / "settings.toml",
             "of a group": there[1] / "log",
             "in the home": there[2] / "secret",
+            "named": there[3] / "windlass.toml",
         }
         for file in files.values():
             file.parent.chmod(0o755)

@@ -1,5 +1,6 @@
 """Programs open only sockets that belong to a network or a file: those of other families reach the machine
-and all services, whatever networks they have. Without the filter, the same program opens them."""
+and all services, whatever networks they have. They mount nothing, also in namespaces of their own. Without
+the filter, the same program does both."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from windlass.builders.native.cells import BuildStep, Cells
 
 ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = """
-import ctypes, errno, json, socket
+import ctypes, errno, json, os, socket
 def tried(family):
     try:
         socket.socket(family, socket.SOCK_STREAM if family != 38 else socket.SOCK_SEQPACKET).close()
@@ -36,10 +37,26 @@ ring = libc.syscall(425, 1, ctypes.create_string_buffer(256))
 found["io_uring"] = "opened" if ring >= 0 else errno.errorcode[ctypes.get_errno()]
 key = libc.syscall(ADD_KEY, b"user", b"name", b"text", 4, -3)
 found["key"] = "added" if key >= 0 else errno.errorcode[ctypes.get_errno()]
+hear, tell = os.pipe()
+if not os.fork():
+    if libc.unshare(0x10020000):
+        os.write(tell, b"no namespaces")
+    else:
+        failed = libc.mount(b"none", b"/tmp", b"tmpfs", 0, None)
+        os.write(tell, errno.errorcode[ctypes.get_errno()].encode() if failed else b"mounted")
+    os._exit(0)
+found["mount"] = os.read(hear, 100).decode()
 print("found " + json.dumps(found), flush=True)
 """.replace("ADD_KEY", str(ADD_KEY))
 USUAL = {"1": "opened", "2": "opened", "10": "opened"}
-REFUSED = {**USUAL, "38": "EAFNOSUPPORT", "40": "EAFNOSUPPORT", "io_uring": "ENOSYS", "key": "ENOSYS"}
+REFUSED = {
+    **USUAL,
+    "38": "EAFNOSUPPORT",
+    "40": "EAFNOSUPPORT",
+    "io_uring": "ENOSYS",
+    "key": "ENOSYS",
+    "mount": "EPERM",
+}
 
 
 @pytest.fixture(params=[True, False], ids=["filtered", "without the filter"])
@@ -47,7 +64,7 @@ def filtered(request, monkeypatch):
     real = Isolation("auto", Path("/nowhere"))._findings()
     if not real["socket_filter"]:
         pytest.skip("needs a kernel with seccomp filters")
-    found = {**real, "socket_filter": request.param}
+    found = {**real, "socket_filter": request.param, "landlock": 0}  # which refuses mounts, too
     monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
     return request.param
 
@@ -60,6 +77,7 @@ def check(said: str, *, filtered: bool) -> None:
         assert USUAL.items() <= found.items()
         assert found["io_uring"] != "ENOSYS"
         assert found["key"] == has_key()
+        assert found["mount"] == "mounted"
         if has_vsock():
             assert found["40"] == "opened"
 

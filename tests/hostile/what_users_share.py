@@ -189,7 +189,7 @@ async def reads(rig: ProcessRig, paths: list[str]) -> dict[str, str]:
 def apart(request, monkeypatch, tmp_path):
     """An isolation that hides the files named; one whose mounts or Landlock rules do it."""
     files = private_files()
-    made = Isolation("auto", tmp_path / "engine", private=[files["settings"], files["home"]])
+    made = Isolation("auto", tmp_path / "engine", private=[files["settings"], files["named"], files["home"]])
     real: Any = made._findings()
     if request.param == "mounts":
         real = {**real, "landlock": 0}
@@ -212,6 +212,7 @@ async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(a
 
 async def test_a_service_would_read_them_if_cells_did_not_hide_them(apart, tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "private_paths", lambda named: [])
+    monkeypatch.setattr(isolation, "settings_copy", lambda target: "/etc")
     files = [files for name, files in private_files().items() if name != "home"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), files)
     assert all("secret" in text for text in said.values())

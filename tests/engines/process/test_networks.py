@@ -18,7 +18,7 @@ from tests.engines import programs
 from tests.engines.process.helpers import SERVICE, answer_of
 from tests.engines.stations import Station, ask, until, wanted
 from tests.needs import needs, needs_root, ordinary_user
-from windlass.base.isolation import calls, netlink, network
+from windlass.base.isolation import calls, namespace_holder, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.engines.process import networks
 
@@ -87,6 +87,29 @@ async def test_networks_end_with_their_folder(rig, station):
         return not any(map(lives, holders))
 
     await until(have_ended)
+
+
+@needs_root
+def test_a_holder_has_given_up_its_rights_before_the_server_goes_on(tmp_path):
+    """The server goes on when the descriptors are closed. An ordinary user's socket server could not open the
+    network of a holder with more rights than its own."""
+    closed, held = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(closed)
+        file = tmp_path / "a.hub"
+        file.write_text(json.dumps({"pid": os.getpid()}))
+        hub = network.CellNetwork(kind="hub")
+        calls.run_to_exit(lambda: namespace_holder.hold(str(file), hub, None), lambda error: None, 1)
+    os.close(held)
+    try:
+        assert os.read(closed, 1) == b""
+        status = Path(f"/proc/{child}/status").read_text()
+        assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
+    finally:
+        os.close(closed)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, station):

@@ -24,6 +24,7 @@ _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _RESOLVER: Final = "/etc/resolv.conf"
 _HOSTS: Final = "/etc/hosts"
+_SETTINGS: Final = "/etc"
 _MOUNTS: Final = "/proc/self/mountinfo"
 
 
@@ -40,7 +41,7 @@ def arrange(cell: Cell) -> None:
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
-    _hold_names(places)
+    _hold_names(places, {_SETTINGS} if "settings" not in cell else set())
     memory = cell.get("shared_memory", 0)
     covers = [place.path for place in places if _put(place, copies, memory)]
     if cell["name"] and covers:
@@ -51,14 +52,15 @@ def arrange(cell: Cell) -> None:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
 
 
-def _hold_names(places: list[_MountPoint]) -> None:
-    """Covers each folder in which single files will be covered with itself, as a file system of its own.
+def _hold_names(places: list[_MountPoint], also: set[str]) -> None:
+    """Covers each folder in which single files will be covered, and these folders, with itself, as a file
+    system of its own.
 
     A cover falls off when the machine replaces the file below it by rename, as it does with /etc/resolv.conf.
     On a file system of its own it stays. Does nothing where the kernel cannot do that.
     """
     single = {os.path.dirname(place.path) for place in places if place.source == os.devnull}  # noqa: PTH120
-    folders = {"/etc", *single} - {"/"}
+    folders = {*single, *also} - {"/"}
     empty = next((path for path in PRIVATE if _is_folder(path)), "")
     if not empty:
         return
@@ -109,7 +111,10 @@ def _places(cell: Cell) -> list[_MountPoint]:
     places = {_MountPoint(path, "cover", "") for path in covers}
     places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
-    aside = (*covers, *PRIVATE, SHARED_MEMORY)
+    aside: tuple[str, ...] = (*covers, *PRIVATE, SHARED_MEMORY)
+    if "settings" in cell:
+        places.add(_MountPoint(_SETTINGS, "read", cell["settings"]))
+        aside = (*aside, _SETTINGS)
     named = {path for path, _ in shown}
     for path in cell.get("private", []):
         is_visible = path not in named and (not _below(path, aside) or _below(path, named))

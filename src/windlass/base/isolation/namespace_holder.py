@@ -49,22 +49,25 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
         os.dup2(null, stream)
-    socket_server = None
+    socket_server, kept = None, []
     if routes is not None:  # before the server continues and starts pasta
         network.guard_own_addresses(held, routes.own_networks())
         socket_server = SocketServer(held["socket_server"])
-        _close_others(routes.fileno(), socket_server.fileno())
-    elif held["kind"] != "exit":
-        _close_others()
+        kept += [routes.fileno(), socket_server.fileno()]
     _outlive_instances()
     is_trunk = held["kind"] == "trunk"
     machine = None
     if is_trunk and routes is None:
         machine = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        kept.append(machine)
     rights = _TRUNK_CAPABILITIES if is_trunk else 0
     calls.bound_capabilities(rights)
     calls.keep_capabilities(rights)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    if held["kind"] != "exit":
+        # Last: the server continues then, and asks the socket server, which opens the namespaces only of
+        # processes that have no more rights than itself.
+        _close_others(*kept)
     if held["kind"] == "exit":
         _lead_out(file, held)
     elif routes is not None and socket_server is not None:

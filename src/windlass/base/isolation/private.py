@@ -17,9 +17,13 @@ from typing import Final
 
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, in which a group may read more than others may."""
-_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")  # noqa: S108
 """Folders that cells cover anyway."""
+_SETTINGS: Final = ("/etc", "/usr/local/etc")
+"""Folders in which programs and people keep settings side by side."""
+SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
+"""Parts of hidden folders that programs need."""
 _DEPTH: Final = 3
 _MOST: Final = 20_000
 """Files that are looked at."""
@@ -34,29 +38,40 @@ def private_paths(named: Iterable[str]) -> list[str]:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     real = [os.path.realpath(path) for path in (home, *named, *_OF_THE_MACHINE) if path.startswith("/")]
     chosen = [path for path in real if _may_be_hidden(path)]
-    found = _closed_to_others(int(time.monotonic() // _STAYS)) if os.geteuid() else ()
+    found = (*_other_folders(), *_closed_to_others(int(time.monotonic() // _STAYS))) if os.geteuid() else ()
     return [*dict.fromkeys((*chosen, *found))]
 
 
 def _may_be_hidden(path: str) -> bool:
     """Returns whether the system works without a path: it is not a folder that holds all kinds of things."""
-    if path.startswith(("/tmp/", "/dev/", "/proc/", "/sys/")) or f"{path}/".startswith(  # noqa: S108
-        tuple(f"{folder}/" for folder in _PROGRAMS)
-    ):
+    if path.startswith(("/tmp/", "/dev/", "/proc/", "/sys/")):  # noqa: S108
         return False
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
         return False
+    if not stat.S_ISDIR(status.st_mode):
+        return True
+    is_of_system = f"{path}/".startswith(tuple(f"{folder}/" for folder in _SYSTEM))
     is_top = path.count("/") < 2
-    return path != "/" and not (is_top and stat.S_ISDIR(status.st_mode) and status.st_uid != os.geteuid())
+    return path != "/" and not is_of_system and not (is_top and status.st_uid != os.geteuid())
+
+
+def _other_folders() -> Iterator[str]:
+    """Yields the folders at the top that are not the system's: what somebody puts there tomorrow is hidden as
+    well."""
+    for entry in os.scandir("/"):
+        if entry.path not in {*_SYSTEM, *_ELSEWHERE, *_SETTINGS} and entry.is_dir(follow_symlinks=False):
+            yield entry.path
 
 
 @lru_cache(maxsize=1)
 def _closed_to_others(_: int) -> tuple[str, ...]:
+    """Returns files at the top and settings that we may read or write and others may not."""
     left = iter(range(_MOST))
-    skipped = {*_PROGRAMS, *_ELSEWHERE, *_OF_THE_MACHINE}
-    return tuple(_look("/", 1, skipped, left))
+    skipped = {entry.path for entry in os.scandir("/") if entry.is_dir()}
+    of_settings = (path for folder in _SETTINGS for path in _look(folder, 1, set(), left))
+    return (*_look("/", 1, skipped, left), *of_settings)
 
 
 def _look(folder: str, depth: int, skipped: set[str], left: Iterator[int]) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
-AF_VSOCK and AF_ALG.
+AF_VSOCK and AF_ALG, and mounts.
 
 AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
 kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
 sockets that no filter sees, and keyrings, because the kernel allows few keys for each user. Both fail with
-ENOSYS, as on a kernel without them.
+ENOSYS, as on a kernel without them. A program with a user namespace of its own could mount file systems in
+memory where nobody counts them, and ones of its own (FUSE) at which whoever looks waits for ever.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from windlass.base.isolation import calls
 _ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
 """The allowed families: their sockets belong to a network namespace or to a file."""
 _IO_URING: Final = 425
+_NEW_MOUNTING: Final = (428, 429, 430, 431, 432, 433, 442, 467)
+"""The newer calls that mount, from `open_tree` to `mount_setattr`, have the same numbers everywhere."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD = 0, 4, 16
 """Offsets in `struct seccomp_data` of the system call's number, architecture and first argument."""
 _LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
@@ -41,22 +44,24 @@ class _Interface(NamedTuple):
     """The calls `socket` and `socketpair`."""
     keys: tuple[int, ...]
     """The calls `add_key`, `request_key` and `keyctl`."""
+    mounting: tuple[int, ...]
+    """The calls `mount`, `umount` and `pivot_root`."""
     hidden: tuple[int, ...] = ()
     """Calls whose address family a filter cannot see: `socketcall` passes it through memory."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
     "x86_64": (
-        _Interface(0xC000003E, (41, 53), (248, 249, 250)),
-        _Interface(0x40000003, (359, 360), (286, 287, 288), (102,)),
+        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155)),
+        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), (102,)),
     ),
     "aarch64": (
-        _Interface(0xC00000B7, (198, 199), (217, 218, 219)),
-        _Interface(0x40000028, (281, 288), (309, 310, 311)),
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41)),
+        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218)),
     ),
     "riscv64": (
-        _Interface(0xC00000F3, (198, 199), (217, 218, 219)),
-        _Interface(0x400000F3, (198, 199), (217, 218, 219)),
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41)),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41)),
     ),
 }
 
@@ -74,12 +79,14 @@ def restrict() -> None:
 def _program(interfaces: tuple[_Interface, ...]) -> bytes:
     """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
+    forbidden = _return(_REFUSE | errno.EPERM)
     usual = b"".join(_if(family, _return(_ALLOW)) for family in _ALLOWED)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
         block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
         block += b"".join(_if(number, missing) for number in (_IO_URING, *interface.keys))
+        block += b"".join(_if(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
         block += b"".join(_if(number, refused) for number in interface.hidden)
         block += b"".join(_if(number, opened) for number in interface.opening)
         program += _if(interface.architecture, block + _return(_ALLOW))

@@ -15,7 +15,8 @@ _SHARES: Final = 8
 itself."""
 _FEWEST: Final = 64
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
-_MOST_NAMESPACES: Final = 64
+_MOST_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
+"""System V memory in a further IPC namespace would count for nobody."""
 _INOTIFY: Final = ("instances", "watches")
 
 
@@ -62,7 +63,7 @@ def reserve_inotify() -> None:
 def limit_namespace() -> None:
     """Limits the user namespace of this process, that of a service."""
     for kind in _NAMESPACES:
-        _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES)
+        _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES[kind])
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
             _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _SHARES, 1))

@@ -1,0 +1,77 @@
+"""A copy of what all users may read in /etc, which services of the server's own user see in its place.
+
+They would otherwise read what only this user may. A list of such files would not do: others appear later, and
+what covers a file falls off when the machine replaces the file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from contextlib import suppress
+from typing import Final
+
+_STAYS: Final = 60.0
+"""Seconds after which the copy is compared again."""
+_LARGEST: Final = 8 << 20
+_compared: dict[str, float] = {}
+
+
+def settings_copy(target: str, source: str = "/etc") -> str:
+    """Brings the copy up to date unless that was done lately. Returns its path."""
+    now = time.monotonic()
+    if target not in _compared or now - _compared[target] > _STAYS:
+        os.makedirs(target, 0o755, exist_ok=True)  # noqa: PTH103 (this runs at starts)
+        _update(source, target)
+        _compared[target] = now
+    return target
+
+
+def _update(source: str, target: str) -> None:
+    present = {entry.name: entry for entry in os.scandir(target)}
+    for entry in os.scandir(source):
+        copy = f"{target}/{entry.name}"
+        with suppress(OSError):  # it has just gone, or may not be read
+            if _copy(entry, copy, present.get(entry.name)):
+                present.pop(entry.name, None)
+    for gone in present.values():
+        _remove(gone)
+
+
+def _copy(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) -> bool:
+    """Copies an entry if all users may read it; returns whether they may. Files are written in place: what
+    covers one in a running service stays."""
+    status = entry.stat(follow_symlinks=False)
+    mode = status.st_mode
+    if present and stat.S_IFMT(present.stat(follow_symlinks=False).st_mode) != stat.S_IFMT(mode):
+        _remove(present)
+        present = None
+    if stat.S_ISLNK(mode):
+        leads = os.readlink(entry.path)  # noqa: PTH115
+        if present and os.readlink(copy) != leads:  # noqa: PTH115
+            os.unlink(copy)  # noqa: PTH108
+            present = None
+        if not present:
+            os.symlink(leads, copy)  # noqa: PTH211
+        return True
+    if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
+        os.makedirs(copy, 0o755, exist_ok=True)  # noqa: PTH103
+        _update(entry.path, copy)
+        return True
+    if not stat.S_ISREG(mode) or not mode & stat.S_IROTH or status.st_size > _LARGEST:
+        return False
+    known = present.stat(follow_symlinks=False) if present else None
+    if known is None or (known.st_size, known.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+        shutil.copyfile(entry.path, copy, follow_symlinks=False)
+        os.chmod(copy, 0o644 | mode & 0o111)  # noqa: PTH101
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return True
+
+
+def _remove(entry: os.DirEntry[str]) -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path, ignore_errors=True)
+    else:
+        os.unlink(entry.path)  # noqa: PTH108
