@@ -69,6 +69,7 @@ def _files_held(pids: Collection[int]) -> int:
                     if os.readlink(path).startswith(_MEMORY_FILE):  # noqa: PTH115 (of thousands)
                         found = os.stat(path)  # noqa: PTH116 (likewise)
                         files[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+        with suppress(OSError):
             views.setdefault(_view(pid), pid)
     room = _MOST_MOUNTS
     for pid in views.values():

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from windlass.base import disk_reserve
 from windlass.base.cgroups import Cgroups
-from windlass.base.disk_reserve import DiskShare, DiskWatch
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_processes, present_processes
 from windlass.base.log import log
 from windlass.base.process_memory import TooManyMounts, hidden_files
 from windlass.engines.process import exit_reason, files, kernel, memory, process_shares
 from windlass.engines.process.instances import Instances
+from windlass.engines.process.looks import LookHangs, Looks
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
@@ -30,6 +32,8 @@ _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 _log = log("engines.process")
+
+Step = Callable[[], Awaitable[None]]
 
 
 class Patrol:
@@ -50,6 +54,9 @@ class Patrol:
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
         self._disk = DiskWatch(records.folder, reserve)
+        self._weights: Looks[bool] = Looks()
+        self._open_files: Looks[Amount] = Looks()
+        self._under_way: set[Step] = set()
         self._has_found = False
         self._heard = -1
         self._was_reading = False
@@ -69,10 +76,14 @@ class Patrol:
         self._has_found = True
 
     async def run(self, prepare: Callable[[], None]) -> None:
+        async with asyncio.TaskGroup() as tasks:  # all end with this one
+            await self._walk(prepare, tasks)
+
+    async def _walk(self, prepare: Callable[[], None], tasks: asyncio.TaskGroup) -> None:
         weighed = tidied = time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
-            steps: list[Callable[[], Awaitable[None]]] = [
+            steps: list[Step] = [
                 self._follow_others,
                 self._share_processes,
                 self._keep_reserve,
@@ -83,18 +94,24 @@ class Patrol:
             if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
                 tidied = time.monotonic()
                 steps.append(self.tidy_networks)
-            try:
-                if not self._has_found:
-                    prepare()
-                    await self.find()
-            except Exception:  # noqa: BLE001 (the loop must outlive a round that fails)
-                _log.exception("A look at the instances failed; the next one follows")
-                continue
-            for step in steps:
-                try:
-                    await step()
-                except Exception:  # noqa: BLE001 (one that fails stops no other)
-                    _log.exception("A look at the instances failed; the next one follows")
+            if not self._has_found:
+                await self._take(partial(self._begin, prepare))
+            for step in steps if self._has_found else ():
+                if step not in self._under_way:  # one that takes long holds no other up
+                    self._under_way.add(step)
+                    tasks.create_task(self._take(step))
+
+    async def _begin(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        await self.find()
+
+    async def _take(self, step: Step) -> None:
+        try:
+            await step()
+        except Exception:  # noqa: BLE001 (one that fails stops no other)
+            _log.exception("A look at the instances failed; the next one follows")
+        finally:
+            self._under_way.discard(step)
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""
@@ -134,6 +151,7 @@ class Patrol:
         if not keys or "memory" in self._groups.controllers or not self._output.holds:
             return
         table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_files)
+        self._weights.begin(keys)
         for key in keys:
             record = self._records.known(key)
             if record is None or record.process is None:
@@ -141,9 +159,11 @@ class Patrol:
             processes = members(table, self._records.home(key), record.process, record)
             verdict = exit_reason.too_much(record.memory)
             try:
-                is_heavy = memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
-                    memory.is_heavy, record, processes
+                is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.at(
+                    key, partial(memory.is_heavy, record, processes)
                 )
+            except LookHangs:  # its result counts as soon as it is there
+                continue
             except TooManyMounts:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
             except (OSError, ValueError):  # one that cannot be weighed hides no other
@@ -185,9 +205,11 @@ class Patrol:
         if room is None or not self._disk.is_due(room):
             return
         began, table = time.monotonic(), await self._counting.now()
+        keys = self._records.find()
+        self._open_files.begin(keys)
         uses = {
-            key: await asyncio.to_thread(self._disk_share, table, key, record)
-            for key in self._records.find()
+            key: await self._disk_share(table, key, record)
+            for key in keys
             # The end of one that has ended is about to be noted.
             if (record := self._records.known(key)) and (not record.process or kernel.lives(record.process))
         }
@@ -203,13 +225,21 @@ class Patrol:
         else:
             self._disk.postpone(room, time.monotonic() - began)
 
-    def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
+    async def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
         home = self._records.home(key)
         own = [home / name for name in (*files.WRITTEN, files.ONCE)]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
-        return DiskShare(
-            disk_reserve.measure([*own, self._records.caches / key.service])
-            + disk_reserve.measure([home / "app"], record.made_at / 1000)
-            + disk_reserve.unlinked(pids, home),
-            disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT),
-        )
+
+        def measure() -> DiskShare:
+            return DiskShare(
+                disk_reserve.measure([*own, self._records.caches / key.service])
+                + disk_reserve.measure([home / "app"], record.made_at / 1000),
+                disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT),
+            )
+
+        try:
+            held = await self._open_files.at(key, partial(disk_reserve.unlinked, pids, home))
+        except LookHangs:
+            held = Amount()
+        share = await asyncio.to_thread(measure)
+        return DiskShare(share.own + held, share.changed)

@@ -1,0 +1,68 @@
+"""Measures instances in threads of their own, and waits some seconds for each.
+
+A measure may touch a file system that never answers, such as FUSE of the instance or NFS. Its thread cannot
+be ended; it comes back when the processes of that file system end, if not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import Final, Generic, TypeVar
+
+from windlass.base.log import log
+from windlass.engines.process.records import InstanceKey
+
+_PATIENCE: Final = 5.0
+_HANGS: Final = "a file system that an instance uses does not answer: what it holds there is not counted"
+_log = log("engines.process")
+
+T = TypeVar("T")
+
+
+class LookHangs(Exception):
+    """A look has not come back yet."""
+
+
+class Looks(Generic[T]):
+    """Measures of one kind, at most one at a time for each instance."""
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._started: dict[InstanceKey, Future[T]] = {}
+
+    def begin(self, keys: Collection[InstanceKey]) -> None:
+        """Forgets late results for all instances but these."""
+        started = self._started.items()
+        self._started = {key: look for key, look in started if key in keys or not look.done()}
+
+    async def at(self, key: InstanceKey, look: Callable[[], T]) -> T:
+        """Returns what `look` returns, or an earlier one for this instance that came back late. May raise
+        LookHangs, and does so at once while an earlier one hangs."""
+        started = self._started.get(key)
+        if started is None:
+            started = self._started[key] = _start(look)
+            await asyncio.wait([asyncio.wrap_future(started)], timeout=self._patience)
+            if not started.done():
+                _log.warning(_HANGS, extra={"instance": key.id})
+        if not started.done():
+            raise LookHangs
+        del self._started[key]
+        return started.result()
+
+
+def _start(look: Callable[[], T]) -> Future[T]:
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()  # a wait that is cancelled does not cancel it
+
+    def run() -> None:
+        try:
+            result.set_result(look())
+        except BaseException as error:  # noqa: BLE001 (the caller raises it)
+            result.set_exception(error)
+
+    # Python waits for threads of a pool before it exits, and for daemons it does not.
+    threading.Thread(target=run, name="windlass-look", daemon=True).start()
+    return result

@@ -1,0 +1,111 @@
+"""An instance whose file system never answers holds up the look at no other instance, and no repair."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.process.helpers import KEY
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.base import process_memory
+from windlass.engines.process import memory, patrol
+from windlass.engines.process.looks import LookHangs, Looks
+
+HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
+
+
+class Hanging:
+    """A file system that answers once it is told to."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def look(self, answer: Any) -> Any:
+        self.is_asked.set()
+        self.may_answer.wait(100)
+        return answer
+
+
+@pytest.fixture
+def hanging():
+    made = Hanging()
+    yield made
+    made.may_answer.set()
+
+
+async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging):
+    looks: Looks[str] = Looks(patience=0.05)
+    with pytest.raises(LookHangs):
+        await looks.at(KEY, partial(hanging.look, "late"))
+    with pytest.raises(LookHangs):
+        await looks.at(KEY, lambda: "second")
+    assert await looks.at(structs.replace(KEY, index=1), lambda: "other") == "other"
+    hanging.may_answer.set()
+    looks.begin([KEY])
+
+    async def answers() -> str:
+        try:
+            return await looks.at(KEY, lambda: "second")
+        except LookHangs:
+            return ""
+
+    assert await until(answers) == "late"
+    assert await looks.at(KEY, lambda: "second") == "second"
+
+
+@pytest.fixture
+async def station(tmp_path, monkeypatch, hanging):
+    def is_heavy(record: Any, processes: Any) -> bool:
+        return True if record.service == HEAVY else hanging.look(False)
+
+    monkeypatch.setattr(memory, "is_heavy", is_heavy)
+    monkeypatch.setattr(patrol, "hidden_files", lambda: 1 << 40)
+    async with Station(ProcessRig(tmp_path)) as made:
+        yield made
+        await made.engine.sweep(await made.engine.services())
+
+
+async def start_both(station: Station, hanging: Hanging, patience: float | None) -> Any:
+    engine: Any = station.engine
+    engine._patrol._weights._patience = patience
+    sleeps = await station.rig.artifact(programs.SLEEPS)
+    await station.apply(wanted(sleeps, service=HANGS))
+    await asyncio.to_thread(hanging.is_asked.wait)
+    await station.apply(wanted(sleeps, service=HEAVY))
+    return engine._patrol
+
+
+async def test_an_instance_that_cannot_be_weighed_does_not_keep_others_from_it(station, hanging):
+    await start_both(station, hanging, 0.1)
+    assert "more than its memory" in (await station.ended(HEAVY)).reason
+    assert not (await station.one(HANGS)).reason
+
+
+async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(station, hanging, monkeypatch):
+    watch = await start_both(station, hanging, None)
+    rounds = 0
+    shortage = watch._disk.shortage
+
+    def count() -> Any:
+        nonlocal rounds
+        rounds += 1
+        return shortage()
+
+    monkeypatch.setattr(watch._disk, "shortage", count)
+
+    async def has_gone_on() -> bool:
+        return rounds >= 2
+
+    await until(has_gone_on)
+    assert not (await station.one(HEAVY)).reason
+
+
+def test_processes_that_have_just_ended_do_not_keep_others_from_being_weighed():
+    assert not process_memory.are_above({1 << 22: 5}, 4)
