@@ -2,7 +2,8 @@
 
 Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
 The second argument is the setting `disk_reserve_bytes`, the third one the application: `fills` its HOME, or
-`stores` in a volume; `sleeps` fills nothing, and is killed while a file of no service fills the disk.
+`stores` in a volume, or `reserves` in its output; `sleeps` fills nothing, and is killed while a file of no
+service fills the disk.
 """
 
 from __future__ import annotations
@@ -45,6 +46,23 @@ while True:  # slowly, once there is little room
     with open("data/zeros", "ab") as file:
         file.write(bytes(1 << 20))
 """
+RESERVES = """
+import os, time
+print("here", flush=True)
+output = next(line.split()[4] for line in open("/proc/self/mountinfo") if line.split()[4].endswith("/output"))
+file = os.open(output, os.O_WRONLY)
+passed = os.fstat(file).st_size
+os.ftruncate(file, passed + (4 << 30))
+os.pwrite(file, b"x\\n", passed + (4 << 30))
+time.sleep(3)  # the reader comes there
+while True:
+    try:
+        os.posix_fallocate(file, passed, 1 << 20)
+        passed += 1 << 20
+    except OSError:
+        time.sleep(0.01)
+"""
+"""Takes room in the part of its output that was read."""
 FULL = "the disk of the machine is full"
 
 
@@ -55,6 +73,7 @@ async def main(folder: Path, reserve: int, program: str) -> None:
     async with inside(folder, disk_reserve_bytes=reserve) as there:
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
         there.code.put({"stores/main.py": STORES, "stores/Procfile": START})
+        there.code.put({"reserves/main.py": RESERVES, "reserves/Procfile": START})
         for _ in range(70):  # a server that has just started has no room yet
             await writes(there, 200)
         quiet, filler = await there.application("sleeps"), await there.application(program, storage=[STORAGE])

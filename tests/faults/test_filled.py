@@ -34,6 +34,13 @@ def test_on_a_full_disk_a_service_can_be_stopped_and_its_neighbour_goes_on(tmp_p
     assert seen["neighbour"] == [[1, 0]]
 
 
+def test_an_application_that_fills_the_disk_from_its_output_is_ended_and_writes_go_on(tmp_path: Path):
+    seen = fill(tmp_path, 1 << 30, "reserves")
+    assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
+    assert seen["stop"] == 202
+    assert seen["neighbour"] == [[1, 0]]
+
+
 def test_an_application_that_fills_the_disk_from_its_volume_is_ended(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30, "stores")
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])

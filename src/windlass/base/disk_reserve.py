@@ -128,13 +128,14 @@ def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:
     return key if key is not None and sizes[key] >= least else None
 
 
-def measure(folders: Iterable[Path], since: float = 0) -> Amount:
-    """Measures the files below these folders that changed after this second. Follows no links."""
+def measure(places: Iterable[Path], since: float = 0) -> Amount:
+    """Measures files, and those below folders, that changed after this second. Follows no links."""
     size = files = 0
-    is_hidden, waiting = False, [str(folder) for folder in folders]
+    is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
+        place = waiting.pop()
         try:
-            with os.scandir(waiting.pop()) as entries:
+            with os.scandir(place) as entries:
                 for entry in entries:
                     with suppress(FileNotFoundError):  # removed meanwhile
                         facts = entry.stat(follow_symlinks=False)
@@ -143,8 +144,14 @@ def measure(folders: Iterable[Path], since: float = 0) -> Amount:
                         if facts.st_ctime >= since:
                             size += facts.st_blocks * _BLOCK
                             files += 1
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             continue
+        except NotADirectoryError:
+            with suppress(OSError):
+                facts = os.lstat(place)
+                if facts.st_ctime >= since:
+                    size += facts.st_blocks * _BLOCK
+                    files += 1
         except OSError:
             is_hidden = True
     return Amount(size, files, is_hidden)

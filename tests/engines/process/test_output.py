@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import fcntl
 import os
 import signal
@@ -15,8 +16,13 @@ from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
+from windlass.base import disk_reserve
+from windlass.engines.process import kernel
 from windlass.engines.process.output import OutputFile, UnreadableOutput, prepare
 from windlass.engines.process.records import Record
+from windlass.engines.unread_output import LEADING_HOLE
+
+MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,36 @@ def test_output_that_its_program_has_a_lease_of_is_read_later(tmp_path):
     fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     os.close(leased)
     assert tail.lines(unfinished=True) == ["one"]
+    tail.close()
+
+
+def _reserve(home, start, length):
+    """Takes room where the program writes nothing, and does not lengthen the file."""
+    with (home / "output").open("ab") as file:
+        words = ctypes.c_int(1), ctypes.c_int64(start), ctypes.c_int64(length)
+        assert kernel.libc.fallocate(file.fileno(), *words) == 0
+    return (home / "output").stat().st_blocks * 512
+
+
+def test_room_that_a_program_reserves_in_its_output_counts_and_is_freed(tmp_path):
+    tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    _write(tmp_path, b"line\n" * 300_000)
+    while tail.lines(unfinished=True):
+        tail.advance()
+    assert tail.can_free()
+    assert tail.freeing()()
+    assert _reserve(tmp_path, LEADING_HOLE, MIB) >= MIB, "in the part that was read and freed before"
+    assert disk_reserve.measure([tmp_path / "output"]).bytes >= MIB
+    _write(tmp_path, b"line\n" * 300_000)
+    while tail.lines(unfinished=True):
+        tail.advance()
+    assert tail.freeing()()
+    assert (tmp_path / "output").stat().st_blocks * 512 < MIB, "each time, all that was read is freed"
+    size = (tmp_path / "output").stat().st_size
+    assert _reserve(tmp_path, 0, MIB) + _reserve(tmp_path, size + MIB, MIB) >= 2 * MIB
+    tail.free_reserved()
+    assert (tmp_path / "output").stat().st_blocks * 512 < MIB
+    assert (tmp_path / "output").stat().st_size == size
     tail.close()
 
 

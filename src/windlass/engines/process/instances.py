@@ -362,6 +362,7 @@ class Instances:
                 self.supervisors.of(key).verdict = verdict
             await self._killer.end(home, seen, record)
             await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
+            await self._output.free_reserved(home)
             if seen is not None and verdict:
                 with suppress(OSError):  # the disk is still full
                     self._records.write(key, structs.replace(record, verdict=verdict))

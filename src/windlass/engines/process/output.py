@@ -2,7 +2,8 @@
 
 The instance appends to the file; readers never block it, and it grows without readers. The reading position
 is stored in a second file. The part that was read becomes a hole, so the file takes only the space of its
-unread part, whatever its length. Both files are opened only when something was written, so that idle
+unread part, whatever its length; all of that part each time, as the program may have reserved room in it
+again. Both files are opened only when something was written, so that idle
 instances use no descriptors.
 
 A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To tell this from
@@ -145,8 +146,16 @@ class OutputFile:
         file system may have to write. It returns False if a new file is needed."""
         until = self._position - self._position % BLOCK
         file = self._open_again()
-        start, self._free_from = self._free_from, until
-        return lambda: _punch(file, start, until - start) and until < _END
+        self._free_from = until
+        return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _END
+
+    def free_reserved(self) -> None:
+        """Frees room that the program has reserved where it wrote nothing to be read: before the reading
+        position, and behind the end. Only once the program has ended: its output would be cut off."""
+        start = 0 if self._in_hole < 0 else LEADING_HOLE
+        _punch(self._open_again(), start, self._position - self._position % BLOCK - start)
+        with self._open() as file:
+            os.ftruncate(file, os.fstat(file).st_size)
 
     def start_new_file(self) -> None:
         """Empties the file once everything is read, where holes are unsupported or the file is near its

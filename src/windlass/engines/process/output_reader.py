@@ -130,6 +130,14 @@ class OutputReader:
         except OSError:  # it is tried again; the instance keeps running
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
+    async def free_reserved(self, home: Path) -> None:
+        """Frees all room of the output of a program that has ended, except for what cannot be handed over."""
+        await self.flush(home)
+        output = self._outputs.get(home)
+        if output is not None and not output.closed:
+            with suppress(OSError):  # the file is gone, or its file system has no holes
+                await asyncio.to_thread(output.free_reserved)
+
     async def finish(self, aside: Path) -> None:
         """Reads the last output of a removed instance and erases its files. If that fails, the next call of
         `finish_all` tries again."""

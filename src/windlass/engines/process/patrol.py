@@ -227,7 +227,7 @@ class Patrol:
 
     async def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
         home = self._records.home(key)
-        own = [home / name for name in (*files.WRITTEN, files.ONCE)]
+        own = [home / name for name in (*files.WRITTEN, files.ONCE, "output")]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
 
         def measure() -> DiskShare:
