@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.isolation.calls import mount_path
+
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
 _ENDING: Final = 0x4
@@ -21,6 +23,8 @@ _OF_THE_KERNEL: Final = 0x200000
 """PF_KTHREAD: a thread of the kernel, which never runs a program."""
 _MARKED: Final = 64 << 10
 """Bytes at the beginning of an environment in which marks of Windlass are looked for."""
+_MOUNTS: Final = 256 << 10
+"""Bytes of a table of mounts that are looked through. A cell's own mounts are at its beginning."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -191,6 +195,13 @@ def _environ(pid: int, most: int) -> bytes:
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
         return file.read(most)
     return b""
+
+
+def mount_points(pid: int) -> Iterator[Path]:
+    """Yields the first mount points that a process sees; nothing for one that is gone or of another user."""
+    with suppress(OSError), open(f"/proc/{pid}/mountinfo", "rb") as file:  # noqa: PTH123 (as above)
+        for line in file.readlines(_MOUNTS):
+            yield Path(os.fsdecode(mount_path(line)))
 
 
 def touches(pid: int, folder: Path) -> bool:

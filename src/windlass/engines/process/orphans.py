@@ -53,9 +53,11 @@ def _orphans(table: ProcessTable) -> list[Stat]:
 
 
 def _is_orphan(process: OwnedProcess) -> bool:
+    if not Path(process.home).exists():
+        return True
     said = (kernel.marks(process.stat.pid, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
     if not _EXECUTED_BY.fullmatch(said):
-        return not Path(process.home).exists()
+        return False
     # A command beside a program is of no use once the engine that waits for it has ended.
     pid, start, boot = said.decode().split(".", 2)
     return not kernel.lives(Process(int(pid), int(start), boot))

@@ -32,6 +32,8 @@ EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
 MARKS: Final = (INSTANCE, FILES)
 _GET_PARENT: Final = 0xB702
 """The ioctl request for the parent of a namespace."""
+_PARTS_OF_HOME: Final = 2
+"""The folder of an instance is below that of its service, in the folder of all services."""
 
 
 class OwnedProcess(Struct, frozen=True, gc=False):
@@ -66,7 +68,7 @@ class ProcessTable:
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
     change once the environment of the process was read."""
-    prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
+    prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces(folder)
     living = [stat for stat in kernel.everyone() if not stat.dead]
     known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
     homes = _homes(known.values())
@@ -97,7 +99,7 @@ def _member(stat: Stat, prefix: bytes, spaces: _Spaces, homes: Mapping[int, str]
     marks = kernel.marks(stat.pid, MARKS)
     files = marks.get(FILES, b"") if marks else b""
     ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
-    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else ""
+    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.pid)
     return OwnedProcess(stat, home, space, is_told=marks is not None)
 
 
@@ -105,15 +107,31 @@ class _Spaces:
     """Process namespaces that are children of ours; each cell has one. Namespaces that programs make below
     one count as the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._services = folder / "services"
         self._ours = kernel.space(os.getpid())
         self._known = {0: 0, self._ours: 0}
+        self._homes = {0: ""}
 
     def of(self, pid: int) -> int:
         number = kernel.space(pid)
         if number not in self._known:
             self._known[number] = self._top(pid)
         return self._known[number]
+
+    def home(self, space: int, pid: int) -> str:
+        """Returns the folder of the instance that is mounted for a process of a namespace. A program can lose
+        its marks by executing another one, but it mounts nothing."""
+        if space not in self._homes:
+            self._homes[space] = next(map(str, self._mounted(pid)), "")
+        return self._homes[space]
+
+    def _mounted(self, pid: int) -> Iterable[Path]:
+        for point in kernel.mount_points(pid):
+            if point.is_relative_to(self._services):
+                below = point.relative_to(self._services).parts
+                if len(below) > _PARTS_OF_HOME:
+                    yield self._services.joinpath(*below[:_PARTS_OF_HOME])
 
     def _top(self, pid: int) -> int:
         with suppress(OSError):
@@ -133,14 +151,20 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
     """Returns the processes of the instance of this folder and record, whose program was `leader`."""
     if record.space:
         inside = table.by_space.get(record.space, [])
-        first = table.by_pid.get(leader.pid) if leader else None
-        if first and leader and first.stat.start == leader.start and first.space == record.space:
+        if _is_inside(table, record.first, record.space) or _is_inside(table, leader, record.space):
             return inside
         # The number may be reused by now.
         return [process for process in inside if process.home == str(home)]
     marked = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
     others = [process for process in _session(table, home, leader) if process.home != str(home)]
     return [*marked, *others]
+
+
+def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:
+    """Returns whether a process lives in this namespace. Then all in the namespace are of its instance,
+    whatever they have executed since."""
+    found = table.by_pid.get(process.pid) if process and process.boot == kernel.boot() else None
+    return bool(found and process and found.stat.start == process.start and found.space == space)
 
 
 def _is_of(process: OwnedProcess, record: Record) -> bool:
