@@ -134,10 +134,12 @@ signal.pause()
 
 @pytest.fixture
 def many_mounts(monkeypatch, tmp_path):
-    """A machine whose cells let programs mount, and on which others have files in memory: each instance has
-    to be looked through."""
+    """A machine whose cells let programs mount, without a filter and Landlock. Others have files in memory,
+    so that each instance has to be looked through."""
     real: Any = Isolation("auto", tmp_path / "engine")._findings()
-    monkeypatch.setattr(isolation, "findings", lambda *numbers: {**real, "landlock": 0})
+    monkeypatch.setattr(
+        isolation, "findings", lambda *numbers: {**real, "landlock": 0, "socket_filter": False}
+    )
     monkeypatch.setattr(patrol, "hidden_files", lambda: 1 << 40)
     return 64 << 10
 

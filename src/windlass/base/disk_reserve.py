@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec import Struct
+
+from windlass.base.measure_pace import MeasurePace
 
 _LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
@@ -24,7 +25,6 @@ _WORTH: Final = 16
 """An instance is ended if it holds at least one part in so many of what is free, and at least `_LEAST`."""
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
 _MINUTE: Final = 60
-_IDLE: Final = 20
 _BLOCK: Final = 512
 
 K = TypeVar("K")
@@ -96,7 +96,7 @@ class DiskWatch:
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted
-        self._next_measure, self._free = 0.0, 0
+        self._pace = MeasurePace()
         self._seen: deque[dict[str, int]] = deque(maxlen=_MINUTE)
 
     def shortage(self) -> Room | None:
@@ -110,13 +110,10 @@ class DiskWatch:
         return None
 
     def is_due(self, room: Room) -> bool:
-        """Returns whether to measure: after a pause, or at once if much was written meanwhile."""
-        return time.monotonic() >= self._next_measure or room.free < self._free - self._free // _WORTH
+        return self._pace.is_due(room.free)
 
     def postpone(self, room: Room, took: float) -> None:
-        """Plans the next measure after one that found no instance to end: it takes a twentieth of the time at
-        most, however long the disk stays short."""
-        self._next_measure, self._free = time.monotonic() + _IDLE * took, room.free
+        self._pace.postpone(room.free, took)
 
 
 def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:

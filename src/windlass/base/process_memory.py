@@ -35,23 +35,43 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
 def hidden_files() -> int:
     """Returns the bytes of all memory files of this machine that are in no file system which we see: all that
     services can hold in files of their own. Fast."""
-    total = 0
-    with suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        total = int(next(line for line in lines if line.startswith("Shmem:")).split()[1]) * 1024
     seen = _seen_in_memory()
-    return max(0, total - sum(map(_used, seen.items())))
+    return max(0, _of_machine().get("Shmem", 0) - sum(map(_used, seen.items())))
+
+
+def available_memory() -> tuple[int, int]:
+    """Returns the bytes of memory that programs of this machine can still get, and all of it."""
+    machine = _of_machine()
+    whole = machine.get("MemTotal", 0)
+    return machine.get("MemAvailable", whole), whole
+
+
+def _of_machine() -> dict[str, int]:
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return {
+            name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)
+        }
+    return {}
 
 
 def are_above(sizes: Mapping[int, int], most: int) -> bool:
     """Returns whether processes, given with their resident bytes, use more bytes than `most`. Shared memory
     is counted once, which is slow, and so is done only where they look heavy. May raise TooManyMounts."""
     files = _files_held(sizes)
-    if sum(sizes.values()) + files <= most:
-        return False
-    parts = [_proportional(pid) for pid in sizes]
+    return sum(sizes.values()) + files > most and _with_shared_once(sizes, files) > most
+
+
+def used_by(pids: Collection[int]) -> int:
+    """Returns the bytes that processes use, with shared memory counted once, which is slow. May raise
+    TooManyMounts."""
+    return _with_shared_once(pids, _files_held(pids))
+
+
+def _with_shared_once(pids: Collection[int], files: int) -> int:
+    parts = [_proportional(pid) for pid in pids]
     # Files that are mapped are in both sums.
-    return sum(own for own, _ in parts) + max(files, sum(shared for _, shared in parts)) > most
+    return sum(own for own, _ in parts) + max(files, sum(shared for _, shared in parts))
 
 
 def _files_held(pids: Collection[int]) -> int:

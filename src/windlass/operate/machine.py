@@ -129,7 +129,7 @@ def _limits() -> Finding:
     facts = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
     if "memory" not in offered:
         facts.append("memory is checked every few seconds, and an instance above its limit is ended")
-        facts.append("memory of the kernel for its sockets and pipes is not counted")
+        facts.append("memory of its sockets and pipes counts only once the machine gets short of memory")
     advice = (
         "give Windlass a control group of its own: Delegate=yes in its systemd unit, or a container with "
         "a cgroup namespace"

@@ -43,21 +43,23 @@ def hanging():
 async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging):
     looks: Looks[str] = Looks(patience=0.05)
     with pytest.raises(LookHangs):
-        await looks.at(KEY, partial(hanging.look, "late"))
+        await looks.at((KEY, None), partial(hanging.look, "late"))
     with pytest.raises(LookHangs):
-        await looks.at(KEY, lambda: "second")
-    assert await looks.at(structs.replace(KEY, index=1), lambda: "other") == "other"
+        await looks.at((KEY, None), lambda: "second")
+    assert await looks.at((structs.replace(KEY, index=1), None), lambda: "other") == "other"
     hanging.may_answer.set()
-    looks.begin([KEY])
+    looks.begin([(KEY, None)])
 
     async def answers() -> str:
         try:
-            return await looks.at(KEY, lambda: "second")
+            return await looks.at((KEY, None), lambda: "second")
         except LookHangs:
             return ""
 
     assert await until(answers) == "late"
-    assert await looks.at(KEY, lambda: "second") == "second"
+    assert await looks.at((KEY, None), lambda: "second") == "second"
+    with pytest.raises(ZeroDivisionError):
+        await looks.at((KEY, None), lambda: str(1 // 0))
 
 
 @pytest.fixture

@@ -277,10 +277,15 @@ def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path
 
 
 @pytest.mark.parametrize(("before", "found"), [(60 << 10, {"MARK": b"x"}), (70 << 10, {})])
-def test_marks_are_looked_for_at_the_beginning_of_an_environment(before: int, found: dict[str, bytes]):
+async def test_marks_are_looked_for_at_the_beginning_of_an_environment(before: int, found: dict[str, bytes]):
     environ = {"A": "", "B": "=MARK=y", "FILL": "x" * before, "MARK": "x"}
     with subprocess.Popen(["/bin/sleep", "100"], env=environ) as other:
         try:
+
+            async def has_begun() -> bool:
+                return kernel.marks(other.pid, []) is not None
+
+            await until(has_begun)
             assert kernel.marks(other.pid, ["MARK", "OTHER"]) == found
         finally:
             other.kill()

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from windlass.base.disk_reserve import DiskShare, Room
 from windlass.core.deploy.workload import Outcome
 from windlass.engines.process.kernel import Process
+from windlass.engines.process.memory_shares import MemoryUse
 from windlass.engines.process.records import Record
 
 _TAKEN: Final = re.compile(
@@ -92,6 +93,15 @@ def describe_exit(status: int | None) -> str:
 
 def too_much(memory: int) -> str:
     return f"used more than its memory of {memory} MB"
+
+
+def took_memory_of_others(use: MemoryUse) -> str:
+    buffers = use.buffers
+    return (
+        f"held about {use.size >> 20} MB with its {buffers.sockets} open sockets and {buffers.pipes} pipes, "
+        f"more than its memory of {use.limit >> 20} MB, and memory of the machine got short: open fewer, "
+        "read what they hold, or give it more memory"
+    )
 
 
 def too_many_processes(count: int) -> str:

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
 from windlass.base.log import log
+from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import InstanceKey
 
 _PATIENCE: Final = 5.0
@@ -20,6 +21,8 @@ _HANGS: Final = "a file system that an instance uses does not answer: what it ho
 _log = log("engines.process")
 
 T = TypeVar("T")
+InstanceRun = tuple[InstanceKey, Process | None]
+"""An instance, and the process of its program."""
 
 
 class LookHangs(Exception):
@@ -27,30 +30,38 @@ class LookHangs(Exception):
 
 
 class Looks(Generic[T]):
-    """Measures of one kind, at most one at a time for each instance."""
+    """Measures of one kind, at most one at a time for each run of an instance."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
-        self._started: dict[InstanceKey, Future[T]] = {}
+        self._started: dict[InstanceRun, Future[T]] = {}
 
-    def begin(self, keys: Collection[InstanceKey]) -> None:
-        """Forgets late results for all instances but these."""
+    def begin(self, runs: Collection[InstanceRun]) -> None:
+        """Forgets late results for all runs but these."""
         started = self._started.items()
-        self._started = {key: look for key, look in started if key in keys or not look.done()}
+        self._started = {run: look for run, look in started if run in runs or not look.done()}
 
-    async def at(self, key: InstanceKey, look: Callable[[], T]) -> T:
-        """Returns what `look` returns, or an earlier one for this instance that came back late. May raise
+    async def at(self, run: InstanceRun, look: Callable[[], T]) -> T:
+        """Returns what `look` returns, or an earlier one for this run that came back late. May raise
         LookHangs, and does so at once while an earlier one hangs."""
-        started = self._started.get(key)
+        started = self._started.get(run)
         if started is None:
-            started = self._started[key] = _start(look)
-            await asyncio.wait([asyncio.wrap_future(started)], timeout=self._patience)
+            started = self._started[run] = _start(look)
+            waiting = asyncio.wrap_future(started)
+            waiting.add_done_callback(_take_note)
+            await asyncio.wait([waiting], timeout=self._patience)
             if not started.done():
-                _log.warning(_HANGS, extra={"instance": key.id})
+                _log.warning(_HANGS, extra={"instance": run[0].id})
         if not started.done():
             raise LookHangs
-        del self._started[key]
+        del self._started[run]
         return started.result()
+
+
+def _take_note(waiting: asyncio.Future[T]) -> None:
+    """Otherwise asyncio logs an exception that nothing has looked at: `at` raises that of the look itself."""
+    if not waiting.cancelled():
+        waiting.exception()
 
 
 def _start(look: Callable[[], T]) -> Future[T]:

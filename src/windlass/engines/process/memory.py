@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from windlass.base import cgroups
-from windlass.base.process_memory import are_above
+from windlass.base import cgroups, kernel_buffers
+from windlass.base.process_memory import are_above, used_by
 from windlass.core.deploy.workload import Usage
 from windlass.engines.process import kernel
+from windlass.engines.process.memory_shares import MemoryUse
 from windlass.engines.process.process_table import OwnedProcess
 from windlass.engines.process.records import Record
 
@@ -31,6 +32,12 @@ def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
     checked only for those that look heavy. May raise TooManyMounts."""
     return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
+
+
+def use(record: Record, processes: Collection[OwnedProcess]) -> MemoryUse:
+    """Measures all of its memory that can be known or estimated. Slow. May raise TooManyMounts."""
+    pids = [process.stat.pid for process in processes]
+    return MemoryUse(record.memory << 20, used_by(pids), kernel_buffers.held_by(pids))
 
 
 def _resident(processes: Collection[OwnedProcess]) -> int:

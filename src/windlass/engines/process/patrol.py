@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -13,10 +14,12 @@ from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_processes, present_processes
 from windlass.base.log import log
-from windlass.base.process_memory import TooManyMounts, hidden_files
-from windlass.engines.process import exit_reason, files, kernel, memory, process_shares
+from windlass.base.measure_pace import MeasurePace
+from windlass.base.process_memory import TooManyMounts, available_memory, hidden_files
+from windlass.engines.process import exit_reason, files, kernel, memory, memory_shares, process_shares
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.looks import LookHangs, Looks
+from windlass.engines.process.memory_shares import MemoryUse
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
@@ -54,6 +57,8 @@ class Patrol:
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
         self._disk = DiskWatch(records.folder, reserve)
+        self._memory_pace = MeasurePace()
+        self._memory_uses: Looks[MemoryUse] = Looks()
         self._weights: Looks[bool] = Looks()
         self._open_files: Looks[Amount] = Looks()
         self._under_way: set[Step] = set()
@@ -87,6 +92,7 @@ class Patrol:
                 self._follow_others,
                 self._share_processes,
                 self._keep_reserve,
+                self._keep_memory,
             ]
             if time.monotonic() - weighed >= self._weigh_every:
                 weighed = time.monotonic()
@@ -151,16 +157,16 @@ class Patrol:
         if not keys or "memory" in self._groups.controllers or not self._output.holds:
             return
         table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_files)
-        self._weights.begin(keys)
-        for key in keys:
-            record = self._records.known(key)
-            if record is None or record.process is None:
+        records = {key: record for key in keys if (record := self._records.known(key))}
+        self._weights.begin({(key, record.process) for key, record in records.items()})
+        for key, record in records.items():
+            if record.process is None:
                 continue
             processes = members(table, self._records.home(key), record.process, record)
             verdict = exit_reason.too_much(record.memory)
             try:
                 is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.at(
-                    key, partial(memory.is_heavy, record, processes)
+                    (key, record.process), partial(memory.is_heavy, record, processes)
                 )
             except LookHangs:  # its result counts as soon as it is there
                 continue
@@ -205,13 +211,13 @@ class Patrol:
         if room is None or not self._disk.is_due(room):
             return
         began, table = time.monotonic(), await self._counting.now()
-        keys = self._records.find()
-        self._open_files.begin(keys)
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        self._open_files.begin({(key, record.process) for key, record in records.items()})
         uses = {
             key: await self._disk_share(table, key, record)
-            for key in keys
+            for key, record in records.items()
             # The end of one that has ended is about to be noted.
-            if (record := self._records.known(key)) and (not record.process or kernel.lives(record.process))
+            if not record.process or kernel.lives(record.process)
         }
         key = disk_reserve.heaviest(room, uses)
         record = None if key is None else self._records.known(key)
@@ -224,6 +230,36 @@ class Patrol:
             await self._instances.end_and_empty(key, record.process, verdict)
         else:
             self._disk.postpone(room, time.monotonic() - began)
+
+    async def _keep_memory(self) -> None:
+        """Ends the instance that is most above its memory, once the reserve of the machine is used: also what
+        the kernel holds for its sockets and pipes counts, where no control group counts it."""
+        available, whole = available_memory()
+        if "memory" in self._groups.controllers or not memory_shares.is_short(available, whole):
+            return
+        if not self._output.holds or not self._memory_pace.is_due(available):
+            return
+        began, table = time.monotonic(), await self._counting.now()
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        self._memory_uses.begin({(key, record.process) for key, record in records.items()})
+        uses = {}
+        for key, record in records.items():
+            if record.process is not None:
+                processes = members(table, self._records.home(key), record.process, record)
+                with suppress(LookHangs, TooManyMounts, OSError, ValueError):  # hides no other
+                    uses[key] = await self._memory_uses.at(
+                        (key, record.process), partial(memory.use, record, processes)
+                    )
+        heaviest = memory_shares.heaviest(uses)
+        if heaviest is not None and (process := records[heaviest].process):
+            verdict = exit_reason.took_memory_of_others(uses[heaviest])
+            _log.warning(
+                "memory of this machine gets short: the instance that is most above its own is ended",
+                extra={"instance": heaviest.id, "bytes": uses[heaviest].size, "available": available},
+            )
+            await self._instances.end_for(heaviest, process, verdict)
+        else:
+            self._memory_pace.postpone(available, time.monotonic() - began)
 
     async def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
         home = self._records.home(key)
@@ -238,7 +274,9 @@ class Patrol:
             )
 
         try:
-            held = await self._open_files.at(key, partial(disk_reserve.unlinked, pids, home))
+            held = await self._open_files.at(
+                (key, record.process), partial(disk_reserve.unlinked, pids, home)
+            )
         except LookHangs:
             held = Amount()
         share = await asyncio.to_thread(measure)

@@ -1,0 +1,23 @@
+"""Decides how often to measure who has used up a resource: rarely, or at once if more of it goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+_WORTH: Final = 16
+_IDLE: Final = 20
+
+
+class MeasurePace:
+    def __init__(self) -> None:
+        self._next, self._free = 0.0, 0
+
+    def is_due(self, free: int) -> bool:
+        """Returns whether to measure: after a pause, or at once if a sixteenth was used meanwhile."""
+        return time.monotonic() >= self._next or free < self._free - self._free // _WORTH
+
+    def postpone(self, free: int, took: float) -> None:
+        """Plans the next measure after one that found no instance to end: it takes a twentieth of the time at
+        most, however long there is too little."""
+        self._next, self._free = time.monotonic() + _IDLE * took, free
