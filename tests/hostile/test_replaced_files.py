@@ -13,7 +13,7 @@ from tests.needs import needs_root
 from windlass.base.isolation import calls, mounts
 from windlass.base.isolation import settings_copy as module
 from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.settings_copy import settings_copy
+from windlass.base.isolation.settings_copy import settings_copies
 
 pytestmark = needs_root
 
@@ -89,16 +89,21 @@ def replaced(path: Path) -> None:
     new.rename(path)
 
 
+def copied(folder: Path, machine: Path) -> dict[str, str]:
+    return {"/etc": settings_copies(str(folder / "copy"), [str(machine)])[str(machine)]}
+
+
 OWN = {"hosts": "10.0.0.1 neighbour", "resolv.conf": "nameserver 10.0.0.2", "windlass.toml": "Error"}
 """What a program reads: names and servers of its environment; a private file cannot be opened."""
 
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, monkeypatch, name, stays):
-    if not stays:
-        monkeypatch.setattr(mounts, "_hold_names", lambda *_: None)
+def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, name, stays):
+    (machine / "windlass.toml").chmod(0o600)
     it = cell(tmp_path, ["/etc/windlass.toml"])
+    if stays:
+        it["settings"] = copied(tmp_path, machine)
     text = inside(it, machine, lambda: replaced(machine / name), f"/etc/{name}")
     assert (OWN[name] in text) is stays
     assert ("replaced" in text) is not stays
@@ -113,7 +118,7 @@ def test_a_private_file_that_appears_later_is_in_no_copy_of_the_settings(tmp_pat
     (machine / "folder" / "closed").write_text("closed")
     (machine / "folder" / "closed").chmod(0o600)
     if is_copy:
-        it["settings"] = settings_copy(str(tmp_path / "copy"), str(machine))
+        it["settings"] = copied(tmp_path, machine)
     seen = [
         inside(it, machine, lambda: (machine / "later").write_text("later"), f"/etc/{name}")
         for name in ("link", "folder/closed", "later")
@@ -127,14 +132,14 @@ def test_a_private_file_that_appears_later_is_in_no_copy_of_the_settings(tmp_pat
 
 def test_a_copy_of_the_settings_follows_them(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(module, "_STAYS", -1)
-    copy = Path(settings_copy(str(tmp_path / "copy"), str(machine)))
+    copy = Path(copied(tmp_path, machine)["/etc"])
     before = (copy / "hosts").stat().st_ino
     (machine / "hosts").write_text("changed")
     (machine / "group").unlink()
     (machine / "passwd").chmod(0o640)
     (machine / "resolv.conf").unlink()
     (machine / "resolv.conf").symlink_to("/run/resolv.conf")
-    settings_copy(str(copy), str(machine))
+    copied(tmp_path, machine)
     assert sorted(entry.name for entry in copy.iterdir()) == ["hosts", "resolv.conf", "windlass.toml"]
     assert (copy / "hosts").read_text() == "changed"
     assert (copy / "hosts").stat().st_ino == before, "what covers a file in a running service stays"
@@ -148,7 +153,9 @@ def test_what_is_mounted_below_stays_visible(tmp_path, machine):
     (mounted / "one").write_text("of a mount")
     subprocess.run(["mount", "--bind", str(mounted), str(machine / "certificates")], check=True)
     try:
-        text = inside(cell(tmp_path, []), machine, lambda: None, "/etc/certificates/one")
+        it = cell(tmp_path, [])
+        it["settings"] = copied(tmp_path, machine)
+        text = inside(it, machine, lambda: None, "/etc/certificates/one")
     finally:
         subprocess.run(["umount", str(machine / "certificates")], check=True)
     assert text == "of a mount"

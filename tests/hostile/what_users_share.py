@@ -212,7 +212,7 @@ async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(a
 
 async def test_a_service_would_read_them_if_cells_did_not_hide_them(apart, tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "private_paths", lambda named: [])
-    monkeypatch.setattr(isolation, "settings_copy", lambda target: "/etc")
+    monkeypatch.setattr(isolation, "settings_copies", lambda target: {})
     files = [files for name, files in private_files().items() if name != "home"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), files)
     assert all("secret" in text for text in said.values())
@@ -254,18 +254,19 @@ def test_a_program_without_limits_would_take_all_of_inotify():
 def few():
     """The number of processes that this user may have: so many more than others of this user have already."""
     tasks = Path("/proc").glob("[0-9]*/task")
-    present = sum(len([*task.iterdir()]) for task in tasks if is_ours(task))
+    present = sum(map(count_threads, tasks))
     usual = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (FEW + present, usual[1]))
     yield FEW + present
     resource.setrlimit(resource.RLIMIT_NPROC, usual)
 
 
-def is_ours(path: Path) -> bool:
+def count_threads(tasks: Path) -> int:
+    """Counts the threads of a process of this user; 0 if it has ended."""
     try:
-        return path.stat().st_uid == os.geteuid() and bool([*path.iterdir()])
+        return len([*tasks.iterdir()]) if tasks.stat().st_uid == os.geteuid() else 0
     except OSError:
-        return False
+        return 0
 
 
 def start_threads(count: int) -> None:

@@ -279,7 +279,12 @@ def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path
 @pytest.mark.parametrize(("before", "found"), [(60 << 10, {"MARK": b"x"}), (70 << 10, {})])
 async def test_marks_are_looked_for_at_the_beginning_of_an_environment(before: int, found: dict[str, bytes]):
     environ = {"A": "", "B": "=MARK=y", "FILL": "x" * before, "MARK": "x"}
-    with subprocess.Popen(["/bin/sleep", "100"], env=environ) as other:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/cat"], env=environ, stdin=pipe, stdout=pipe, bufsize=0) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write(b"+")
+        assert other.stdout.read(1) == b"+"  # it has its environment
         try:
 
             async def has_begun() -> bool:

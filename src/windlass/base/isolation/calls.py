@@ -24,7 +24,6 @@ PR_SET_NO_NEW_PRIVS: Final = 38
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
-MS_RDONLY: Final = 1
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8
@@ -35,7 +34,6 @@ MOUNT_ATTR_NOSUID: Final = 2
 MOUNT_ATTR_NODEV: Final = 4
 
 _AT_FDCWD: Final = -100
-_MNT_DETACH: Final = 2
 _AT_EMPTY_PATH: Final = 0x1000
 _AT_RECURSIVE: Final = 0x8000
 _OPEN_TREE_CLONE: Final = 1
@@ -152,12 +150,6 @@ def keep_capabilities(kept: int = 0) -> None:
 def mount(kind: str, target: str, flags: int, options: str = "") -> None:
     if libc.mount(kind.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()):
         raise_failure(f"mount of {kind}")
-
-
-def unmount(path: str) -> None:
-    """Detaches a mount from its path. Open files and copies of it stay usable."""
-    if libc.umount2(os.fsencode(path), _MNT_DETACH):
-        raise_failure("umount")
 
 
 def mount_path(line: bytes) -> bytes:

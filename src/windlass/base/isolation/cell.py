@@ -39,8 +39,8 @@ class Cell(TypedDict):
     """Folders of Windlass that are hidden, and in which programs may have put links."""
     private: NotRequired[list[str]]
     """Other files and folders of the machine that are hidden."""
-    settings: NotRequired[str]
-    """The folder that it sees as /etc."""
+    settings: NotRequired[dict[str, str]]
+    """The folders that it sees in the place of others, such as /etc."""
     most_processes: int
     """Limit of processes. 0 keeps the limit of the parent, here and in the next two fields."""
     most_memory: NotRequired[int]

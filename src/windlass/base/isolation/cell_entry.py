@@ -117,13 +117,12 @@ def _same(first: int, other: int) -> bool:
 
 
 def make_first(cell: Cell) -> None:
-    """Makes this process the first one of a cell, without rights."""
+    """Makes this process the first one of a cell, with no more rights than programs have: one of them could
+    take it over with ptrace."""
     mount_own_proc()
     _randomize_process_ids()
-    os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans itself
-    leave(cell)
-    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    confine(cell)
     os.chdir("/")
 
 

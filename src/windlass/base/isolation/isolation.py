@@ -24,7 +24,7 @@ from windlass.base.isolation.launcher_client import SOURCE, program
 from windlass.base.isolation.network import TUN, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.private import SHARED, private_paths
 from windlass.base.isolation.probe import Findings
-from windlass.base.isolation.settings_copy import settings_copy
+from windlass.base.isolation.settings_copy import settings_copies
 from windlass.base.isolation.users import NAME, Users, range_of
 
 Mode = Literal["required", "auto", "off"]
@@ -279,8 +279,8 @@ class Isolation:
         if owner is None:
             cell["private"] = private_paths(self._private)
             cell["readable"] += SHARED
-            if ours and findings["mounts"]:
-                cell["settings"] = settings_copy(str(self._folder / "etc"))
+        if findings["mounts"]:
+            cell["settings"] = settings_copies(str(self._folder / "etc"))
         if shared_memory:
             cell["shared_memory"] = shared_memory
         cell["families"] = findings["socket_filter"]

@@ -24,8 +24,6 @@ _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _RESOLVER: Final = "/etc/resolv.conf"
 _HOSTS: Final = "/etc/hosts"
-_SETTINGS: Final = "/etc"
-_MOUNTS: Final = "/proc/self/mountinfo"
 
 
 class _MountPoint(NamedTuple):
@@ -41,7 +39,6 @@ def arrange(cell: Cell) -> None:
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
-    _hold_names(places, {_SETTINGS} if "settings" not in cell else set())
     memory = cell.get("shared_memory", 0)
     covers = [place.path for place in places if _put(place, copies, memory)]
     if cell["name"] and covers:
@@ -50,45 +47,6 @@ def arrange(cell: Cell) -> None:
         _name_servers(cell["network"], hosts, covers[0])
     for path in covers:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
-
-
-def _hold_names(places: list[_MountPoint], also: set[str]) -> None:
-    """Covers each folder in which single files will be covered, and these folders, with itself, as a file
-    system of its own.
-
-    A cover falls off when the machine replaces the file below it by rename, as it does with /etc/resolv.conf.
-    On a file system of its own it stays. Does nothing where the kernel cannot do that.
-    """
-    single = {os.path.dirname(place.path) for place in places if place.source == os.devnull}  # noqa: PTH120
-    folders = {*single, *also} - {"/"}
-    empty = next((path for path in PRIVATE if _is_folder(path)), "")
-    if not empty:
-        return
-    calls.mount("tmpfs", empty, _PLAIN, "mode=755")  # the kernel wants two folders, of which one may be empty
-    for folder in folders:
-        if not _below(folder, folders) and _is_folder(folder):
-            _cover_with_itself(folder, empty)
-    calls.unmount(empty)  # the folders keep it
-
-
-def _cover_with_itself(folder: str, empty: str) -> None:
-    mounted = [(path, calls.mount_copy(path)) for path in _mounted_below(folder)]
-    named = folder.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-    try:
-        calls.mount("overlay", folder, _PLAIN | calls.MS_RDONLY, f"lowerdir={empty}:{named}")
-    except OSError:
-        mounted.clear()  # all stays as it is
-    for path, copy in mounted:
-        calls.mount_at(copy, path)
-        os.close(copy)
-
-
-def _mounted_below(folder: str) -> list[str]:
-    """Returns where file systems are mounted below a folder, but not those that are below others of them."""
-    with open(_MOUNTS, "rb") as table:  # noqa: PTH123
-        paths = {os.fsdecode(calls.mount_path(line)) for line in table}
-    below = {path for path in paths if _below(path, (folder,)) and os.path.lexists(path)}
-    return [path for path in below if not _below(path, below)]
 
 
 def hidden_paths(cell: Cell) -> tuple[str, ...]:
@@ -111,13 +69,12 @@ def _places(cell: Cell) -> list[_MountPoint]:
     places = {_MountPoint(path, "cover", "") for path in covers}
     places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
-    aside: tuple[str, ...] = (*covers, *PRIVATE, SHARED_MEMORY)
-    if "settings" in cell:
-        places.add(_MountPoint(_SETTINGS, "read", cell["settings"]))
-        aside = (*aside, _SETTINGS)
+    aside = (*covers, *PRIVATE, SHARED_MEMORY)
+    copied = cell.get("settings", {})
+    places |= {_MountPoint(path, "read", copy) for path, copy in copied.items()}
     named = {path for path, _ in shown}
     for path in cell.get("private", []):
-        is_visible = path not in named and (not _below(path, aside) or _below(path, named))
+        is_visible = path not in named and (not _below(path, (*aside, *copied)) or _below(path, named))
         if is_visible and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
             places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
     for path, kind in shown:

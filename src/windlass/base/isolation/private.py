@@ -15,13 +15,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
+
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, in which a group may read more than others may."""
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")  # noqa: S108
 """Folders that cells cover anyway."""
-_SETTINGS: Final = ("/etc", "/usr/local/etc")
-"""Folders in which programs and people keep settings side by side."""
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Parts of hidden folders that programs need."""
 _DEPTH: Final = 3
@@ -61,7 +61,7 @@ def _other_folders() -> Iterator[str]:
     """Yields the folders at the top that are not the system's: what somebody puts there tomorrow is hidden as
     well."""
     for entry in os.scandir("/"):
-        if entry.path not in {*_SYSTEM, *_ELSEWHERE, *_SETTINGS} and entry.is_dir(follow_symlinks=False):
+        if entry.path not in {*_SYSTEM, *_ELSEWHERE, *SETTINGS} and entry.is_dir(follow_symlinks=False):
             yield entry.path
 
 
@@ -70,7 +70,7 @@ def _closed_to_others(_: int) -> tuple[str, ...]:
     """Returns files at the top and settings that we may read or write and others may not."""
     left = iter(range(_MOST))
     skipped = {entry.path for entry in os.scandir("/") if entry.is_dir()}
-    of_settings = (path for folder in _SETTINGS for path in _look(folder, 1, set(), left))
+    of_settings = (path for folder in SETTINGS for path in _look(folder, 1, set(), left))
     return (*_look("/", 1, skipped, left), *of_settings)
 
 

@@ -1,7 +1,7 @@
-"""A copy of what all users may read in /etc, which services of the server's own user see in its place.
+"""Copies of what all users may read in /etc and /usr/local/etc, which services see in their place.
 
-They would otherwise read what only this user may. A list of such files would not do: others appear later, and
-what covers a file falls off when the machine replaces the file.
+In the folders themselves, a file that appears later would be seen by services of the server's own user. And
+what covers a file, as the hosts file of an environment does, falls off when the machine replaces it.
 """
 
 from __future__ import annotations
@@ -10,23 +10,28 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+FOLDERS: Final = ("/etc", "/usr/local/etc")
+"""Folders in which programs and people keep settings side by side."""
 _STAYS: Final = 60.0
-"""Seconds after which the copy is compared again."""
+"""Seconds after which the copies are compared again."""
 _LARGEST: Final = 8 << 20
 _compared: dict[str, float] = {}
 
 
-def settings_copy(target: str, source: str = "/etc") -> str:
-    """Brings the copy up to date unless that was done lately. Returns its path."""
+def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, str]:
+    """Brings the copies up to date unless that was done lately. Returns them by the folders that exist."""
+    copies = {folder: f"{target}{folder}" for folder in folders if os.path.isdir(folder)}  # noqa: PTH112
     now = time.monotonic()
     if target not in _compared or now - _compared[target] > _STAYS:
-        os.makedirs(target, 0o755, exist_ok=True)  # noqa: PTH103 (this runs at starts)
-        _update(source, target)
+        for folder, copy in copies.items():
+            os.makedirs(copy, 0o755, exist_ok=True)  # noqa: PTH103 (this runs at starts)
+            _update(folder, copy)
         _compared[target] = now
-    return target
+    return copies
 
 
 def _update(source: str, target: str) -> None:

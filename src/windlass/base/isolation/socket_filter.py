@@ -1,11 +1,14 @@
 """A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
-AF_VSOCK and AF_ALG, and mounts.
+AF_VSOCK and AF_ALG, and new namespaces and mounts.
 
 AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
 kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
 sockets that no filter sees, and keyrings, because the kernel allows few keys for each user. Both fail with
-ENOSYS, as on a kernel without them. A program with a user namespace of its own could mount file systems in
-memory where nobody counts them, and ones of its own (FUSE) at which whoever looks waits for ever.
+ENOSYS, as on a kernel without them.
+
+In namespaces of its own, a program could fill what the kernel counts for nobody: the table of neighbours of
+all networks, System V memory, file systems in memory. Containers refuse the same. `clone3` passes its flags
+through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
 """
 
 from __future__ import annotations
@@ -25,9 +28,14 @@ _ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NE
 _IO_URING: Final = 425
 _NEW_MOUNTING: Final = (428, 429, 430, 431, 432, 433, 442, 467)
 """The newer calls that mount, from `open_tree` to `mount_setattr`, have the same numbers everywhere."""
+_CLONE3: Final = 435
+_NAMESPACES: Final = 0x7E020000
+"""The flags of new namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+_TIME_NAMESPACE: Final = 0x80
+"""A flag of `unshare` alone."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD = 0, 4, 16
 """Offsets in `struct seccomp_data` of the system call's number, architecture and first argument."""
-_LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_LOAD, _AND, _IF_EQUAL, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
 """x32 programs use the numbers of x86_64 with one more bit, which this mask removes."""
@@ -46,22 +54,24 @@ class _Interface(NamedTuple):
     """The calls `add_key`, `request_key` and `keyctl`."""
     mounting: tuple[int, ...]
     """The calls `mount`, `umount` and `pivot_root`."""
+    clone: int
+    unshare: int
     hidden: tuple[int, ...] = ()
     """Calls whose address family a filter cannot see: `socketcall` passes it through memory."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
     "x86_64": (
-        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155)),
-        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), (102,)),
+        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272),
+        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, (102,)),
     ),
     "aarch64": (
-        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41)),
-        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218)),
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
+        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337),
     ),
     "riscv64": (
-        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41)),
-        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41)),
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
     ),
 }
 
@@ -85,12 +95,20 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
         block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
-        block += b"".join(_if(number, missing) for number in (_IO_URING, *interface.keys))
+        block += b"".join(_if(number, missing) for number in (_IO_URING, _CLONE3, *interface.keys))
         block += b"".join(_if(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
         block += b"".join(_if(number, refused) for number in interface.hidden)
         block += b"".join(_if(number, opened) for number in interface.opening)
+        block += _if(interface.clone, _first_word_without(_NAMESPACES, forbidden))
+        block += _if(interface.unshare, _first_word_without(_NAMESPACES | _TIME_NAMESPACE, forbidden))
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
+
+
+def _first_word_without(flags: int, answer: bytes) -> bytes:
+    """Returns code that gives this answer if the first argument has one of these flags, and allows others."""
+    has_flag = _step(_IF_SET, flags, len(answer) // 8) + answer
+    return _step(_LOAD, _FIRST_WORD) + has_flag + _return(_ALLOW)
 
 
 def _if(value: int, steps: bytes) -> bytes:
