@@ -79,7 +79,7 @@ class Site:
         return str(caught.value)
 
     def left(self):
-        found = (path for path in self.kept.glob("*/*") if path.parent.name != "cache")
+        found = (path for path in self.kept.glob("*/*") if path.parent.name not in {"cache", "etc"})
         return {path.name for path in found if path.name != ".deps"} | {
             path.name for path in self.kept.glob("*/.deps/*")
         }
