@@ -16,14 +16,26 @@ from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room
 from windlass.engines.process import files
 
 MIB = 1 << 20
+ONE = Amount(MIB, 1, new_bytes=MIB, new_files=1)
 
 
-def room(free: int = 100 * MIB, lost: int = 0, unit: str = "bytes") -> Room:
-    return Room(unit, free, whole=10_000 * MIB, reserve=500 * MIB, lost=lost)
+def room(
+    free: int = 100 * MIB, lost: int = 0, unit: str = "bytes", *, hour: int = 0, reserve: int = 100 * MIB
+) -> Room:
+    whole = 10_000 * MIB
+    return Room(unit, free, whole, reserve=reserve, lost=lost, hour_lost=max(lost, hour))
 
 
-def use(own: int = 0, changed: int = 0, *, files: int = 0, is_hidden: bool = False) -> DiskShare:
-    return DiskShare(Amount(own, files, is_hidden), Amount(changed))
+def use(
+    own: int = 0, changed: int = 0, *, files: int = 0, is_hidden: bool = False, new: int = 0
+) -> DiskShare:
+    return DiskShare(
+        Amount(own, files, is_hidden, new_bytes=new), Amount(changed, new_bytes=changed, new_files=0)
+    )
+
+
+def old_and(filler: DiskShare) -> dict[str, DiskShare]:
+    return {**{name: use(300 * MIB) for name in ("old", "older")}, "filler": filler}
 
 
 @pytest.mark.parametrize(
@@ -36,8 +48,17 @@ def use(own: int = 0, changed: int = 0, *, files: int = 0, is_hidden: bool = Fal
         (room(lost=90 * MIB), {"database": use(0, 9_000 * MIB), "small": use(20 * MIB)}, "database"),
         (room(lost=90 * MIB), {"database": use(0, 9_000 * MIB), "filler": use(90 * MIB)}, "filler"),
         (room(), {"large": use(90 * MIB), "hides": use(is_hidden=True)}, "hides"),
-        (room(100, unit="files"), {"large": use(90 * MIB), "many": use(files=2000)}, "many"),
+        (room(100, unit="files", reserve=9000), {"large": use(90 * MIB), "many": use(files=2000)}, "many"),
         (room(), {}, None),
+        (room(reserve=500 * MIB), {"small": use(40 * MIB)}, None),
+        (room(reserve=500 * MIB), {str(number): use(40 * MIB) for number in range(12)}, "0"),
+        (room(hour=3000 * MIB), {"old": use(300 * MIB), "older": use(300 * MIB)}, None),
+        (room(hour=3000 * MIB), old_and(use(200 * MIB, new=200 * MIB)), None),
+        (room(hour=3000 * MIB), old_and(use(400 * MIB, new=400 * MIB)), "filler"),
+        (room(hour=200 * MIB), old_and(use(200 * MIB, new=200 * MIB)), "old"),
+        (room(hour=3000 * MIB), {str(number): use(200 * MIB, new=200 * MIB) for number in range(14)}, "0"),
+        (room(hour=3000 * MIB, lost=90 * MIB), old_and(use(0, 3000 * MIB)), "filler"),
+        (room(hour=3000 * MIB), old_and(use(is_hidden=True)), "filler"),
     ],
     ids=[
         "the heaviest",
@@ -49,6 +70,15 @@ def use(own: int = 0, changed: int = 0, *, files: int = 0, is_hidden: bool = Fal
         "an instance that hides files counts as the heaviest",
         "files count where files are short",
         "none if there is none",
+        "none that holds little of the reserve",
+        "one of many that hold the reserve together",
+        "none for what went where no instance is known to have it",
+        "none for a small part of what went",
+        "the one that has a considerable part of what went, though others hold as much",
+        "the one that holds most, if all that went is known",
+        "one of many that have together what went",
+        "a volume for what the disk lost in the hour",
+        "the one that hides files, whatever went",
     ],
 )
 def test_the_instance_that_holds_most_is_ended_if_that_helps(seen, uses, ended):
@@ -61,7 +91,9 @@ def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
     (deep / "zeros").write_bytes(bytes(MIB))
     assert MIB <= disk_reserve.measure([tmp_path]).bytes < 2 * MIB
     assert disk_reserve.measure([tmp_path]).files == 4
-    assert disk_reserve.measure([tmp_path], since=time.time() + 9) == Amount()
+    later = time.time() + 9
+    assert disk_reserve.measure([tmp_path], later, later) == Amount()
+    assert disk_reserve.measure([tmp_path], 0, later).new_bytes == 0
     assert disk_reserve.measure([tmp_path / "none"]) == Amount()
 
 
@@ -74,7 +106,7 @@ def test_an_open_file_without_a_name_is_measured(tmp_path: Path):
     with holder:
         assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount()
         (tmp_path / "zeros").unlink()
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount(MIB, 1)
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == ONE
 
 
 MAPS = """
@@ -90,13 +122,47 @@ sys.stdin.read()
 
 
 @needs_root
-@pytest.mark.parametrize(("how", "held"), [("maps", Amount(MIB, 1)), ("closes", Amount())])
+@pytest.mark.parametrize(("how", "held"), [("maps", ONE), ("closes", Amount())])
 def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path, how: str, held: Amount):
     command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
         assert disk_reserve.unlinked([holder.pid], tmp_path) == held
+
+
+SENDS = """
+import os, socket, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.unlink(sys.argv[1])
+ends = socket.socketpair()
+if sys.argv[2] == "sends":
+    socket.send_fds(ends[0], [b"x"], [file])
+os.close(file)
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["sends", "closes"])
+def test_files_that_are_only_in_messages_are_noticed(tmp_path: Path, how: str):
+    command = [sys.executable, "-c", SENDS, str(tmp_path / "zeros"), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount(), "the kernel shows it in no process"
+        assert disk_reserve.keep_messages([holder.pid]) == (how == "sends")
+
+
+def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path: Path, monkeypatch):
+    watch, free = DiskWatch(tmp_path, 0), iter([900, 950, 400, 300])
+    now = iter(range(0, 120, 30))
+    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [Room("bytes", next(free), 1000, 350)])
+    monkeypatch.setattr(time, "time", lambda: next(now))
+    assert [watch.shortage() for _ in range(3)] == [None] * 3
+    seen = watch.shortage()
+    assert seen is not None
+    assert (seen.hour_lost, seen.most_at) == (650, 30)
 
 
 def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch):

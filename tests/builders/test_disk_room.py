@@ -32,7 +32,7 @@ async def test_nothing_is_built_below_the_reserve(site, monkeypatch):
 
 async def test_a_build_that_uses_the_reserve_is_ended(site, monkeypatch):
     short_after(monkeypatch, 1)
-    command = WRITES.format(size=20 * MIB, seconds=100)
+    command = WRITES.format(size=100 * MIB, seconds=100)
     said = await site.refused(FILES, settings=BuildSettings(build_command=command))
     assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
 

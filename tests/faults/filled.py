@@ -2,8 +2,8 @@
 
 Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
 The second argument is the setting `disk_reserve_bytes`, the third one the application: `fills` its HOME, or
-`stores` in a volume, or `reserves` in its output; `sleeps` fills nothing, and is killed while a file of no
-service fills the disk.
+`stores` in a volume, `reserves` in its output, or `sends` a file without a name to itself; `sleeps` fills
+nothing, and is killed while a file of no service fills the disk.
 """
 
 from __future__ import annotations
@@ -63,6 +63,22 @@ while True:
         time.sleep(0.01)
 """
 """Takes room in the part of its output that was read."""
+SENDS = """
+import os, socket, time
+print("here", flush=True)
+file = os.open(os.environ["HOME"] + "/zeros", os.O_RDWR | os.O_CREAT)
+os.unlink(os.environ["HOME"] + "/zeros")
+size, ends = 0, socket.socketpair()
+try:
+    while True:
+        os.posix_fallocate(file, size, 1 << 20)
+        size += 1 << 20
+except OSError:
+    socket.send_fds(ends[0], [b"x"], [file])
+    os.close(file)
+time.sleep(1000)
+"""
+"""Takes room in a file that has no name, and that no process has open: it is in a message."""
 FULL = "the disk of the machine is full"
 
 
@@ -74,6 +90,7 @@ async def main(folder: Path, reserve: int, program: str) -> None:
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
         there.code.put({"stores/main.py": STORES, "stores/Procfile": START})
         there.code.put({"reserves/main.py": RESERVES, "reserves/Procfile": START})
+        there.code.put({"sends/main.py": SENDS, "sends/Procfile": START})
         for _ in range(70):  # a server that has just started has no room yet
             await writes(there, 200)
         quiet, filler = await there.application("sleeps"), await there.application(program, storage=[STORAGE])

@@ -6,14 +6,16 @@ The room is counted in bytes and in files (inodes), as a disk can run out of eit
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
 
@@ -24,8 +26,14 @@ _LAST: Final = 8
 _WORTH: Final = 16
 """An instance is ended if it holds at least one part in so many of what is free, and at least `_LEAST`."""
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
+_REASON: Final = 8
+"""An instance is the reason of a shortage if it has at least one part in so many of what no other has."""
 _MINUTE: Final = 60
 _BLOCK: Final = 512
+_MOMENT: Final = 1.0
+"""Seconds by which the time of a change may lag behind the clock."""
+_HALF: Final = 0.5
+_FILES_IN_MESSAGES: Final = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 
 K = TypeVar("K")
 
@@ -40,6 +48,10 @@ class Room(Struct, frozen=True):
     reserve: int
     lost: int = 0
     """Room that went within the last minute."""
+    hour_lost: int = 0
+    """Room that went since most was free within the last hour."""
+    most_at: float = 0
+    """The time of that moment."""
 
 
 class Amount(Struct, frozen=True):
@@ -48,15 +60,30 @@ class Amount(Struct, frozen=True):
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """Not all of it can be counted: the program closed folders to the server, or made them too deep."""
+    """Not all of it can be counted: the program closed folders to the server, made them too deep, or keeps
+    files in messages."""
+    new_bytes: int = 0
+    new_files: int = 0
+    """Of these, in files that changed since most was free."""
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.bytes + other.bytes, self.files + other.files, self.is_hidden or other.is_hidden)
+        return Amount(
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.is_hidden or other.is_hidden,
+            self.new_bytes + other.new_bytes,
+            self.new_files + other.new_files,
+        )
 
     def size(self, room: Room) -> int:
         if self.is_hidden:
             return room.whole - room.free
         return self.bytes if room.unit == "bytes" else self.files
+
+    def new(self, room: Room) -> int:
+        if self.is_hidden:
+            return room.whole - room.free
+        return self.new_bytes if room.unit == "bytes" else self.new_files
 
 
 class DiskShare(Struct, frozen=True):
@@ -71,6 +98,14 @@ class DiskShare(Struct, frozen=True):
         """Returns what counts. A database that has always been large changes files, too: no more counts than
         the disk has lost meanwhile; and half of that, because its end gives nothing back."""
         return self.own.size(room) + min(self.changed.size(room), room.lost) // 2
+
+    def new(self, room: Room) -> int:
+        """Returns the most that it can have taken since most was free."""
+        return self.own.new(room) + min(self.changed.new(room), room.hour_lost)
+
+    def whole(self, room: Room) -> int:
+        """Returns the most of what is missing now that it can have."""
+        return self.own.size(room) + min(self.changed.new(room), room.hour_lost)
 
 
 def rooms(folder: Path, wanted: int) -> list[Room]:
@@ -97,17 +132,32 @@ class DiskWatch:
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted
         self._pace = MeasurePace()
-        self._seen: deque[dict[str, int]] = deque(maxlen=_MINUTE)
+        self._seconds: deque[dict[str, int]] = deque(maxlen=_MINUTE)
+        self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_MINUTE)
+        """The most that was free in each of the last minutes, and when."""
+        self._minute_began = 0.0
 
     def shortage(self) -> Room | None:
         """Returns the room that is smaller than its reserve; None if there is enough."""
         present = rooms(self._folder, self._wanted)
-        self._seen.append({room.unit: room.free for room in present})
+        self._note(present, time.time())
         for room in present:
             if room.free < room.reserve:
-                most = max(seen.get(room.unit, 0) for seen in self._seen)
-                return Room(room.unit, room.free, room.whole, room.reserve, most - room.free)
+                lately = max(seen.get(room.unit, 0) for seen in self._seconds)
+                most, at = max(seen.get(room.unit, (0, 0.0)) for seen in self._minutes)
+                lost, hour_lost = lately - room.free, most - room.free
+                return structs.replace(room, lost=lost, hour_lost=hour_lost, most_at=at)
         return None
+
+    def _note(self, present: Iterable[Room], now: float) -> None:
+        self._seconds.append({room.unit: room.free for room in present})
+        free = {room.unit: (room.free, now) for room in present}
+        if self._minutes and now - self._minute_began < _MINUTE:
+            before = self._minutes.pop()
+            free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
+        else:
+            self._minute_began = now
+        self._minutes.append(free)
 
     def is_due(self, room: Room) -> bool:
         return self._pace.is_due(room.free)
@@ -117,17 +167,27 @@ class DiskWatch:
 
 
 def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:
-    """Returns the instance to be ended. None if none holds enough: then something else has filled the disk,
-    and ends of instances would not help."""
+    """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
+    if there is none: then something else has filled the disk, and ends of instances would not help."""
     least = max(_LEAST[room.unit], room.free // _WORTH)
     sizes = {key: use.size(room) for key, use in uses.items()}
-    key = max(sizes, key=lambda key: sizes[key], default=None)
-    return key if key is not None and sizes[key] >= least else None
+    all_own = sum(use.own.size(room) for use in uses.values())
+    all_new = sum(use.own.new(room) for use in uses.values())
+
+    def is_reason(use: DiskShare) -> bool:
+        # Volumes of others do not count: a database changes large files and takes no room for that.
+        reserve = room.reserve - (all_own - use.own.size(room))
+        lost = room.hour_lost - (all_new - use.own.new(room))
+        has_much = use.whole(room) * _REASON >= reserve
+        return has_much and (use.new(room) * _REASON >= lost or use.whole(room) >= room.hour_lost)
+
+    reasons = (key for key, use in uses.items() if sizes[key] >= least and is_reason(use))
+    return max(reasons, key=lambda key: sizes[key], default=None)
 
 
-def measure(places: Iterable[Path], since: float = 0) -> Amount:
+def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> Amount:
     """Measures files, and those below folders, that changed after this second. Follows no links."""
-    size = files = 0
+    count = _Count(since, new_since)
     is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
         place = waiting.pop()
@@ -138,32 +198,72 @@ def measure(places: Iterable[Path], since: float = 0) -> Amount:
                         facts = entry.stat(follow_symlinks=False)
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(entry.path)
-                        if facts.st_ctime >= since:
-                            size += facts.st_blocks * _BLOCK
-                            files += 1
+                        count.add(facts)
         except FileNotFoundError:
             continue
         except NotADirectoryError:
             with suppress(OSError):
-                facts = os.lstat(place)
-                if facts.st_ctime >= since:
-                    size += facts.st_blocks * _BLOCK
-                    files += 1
+                count.add(os.lstat(place))
         except OSError:
             is_hidden = True
-    return Amount(size, files, is_hidden)
+    return count.amount() + Amount(is_hidden=is_hidden)
 
 
-def unlinked(pids: Collection[int], folder: Path) -> Amount:
+class _Count:
+    """Sums up files."""
+
+    def __init__(self, since: float, new_since: float) -> None:
+        self._since, self._new_since = since, new_since - _MOMENT
+        self._bytes = self._files = self._new_bytes = self._new_files = 0
+
+    def add(self, facts: os.stat_result) -> None:
+        size = facts.st_blocks * _BLOCK
+        if facts.st_ctime >= self._since:
+            self._bytes += size
+            self._files += 1
+        if facts.st_ctime >= self._new_since:
+            self._new_bytes += size
+            self._new_files += 1
+
+    def amount(self) -> Amount:
+        return Amount(self._bytes, self._files, new_bytes=self._new_bytes, new_files=self._new_files)
+
+
+def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
     """Measures files on the disk of this folder that have no name any more, and that these processes have
     open, or in their memory: the kernel tells the latter to root alone."""
     device = folder.stat().st_dev
-    sizes: dict[int, int] = {}
+    count, counted = _Count(0, new_since), set[int]()
     for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
         with suppress(OSError), os.scandir(held) as entries:
             for entry in entries:
                 with suppress(OSError):
                     facts = entry.stat()
-                    if facts.st_dev == device and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
-                        sizes[facts.st_ino] = facts.st_blocks * _BLOCK
-    return Amount(sum(sizes.values()), len(sizes))
+                    is_counted = facts.st_dev != device or facts.st_ino in counted
+                    if not is_counted and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+                        counted.add(facts.st_ino)
+                        count.add(facts)
+    return count.amount()
+
+
+def keep_messages(pids: Collection[int]) -> bool:
+    """Returns whether these processes leave open files unread in sockets, for half a second at least. The
+    kernel tells how many, but not which: they may be files without a name, of any size. Slow."""
+    before = _sockets_with_files(pids)
+    if before:
+        time.sleep(_HALF)
+    return bool(before & _sockets_with_files(pids)) if before else False
+
+
+def _sockets_with_files(pids: Collection[int]) -> set[str]:
+    found = set()
+    for pid in pids:
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
+                with suppress(OSError):
+                    target = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 (of thousands)
+                    if target.startswith("socket:") and _FILES_IN_MESSAGES.search(
+                        Path(f"/proc/{pid}/fdinfo/{name}").read_bytes()
+                    ):
+                        found.add(target)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -34,6 +34,11 @@ _TIDY_EVERY: Final = 60.0
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
+_UNEXPLAINED: Final = (
+    "make room: the disk has no more than its reserve, and no service is known to hold a considerable part "
+    "of what is missing, so none is ended; builds, databases, other programs, or open files without a name "
+    "(lsof +L1) may have filled it"
+)
 _log = log("engines.process")
 
 Step = Callable[[], Awaitable[None]]
@@ -59,6 +64,7 @@ class Patrol:
         self._disk = DiskWatch(records.folder, reserve)
         self._memory_pace = MeasurePace()
         self._memory_uses: Looks[MemoryUse] = Looks()
+        self._next_warning = 0.0
         self._weights: Looks[bool] = Looks()
         self._open_files: Looks[Amount] = Looks()
         self._under_way: set[Step] = set()
@@ -214,12 +220,14 @@ class Patrol:
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         self._open_files.begin({(key, record.process) for key, record in records.items()})
         uses = {
-            key: await self._disk_share(table, key, record)
+            key: await self._disk_share(table, key, record, room.most_at)
             for key, record in records.items()
             # The end of one that has ended is about to be noted.
             if not record.process or kernel.lives(record.process)
         }
         key = disk_reserve.heaviest(room, uses)
+        if key is None and (key := await self._keeper_of_messages(table, uses)):
+            uses[key] = DiskShare(Amount(is_hidden=True), Amount())
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
@@ -229,6 +237,10 @@ class Patrol:
             )
             await self._instances.end_and_empty(key, record.process, verdict)
         else:
+            if time.monotonic() >= self._next_warning:
+                self._next_warning = time.monotonic() + _RECENT
+                known = sum(use.whole(room) for use in uses.values())
+                _log.warning(_UNEXPLAINED, extra={"free": room.free, "of services": known, "unit": room.unit})
             self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
@@ -261,21 +273,39 @@ class Patrol:
         else:
             self._memory_pace.postpone(available, time.monotonic() - began)
 
-    async def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
+    async def _keeper_of_messages(
+        self, table: ProcessTable, keys: Collection[InstanceKey]
+    ) -> InstanceKey | None:
+        """Returns an instance that may hide files in messages to itself, where no instance is known to hold
+        much of the disk."""
+        for key in keys:
+            record = self._records.known(key)
+            if record is None:
+                continue
+            processes = members(table, self._records.home(key), record.process, record)
+            pids = [process.stat.pid for process in processes]
+            if await asyncio.to_thread(disk_reserve.keep_messages, pids):
+                return key
+        return None
+
+    async def _disk_share(
+        self, table: ProcessTable, key: InstanceKey, record: Record, new_since: float
+    ) -> DiskShare:
         home = self._records.home(key)
         own = [home / name for name in (*files.WRITTEN, files.ONCE, "output")]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
+        made_at = record.made_at / 1000
 
         def measure() -> DiskShare:
             return DiskShare(
-                disk_reserve.measure([*own, self._records.caches / key.service])
-                + disk_reserve.measure([home / "app"], record.made_at / 1000),
-                disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT),
+                disk_reserve.measure([*own, self._records.caches / key.service], 0, new_since)
+                + disk_reserve.measure([home / "app"], made_at, max(made_at, new_since)),
+                disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT, new_since),
             )
 
         try:
             held = await self._open_files.at(
-                (key, record.process), partial(disk_reserve.unlinked, pids, home)
+                (key, record.process), partial(disk_reserve.unlinked, pids, home, new_since)
             )
         except LookHangs:
             held = Amount()
