@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 
 import pytest
 
 from tests.builders.fetched import files
 from tests.builders.repositories import Repository
-from windlass.builders.git import GitCommit, GitError, GitSource
+from windlass.builders.git import GitCommit, GitError, GitSource, fetch
 
 
 async def test_the_head_of_a_branch_is_fetched_and_described(git, repository, into):
@@ -242,3 +243,29 @@ async def test_submodules_and_large_files_that_are_not_fetched_are_reported(git,
     assert "The submodule vendor/lib is not fetched." in told
     assert any("Git LFS" in line for line in told)
     assert list((into / "vendor" / "lib").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/srv/secret/copy"),
+            r"\(copy: Permission denied\)",
+        ),
+        (OSError(errno.EIO, "Input/output error"), r"\(Input/output error\)"),
+        (OSError(errno.ENOSPC, "No space left on device"), "[Dd]isk"),
+    ],
+)
+async def test_an_error_of_the_machine_is_named_without_its_paths_and_logged(
+    git, repository, into, monkeypatch, caplog, error, said
+):
+    repository.commit()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fetch, "Copy", fail)
+    with pytest.raises(GitError, match=said) as failed:
+        await git.fetch(GitSource(repository.url), into)
+    assert "secret" not in str(failed.value)
+    assert ("was not fetched" in caplog.text) == (error.errno != errno.ENOSPC)

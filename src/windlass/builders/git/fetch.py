@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from windlass.base import addresses, subprocesses
 from windlass.base.addresses import Address, Reach, Resolve
 from windlass.base.cleanup import on_failure
+from windlass.base.log import log
 from windlass.base.private import private_folder
 from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
@@ -41,6 +43,8 @@ from windlass.builders.git.source import (
     wanted_commit,
     wanted_ref,
 )
+
+_log = log("builders.git")
 
 T = TypeVar("T")
 
@@ -316,7 +320,15 @@ def _translated(limits: Limits) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GitError(FULL) from error
+        _log.exception("a repository was not fetched")
         raise GitError(
-            "Ask the operator to look at the disk of the machine that runs Windlass: the copy of the "
-            f"repository could not be written ({error.strerror or type(error).__name__})."
+            "Deploy again, or ask the operator to look at the log of Windlass: the repository was not "
+            f"fetched because of an error of this machine ({_reason(error)})."
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """Returns the reason and the name of the file, without the path on this machine."""
+    reason = error.strerror or type(error).__name__
+    name = Path(os.fsdecode(error.filename)).name if isinstance(error.filename, (str, bytes)) else ""
+    return f"{name}: {reason}" if name else reason
