@@ -37,6 +37,35 @@ async def test_a_build_that_uses_the_reserve_is_ended(site, monkeypatch):
     assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
 
 
+UNLINKED = """
+import os, socket, time
+file = os.open("zeros", os.O_RDWR | os.O_CREAT)
+os.unlink("zeros")
+os.posix_fallocate(file, 0, {size})
+ends = socket.socketpair()
+if {sends}:
+    socket.send_fds(ends[0], [b"x"], [file])
+    os.close(file)
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize("sends", [False, True], ids=["open", "in a message"])
+async def test_a_build_that_uses_the_reserve_with_a_file_without_a_name_is_ended(site, monkeypatch, sends):
+    """Below, the control: it goes on with one of 1 MiB."""
+    short_after(monkeypatch, 1)
+    files = {**FILES, "hold.py": UNLINKED.format(size=100 * MIB, sends=sends, seconds=100)}
+    said = await site.refused(files, settings=BuildSettings(build_command="python hold.py"))
+    assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
+
+
+@pytest.mark.slow
+async def test_a_build_with_a_small_file_without_a_name_goes_on(site, monkeypatch):
+    short_after(monkeypatch, 1)
+    files = {**FILES, "hold.py": UNLINKED.format(size=MIB, sends=False, seconds=1.5)}
+    await site.build(files, settings=BuildSettings(build_command="python hold.py"))
+
+
 @pytest.mark.slow
 async def test_a_build_that_writes_little_goes_on_while_others_use_the_reserve(site, monkeypatch):
     short_after(monkeypatch, 1)

@@ -32,6 +32,11 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
         return True
 
 
+def with_descendants(roots: Collection[int]) -> Collection[int]:
+    """Returns these processes and those that they have started."""
+    return _sizes_below(roots).keys()
+
+
 def hidden_files() -> int:
     """Returns the bytes of all memory files of this machine that are in no file system which we see: all that
     services can hold in files of their own. Fast."""

@@ -24,7 +24,7 @@ from windlass import config
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.bounded import BoundedCalls
-from windlass.base.disk_reserve import Amount, DiskWatch, measure
+from windlass.base.disk_reserve import Amount, DiskWatch
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
 from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
@@ -43,7 +43,7 @@ from windlass.builders.native.cache_limits import CacheLimits
 from windlass.builders.native.caches import BuildCaches, CacheStore
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.plain_files import take_files
-from windlass.builders.native.reserve import check_room, within_reserve
+from windlass.builders.native.reserve import check_room, held_by_build, within_reserve
 from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
@@ -153,17 +153,30 @@ class NativeBuilder:
         async with _aside() as held:
             folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
-            began = time.time()
+            began, cells = time.time(), self._cells(caches, order, folder / "home")
 
             def written() -> Amount:
-                return measure([folder]) + measure([caches.own], began)
+                return held_by_build(folder, caches.own, began, cells.pids)
 
             with caches.trusted_at_the_end():
                 return await within_reserve(
-                    self._build_with(caches, order, store, folder, say, held),
+                    self._build_with(caches, order, store, folder, say, held, cells),
                     DiskWatch(self._folder, self._disk_reserve),
                     written,
                 )
+
+    def _cells(self, caches: BuildCaches, order: Order, home: Path) -> Cells:
+        return Cells(
+            self._isolation,
+            order.service,
+            home,
+            home,
+            order.source,
+            kept=(caches.downloads, caches.kept),
+            launcher=self._steps,
+            guests=self._guests,
+            org=order.org,
+        )
 
     def _begin(
         self, order: Order, store: ArtifactStore, say: Say, held: ExitStack
@@ -183,6 +196,7 @@ class NativeBuilder:
         folder: Path,
         say: Say,
         held: ExitStack,
+        cells: Cells,
     ) -> Artifact:
         # Loaded at the first build: they know all languages, and a start does not wait for that.
         from windlass.builders.native import sources  # noqa: PLC0415
@@ -192,18 +206,6 @@ class NativeBuilder:
         for line in code.remarks:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
-        kept = (caches.downloads, caches.kept)
-        cells = Cells(
-            self._isolation,
-            order.service,
-            home,
-            home,
-            order.source,
-            kept=kept,
-            launcher=self._steps,
-            guests=self._guests,
-            org=order.org,
-        )
         tools = Tools(self._surroundings, home, caches.downloads, say, self._with_pip, cells)
         tools.hide(order.source, ".")
         tools.hide(self._folder, "…")

@@ -59,6 +59,8 @@ class Cells:
         """Folders and files that steps may read besides."""
         self._kept = tuple(kept)
         """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
+        self.pids: set[int] = set()
+        """First processes of the steps that run now."""
 
     @asynccontextmanager
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
@@ -70,7 +72,11 @@ class Cells:
                 self._start(step, organization.groups) as (process, ends_all),
                 organization.watched(process),
             ):
-                yield process, ends_all
+                self.pids.add(process.pid)
+                try:
+                    yield process, ends_all
+                finally:
+                    self.pids.discard(process.pid)
             if process.returncode and organization.kills() > before:
                 raise BuildError(
                     "Make the build need less memory, or ask the operator to raise build_memory: the build "

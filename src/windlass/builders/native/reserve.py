@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, heaviest, is_short
+from windlass.base.disk_reserve import (
+    Amount,
+    DiskShare,
+    DiskWatch,
+    heaviest,
+    is_short,
+    keep_messages,
+    measure,
+    unlinked,
+)
+from windlass.base.process_memory import with_descendants
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError
 
@@ -29,6 +39,14 @@ async def check_room(folder: Path, reserve: int) -> None:
     """Raises a BuildError if the disk has no more than its reserve."""
     if await in_thread(is_short, folder.parent, reserve):
         raise BuildError(_SHORT)
+
+
+def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]) -> Amount:
+    """Measures what a build holds of the disk: its folder, what it put into its cache, and files without a
+    name that its steps have open. `pids`: the first processes of its steps."""
+    processes = with_descendants(tuple(pids))
+    amount = measure([folder]) + measure([cache], began, began) + unlinked(processes, folder)
+    return amount + Amount(is_hidden=keep_messages(processes))
 
 
 async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:
