@@ -63,7 +63,8 @@ async def test_a_build_that_uses_the_reserve_with_a_file_without_a_name_is_ended
 async def test_a_build_with_a_small_file_without_a_name_goes_on(site, monkeypatch):
     short_after(monkeypatch, 1)
     files = {**FILES, "hold.py": UNLINKED.format(size=MIB, sends=False, seconds=1.5)}
-    await site.build(files, settings=BuildSettings(build_command="python hold.py"))
+    artifact = await site.build(files, settings=BuildSettings(build_command="python hold.py"))
+    assert site.run(artifact) == ""
 
 
 @pytest.mark.slow
