@@ -73,3 +73,16 @@ async def test_a_build_that_writes_little_goes_on_while_others_use_the_reserve(s
     command = WRITES.format(size=MIB, seconds=1.5)
     artifact = await site.build(FILES, settings=BuildSettings(build_command=command))
     assert site.run(artifact) == ""
+
+
+@pytest.mark.parametrize(
+    ("free", "advice"),
+    [
+        (63_000, "Use fewer pseudo-terminals and watches of files in the build"),
+        (1, "Ask the operator for room"),
+    ],
+)
+async def test_only_a_full_disk_is_blamed_for_no_space(site, monkeypatch, free, advice):
+    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [Room("bytes", free, whole=126_000, reserve=0)])
+    command = "echo 'OSError: [Errno 28] No space left on device' >&2; exit 1"
+    assert (await site.refused(FILES, settings=BuildSettings(build_command=command))).startswith(advice)

@@ -14,7 +14,7 @@ import pytest
 
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
-from windlass.builders.native import NativeBuilder
+from windlass.builders.native import NativeBuilder, tools
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.cache_limits import CacheLimits
 
@@ -210,8 +210,11 @@ async def test_a_failed_fetch_leaves_nothing_and_is_not_repeated_at_once(site, m
         ("kill -9 $$", "was ended by signal 9"),
     ],
 )
-async def test_a_fetch_for_which_room_or_memory_was_missing_is_repeated_at_once(site, machine, failing, said):
+async def test_a_fetch_for_which_room_or_memory_was_missing_is_repeated_at_once(
+    site, machine, failing, said, monkeypatch
+):
     """The control is the test above: other failures are remembered."""
+    monkeypatch.setattr(tools, "has_little", lambda _: True)
     (machine / "npm").write_text(f"#!/bin/sh\n{failing}\n")
     mode_of(site, "off")
     refused = await site.refused(FILES)

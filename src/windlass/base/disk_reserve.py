@@ -28,6 +28,8 @@ _WORTH: Final = 16
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
 _REASON: Final = 8
 """An instance is the reason of a shortage if it has at least one part in so many of what no other has."""
+_MUCH: Final = 10
+"""A disk with more than one part in so many free is not full."""
 _MINUTE: Final = 60
 _BLOCK: Final = 512
 _MOMENT: Final = 1.0
@@ -124,6 +126,11 @@ def has_room_to_start(folder: Path, wanted: int) -> bool:
 
 def is_short(folder: Path, wanted: int) -> bool:
     return any(room.free < room.reserve for room in rooms(folder, wanted))
+
+
+def has_little(folder: Path) -> bool:
+    """Returns whether a write may have failed for want of room, which was perhaps given back since."""
+    return any(room.free * _MUCH < room.whole for room in rooms(folder, 0))
 
 
 class DiskWatch:

@@ -89,11 +89,17 @@ _OF_IMAGES: Final = {
     },
 }
 """The remedy for a step that ran in an image, whose programs are not those of this machine."""
+_NO_SPACE: Final = (
+    "Use fewer pseudo-terminals and watches of files in the build, or ask the operator for more of them: it "
+    "reports that there is no space, and the disk has some."
+)
+"""Linux has the same words for a full disk and for what else has run out."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
     for pattern, words in (
-        (r"No space left on device|ENOSPC|Disk quota exceeded|no space left", FULL),
+        (r"Disk quota exceeded", FULL),
+        (r"No space left on device|ENOSPC|no space left", _NO_SPACE),
         (TOO_MANY_PROCESSES, _PROCESSES),
         (
             r"heap out of memory|[Cc]annot allocate memory|virtual memory "
@@ -269,9 +275,10 @@ _EMPTY_BLAMES: Final = re.compile(
 )
 
 
-def failure(what: str, code: int, last: Sequence[str]) -> str:
-    """Returns the message about a program of a build that failed: what to do, and its own reason."""
-    remedy = build_remedy(code, last)
+def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
+    """Returns the message about a program of a build that failed: what to do, and its own reason.
+    `has_room`: its disk is not full."""
+    remedy = build_remedy(code, last, has_room=has_room)
     if remedy == FULL:
         return remedy
     if code < 0:
@@ -310,12 +317,14 @@ def _with_next(line: str, following: Sequence[str]) -> str:
     return f"{line.strip()} {after}".strip() if line.rstrip().endswith(":") else line
 
 
-def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False) -> str:
+def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
     """Returns what to do about a step that exited with this code; empty if its last lines do not tell.
-    `is_image`: it ran in an image, with the programs that are there."""
+    `is_image`: it ran in an image, with the programs that are there. `has_room`: see `failure`."""
     text = "\n".join(last)
     for pattern, words in _RULES:
         if match := pattern.search(text):
+            if words == _NO_SPACE and not has_room:
+                return FULL
             words = _OF_IMAGES.get(words, words) if is_image else words
             named = [group for group in match.groups() if group] or [""]
             package = python_modules.package_of(named[0])

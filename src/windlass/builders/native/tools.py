@@ -16,6 +16,7 @@ from typing import Final
 
 from windlass.base import subprocesses
 from windlass.base.child_process import ChildProcess
+from windlass.base.disk_reserve import has_little
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.cells import BuildStep, Cells
 from windlass.builders.remedies import failure
@@ -165,7 +166,8 @@ class Tools:
         heard = OutputLines(self.say, self._plain)
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
-            message = self._plain(failure(what, code, heard.last))
+            has_room = not await subprocesses.in_thread(has_little, self.home)
+            message = self._plain(failure(what, code, heard.last, has_room=has_room))
             raise ToolFailed(message, list(heard.last), was_killed=code < 0 or code > 128)
 
     def hide(self, folder: Path, stand_in: str) -> None:
