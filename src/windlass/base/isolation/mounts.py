@@ -18,6 +18,10 @@ from windlass.base.isolation.network import CellNetwork
 PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program gets its own)
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
 QUEUES: Final = "/dev/mqueue"
+TERMINALS: Final = "/dev/pts"
+_NEW_TERMINAL: Final = "/dev/ptmx"
+_MOST_TERMINALS: Final = 256
+"""Pseudo-terminals of a cell. All cells together leave those of `kernel.pty.reserve` to the machine."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders where people and other programs keep files, and sockets of servers that accept commands."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
@@ -41,12 +45,25 @@ def arrange(cell: Cell) -> None:
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
     memory = cell.get("shared_memory", 0)
     covers = [place.path for place in places if _put(place, copies, memory)]
+    _own_terminals()
     if cell["name"] and covers:
         _introduce(cell, covers[0])
     if "network" in cell and covers:
         _name_servers(cell["network"], hosts, covers[0])
     for path in covers:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
+
+
+def _own_terminals() -> None:
+    """Gives the cell pseudo-terminals of its own, if the machine has any."""
+    if not _is_folder(TERMINALS):
+        return
+    options = f"newinstance,ptmxmode=0666,mode=0620,max={_MOST_TERMINALS}"
+    calls.mount("devpts", TERMINALS, calls.MS_NOSUID | calls.MS_NOEXEC, options)
+    if os.path.exists(_NEW_TERMINAL) and not os.path.islink(_NEW_TERMINAL):  # noqa: PTH110, PTH114
+        copy = calls.mount_copy(f"{TERMINALS}/ptmx")
+        calls.mount_at(copy, _NEW_TERMINAL)
+        os.close(copy)
 
 
 def hidden_paths(cell: Cell) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ import secrets
 import struct
 import termios
 from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -36,6 +38,10 @@ TERMINAL: Final = {"TERM": "xterm-256color"}
 _PIECE: Final = 32 * 1024
 _END_OF_INPUT: Final = b"\x04"
 _LOOK: Final = 60.0
+_PTMX: Final = os.makedev(5, 2)
+_UNLOCK: Final = 0x40045431
+_OPEN_PEER: Final = 0x5441
+"""ioctl requests of a new terminal: TIOCSPTLCK and TIOCGPTPEER."""
 _GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 """Errors of a terminal or pipe whose other end the command has closed."""
 
@@ -48,7 +54,9 @@ async def open_execution(
     own = {EXECUTION: mark}
     variables = own | (TERMINAL if terminal else {}) | dict(request.environment) | own
     request = structs.replace(request, environment=variables)
-    channel = _CommandStreams.terminal(terminal, request.cell) if terminal else _CommandStreams.pipes()
+    channel = (
+        _CommandStreams.terminal(terminal, request.cell, process.pid) if terminal else _CommandStreams.pipes()
+    )
     with on_failure(channel.close):
         try:
             started = await start_beside(
@@ -72,8 +80,8 @@ class _CommandStreams:
             os.set_blocking(descriptor, False)
 
     @classmethod
-    def terminal(cls, size: TerminalSize, cell: Cell | None) -> _CommandStreams:
-        outer, inner = os.openpty()
+    def terminal(cls, size: TerminalSize, cell: Cell | None, pid: int) -> _CommandStreams:
+        outer, inner = _open_terminal(pid)
         channel = cls(outer, outer, inner, inner, is_terminal=True)
         with on_failure(channel.close):
             channel.resize(size)
@@ -105,6 +113,19 @@ class _CommandStreams:
         for descriptor in self._open.intersection(descriptors):
             os.close(descriptor)
         self._open.difference_update(descriptors)
+
+
+def _open_terminal(pid: int) -> tuple[int, int]:
+    """Opens a terminal among those that a process sees, so that its path leads to it there. A process of an
+    earlier version sees those of the machine."""
+    with suppress(OSError):
+        outer = os.open(f"/proc/{pid}/root/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        with on_failure(partial(os.close, outer)):
+            if os.fstat(outer).st_rdev != _PTMX:
+                raise OSError("the program has put something else there")
+            fcntl.ioctl(outer, _UNLOCK, struct.pack("i", 0))
+            return outer, fcntl.ioctl(outer, _OPEN_PEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    return os.openpty()
 
 
 def _keep_from_others(terminal: int, cell: Cell | None) -> None:
