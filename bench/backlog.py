@@ -36,7 +36,7 @@ from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
-from windlass.store import Queue, Store, Tx
+from windlass.store import Queue, Store, Tx, builds_beside
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4
@@ -262,7 +262,8 @@ class Deployer:
 
 async def waits(installation: Installation) -> bool:
     """True while a deployment waits or is under way."""
-    return Queue.RECONCILE in await installation.ctx.store.reads.work.due()
+    queues = {Queue.RECONCILE, builds_beside(Queue.RECONCILE)}
+    return not queues.isdisjoint(await installation.ctx.store.reads.work.due())
 
 
 @contextlib.asynccontextmanager

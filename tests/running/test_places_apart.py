@@ -8,7 +8,7 @@ from typing import Any
 from tests.running.clusters import TLS, application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
 from windlass.control.services.clusters import give_queues
-from windlass.store import Queue
+from windlass.store import Queue, builds_beside
 from windlass.store.tables.queues import queue_of
 
 SLOTS = 2
@@ -49,7 +49,7 @@ async def test_an_engine_that_hangs_holds_up_no_deployment_on_another(database_u
         app = await world.application()
         assert (await world.post(f"/application/{app}/deploy")).status == 202
         await reaches(world, app, "RUNNING")
-        assert engine_of(world, east).begun == SLOTS
+        assert engine_of(world, east).begun <= SLOTS + 1  # and one for an idle environment
         await let_go(world, east, working)
         assert len(engine_of(world, east).instances) == SLOTS + 3
 
@@ -62,7 +62,7 @@ async def test_without_a_queue_of_its_own_a_hanging_engine_would_hold_up_the_oth
         app = await application_on(world, east)
         await world.installation.ctx.store.write(lambda tx: tx.work.remove_queue(east))
         await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {Queue.RECONCILE}
+        assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
 
 
 async def test_each_cluster_with_an_engine_of_its_own_has_a_queue_of_its_own():
@@ -71,7 +71,8 @@ async def test_each_cluster_with_an_engine_of_its_own_has_a_queue_of_its_own():
         places = [await cluster(world, name) for name in ("east", "west")]
         for app in (local, *[await application_on(world, place) for place in places]):
             await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {Queue.RECONCILE, *map(queue_of, places)}
+        numbers = [Queue.RECONCILE, *map(queue_of, places)]
+        assert set(await queues(world)) == {builds_beside(number) for number in numbers}
 
 
 async def test_clusters_with_the_engine_of_this_machine_share_its_slots():
@@ -79,7 +80,7 @@ async def test_clusters_with_the_engine_of_this_machine_share_its_slots():
         other = await cluster(world, "other", engine="LOCAL")
         for app in (await world.application(), await application_on(world, other)):
             await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {Queue.RECONCILE}
+        assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
 
 
 async def test_a_cluster_that_is_connected_elsewhere_later_gets_its_queue_then():
@@ -89,14 +90,14 @@ async def test_a_cluster_that_is_connected_elsewhere_later_gets_its_queue_then()
         path = f"/organization/{world.org}/cluster/{later}"
         assert (await world.patch(path, TLS)).status == 200
         await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {queue_of(later)}
+        assert set(await queues(world)) == {builds_beside(queue_of(later))}
         await world.settle()
         await world.post(f"/application/{app}/uninstall")
         await world.settle()
         nothing = dict.fromkeys((*TLS, "engine_id")) | {"engine": "LOCAL", "engine_key": ""}
         assert (await world.patch(path, nothing)).status == 200
         await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {Queue.RECONCILE}
+        assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
 
 
 async def test_clusters_of_an_older_windlass_get_their_queue_at_the_start():
@@ -107,7 +108,7 @@ async def test_clusters_of_an_older_windlass_get_their_queue_at_the_start():
         await store.write(lambda tx: tx.work.remove_queue(east))
         await store.write(give_queues)
         await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {queue_of(east)}
+        assert set(await queues(world)) == {builds_beside(queue_of(east))}
 
 
 async def test_work_of_a_cluster_that_is_gone_is_still_claimed():

@@ -1,4 +1,5 @@
-"""An organization with nothing under way waits for no deployments of another: it gets a slot besides."""
+"""Deployments wait for few others: one without a build for no builds, and an organization or an environment
+with nothing under way for none of another, because it gets a slot besides."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.running.deployments import deploy, deployed, deployments
 from tests.world import REPOSITORY, World, make_world
+from windlass.control.deploying import reconcile
+from windlass.store.tables import work
 
 SLOTS = 2
 MORE = 3
@@ -25,6 +29,11 @@ async def another_deploys(world: World) -> None:
     org, token = await world.organization()
     app = await application_of(world, org, token)
     assert (await world.post(f"/application/{app}/deploy", token=token)).status == 202
+
+
+async def another_environment_deploys(world: World) -> None:
+    app = await world.application()
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
 
 
 async def has_begun(world: World, count: int) -> None:
@@ -66,14 +75,71 @@ async def test_an_organization_with_nothing_under_way_waits_for_no_slot_of_anoth
     assert world.engine.begun == SLOTS + MORE + 1
 
 
-async def test_there_is_one_spare_slot_and_it_is_for_no_second_deployment(database_url: str):
+async def test_one_spare_slot_is_for_an_organization_and_one_for_an_environment(database_url: str):
     async with busy(database_url) as world:
-        await another_deploys(world)
-        await another_deploys(world)
-        more = await world.application()
-        assert (await world.post(f"/application/{more}/deploy")).status == 202
+        for _ in range(2):
+            await another_deploys(world)
         await has_begun(world, SLOTS + 1)
-    assert world.engine.begun == SLOTS + MORE + 3
+        for _ in range(2):
+            await another_environment_deploys(world)
+        await has_begun(world, SLOTS + 2)
+    assert world.engine.begun == SLOTS + MORE + 4
+
+
+async def test_an_environment_with_nothing_under_way_waits_for_no_slot_of_another(database_url: str):
+    async with busy(database_url) as world:
+        await another_environment_deploys(world)
+        await has_begun(world, SLOTS + 1)
+
+
+async def test_without_turns_of_environments_one_of_them_would_hold_up_the_others(monkeypatch):
+    monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
+    async with busy("") as world:
+        await another_environment_deploys(world)
+        await has_begun(world, SLOTS)
+
+
+async def deed_beside_builds(world: World, app: str, *deeds: str) -> list[str]:
+    """Does something with a service while builds of its environment hold all slots and more wait. Returns how
+    far each has come after a while."""
+    gate = world.builder.gate = asyncio.Event()
+    environment = str((await world.get(f"/application/{app}"))["environment"]["id"])
+    for other in [await world.application(environment) for _ in range(SLOTS + MORE)]:
+        assert (await world.post(f"/application/{other}/deploy")).status == 202
+    before = len(world.builder.built)
+    working = asyncio.create_task(world.installation.worker.run())
+    await reaches(lambda: len(world.builder.built) - before, SLOTS)
+    found = []
+    for deed in deeds:
+        assert (await world.post(f"/application/{app}/{deed}")).status == 202
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+            status = str((await deployments(world, app))[0]["status"])
+            if status == "SUCCEEDED":
+                break
+        found.append(status)
+    gate.set()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    await world.settle()
+    return found
+
+
+async def test_what_needs_no_build_waits_for_no_builds_of_its_own_environment(database_url: str):
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        app = await deployed(world)
+        world.git.push("second")
+        await deploy(world, app)
+        await world.settle()
+        deeds = "rollback", "restart-service", "stop", "uninstall"
+        assert await deed_beside_builds(world, app, *deeds) == ["SUCCEEDED"] * len(deeds)
+
+
+async def test_without_a_queue_of_builds_a_stop_would_wait_for_them(monkeypatch):
+    monkeypatch.setattr(reconcile, "is_for_builds", lambda queue: True)
+    monkeypatch.setattr(work, "builds_beside", abs)
+    async with make_world(parallel_deployments=SLOTS) as world:
+        assert await deed_beside_builds(world, await deployed(world), "stop") == ["QUEUED"]
 
 
 @pytest.mark.parametrize("waits", [True, False])

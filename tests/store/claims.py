@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.control.background.worker import LEASE
-from windlass.store import Claim, Queue, Store
+from windlass.store import Claim, Queue, Store, Tx, builds_beside
 
 KIND = "reconcile"
 
@@ -13,7 +13,11 @@ async def ask(store: Store, id: str = "a", due: int | None = None) -> None:
 
 
 async def claim(store: Store, most: int = 1) -> list[Claim]:
-    return await store.write(lambda tx: tx.work.claim(LEASE, most))
+    async def change(tx: Tx) -> list[Claim]:
+        claims = await tx.work.claim(LEASE, most)
+        return claims + await tx.work.claim(LEASE, most - len(claims), builds_beside(Queue.RECONCILE))
+
+    return await store.write(change)
 
 
 async def one(store: Store) -> Claim:

@@ -17,17 +17,23 @@ from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
 from windlass.store import FAR, Claim, Queue, Store, Tx, statements
 from windlass.store.tables import deployments, work
-from windlass.store.turns import Turns
+from windlass.store.turns import Turns, turn_key
 
 LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
 COUNTED = """
-SELECT id FROM (
-    SELECT id, CASE WHEN lease > 0 THEN lease ELSE due END AS since,
-        row_number() OVER (PARTITION BY org ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id)
-        + (SELECT count(*) FROM work AS held WHERE held.org = work.org AND held.lease > $1) AS turn
-    FROM work
+WITH due_now AS (
+    SELECT id, org, substr(org, 1, 7) AS owner, CASE WHEN lease > 0 THEN lease ELSE due END AS since FROM work
     WHERE ((lease = 0 AND due <= $1) OR (lease > 0 AND lease <= $1)) AND lane = $2
+), in_environment AS (
+    SELECT id, owner, since, row_number() OVER (PARTITION BY org ORDER BY since, id)
+        + (SELECT count(*) FROM work AS held WHERE held.org = due_now.org AND held.lease > $1) AS turn
+    FROM due_now
+)
+SELECT id FROM (
+    SELECT id, since, row_number() OVER (PARTITION BY owner ORDER BY turn, since, id)
+        + (SELECT count(*) FROM work AS held WHERE substr(held.org, 1, 7) = owner AND held.lease > $1) AS turn
+    FROM in_environment
 ) AS waiting
 ORDER BY turn, since, id LIMIT $3"""
 ADD = """
@@ -41,6 +47,7 @@ class Piece(NamedTuple):
     """Before or after now."""
     held: bool
     lane: int
+    environment: int = 0
 
 
 PIECES = st.lists(
@@ -50,9 +57,14 @@ PIECES = st.lists(
         st.integers(-12, 4),
         st.integers(0, 5).map(lambda roll: roll == 0),
         st.integers(0, 1),
+        st.integers(0, 3),
     ),
     max_size=60,
 )
+
+
+def key_of(piece: Piece) -> str:
+    return turn_key(f"org-{piece.org:03}", str(piece.environment or ""))
 
 
 async def fill(store: Store, pieces: Sequence[Piece]) -> None:
@@ -61,7 +73,7 @@ async def fill(store: Store, pieces: Sequence[Piece]) -> None:
         for number, piece in enumerate(pieces):
             moment = NOON + piece.since
             times = (FAR, moment) if piece.held else (moment, 0)
-            await tx.session.all(ADD, f"piece-{number:05d}", *times, f"org-{piece.org}", piece.lane)
+            await tx.session.all(ADD, f"piece-{number:05d}", *times, key_of(piece), piece.lane)
 
     await store.write(change)
 
@@ -116,7 +128,13 @@ def test_any_work_is_taken_in_the_order_that_counting_gives(
 async def test_much_work_is_taken_in_the_same_order_on_both_databases(store: Store, orgs: int):
     draw = random.Random(orgs)
     pieces = [
-        Piece(draw.randrange(orgs), -draw.randrange(1000), draw.random() < 0.05, draw.randrange(2))
+        Piece(
+            draw.randrange(orgs),
+            -draw.randrange(1000),
+            draw.random() < 0.05,
+            draw.randrange(2),
+            draw.randrange(4),
+        )
         for _ in range(500)
     ]
     await fill(store, pieces)
@@ -129,6 +147,11 @@ async def test_much_work_is_taken_in_the_same_order_on_both_databases(store: Sto
 async def test_a_crowd_of_one_organization_hides_no_other(store: Store, small_front: None):
     crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
     await agree(store, [*crowd, Piece(1, -1, held=False, lane=1)], 2)
+
+
+async def test_a_crowd_of_one_environment_hides_no_other(store: Store, small_front: None):
+    crowd = [Piece(0, -100 + number, held=number < 4, lane=1, environment=1) for number in range(50)]
+    await agree(store, [*crowd, Piece(0, -1, held=False, lane=1, environment=2)], 2)
 
 
 async def test_a_wrong_order_would_be_seen(store: Store, monkeypatch: pytest.MonkeyPatch):

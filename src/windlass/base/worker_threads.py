@@ -11,8 +11,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-OF_A_DEPLOYMENT: Final = 2
-"""Its work, and what watches its size."""
+OF_A_DEPLOYMENT: Final = 4
+"""Its work, and what watches its size; and as many for one that has to be built and one that has not."""
 _FOR_OTHERS: Final = 32
 """Reads, checks, and short looks of requests and of the engine."""
 

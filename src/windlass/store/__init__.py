@@ -27,7 +27,9 @@ from windlass.store.tables.queues import (
     FIRST_PLACE,
     PlaceQueues,
     Queue,
+    builds_beside,
     housekeeping_beside,
+    is_for_builds,
     is_owned,
     queue_of,
     queues_of,
@@ -45,6 +47,7 @@ from windlass.store.tables.work import (
     PlaceHolder,
 )
 from windlass.store.transaction import Reads, Tx, Write
+from windlass.store.turns import Idle
 
 __all__ = (
     "CLUSTER",
@@ -60,6 +63,7 @@ __all__ = (
     "EventFilter",
     "EventRow",
     "IdempotentAnswer",
+    "Idle",
     "KeyHolder",
     "NameRow",
     "NameTaken",
@@ -77,10 +81,12 @@ __all__ = (
     "TimetableRow",
     "Tx",
     "Write",
+    "builds_beside",
     "cluster_word",
     "events_word",
     "housekeeping_beside",
     "inside_word",
+    "is_for_builds",
     "is_owned",
     "queue_of",
     "queues_of",

@@ -33,7 +33,7 @@ from windlass.control.request import repeats
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store import Claim, Queue, Tx, is_owned, work_class
+from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
 
 LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
@@ -82,12 +82,15 @@ class WorkQueue(Struct):
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
     waiting: int = 0
     """The running pieces that wait for other work."""
+    of_environments: set[asyncio.Task[None]] = field(default_factory=set)
+    """The running piece that an environment with nothing under way has besides, if there is one."""
 
-    @property
-    def has_spare(self) -> bool:
-        """True if an organization with nothing under way may have a slot besides: one, and one more for each
-        piece that waits."""
-        return len(self.running) <= self.slots + self.waiting
+    def has_spare(self, idle: Idle) -> bool:
+        """True if one with nothing under way may have a slot besides: an organization one, and one more for
+        each piece that waits, and an environment one."""
+        if idle is Idle.ENVIRONMENT:
+            return not self.of_environments
+        return len(self.running) - len(self.of_environments) <= self.slots + self.waiting
 
 
 class Worker:
@@ -143,9 +146,10 @@ class Worker:
         return {number: due for number, due in queues.items() if self._ctx.ownership.may_claim(number)}
 
     def _order(self, queues: Iterable[int]) -> list[int]:
-        """Returns queues in the order in which they are claimed from: deployments first."""
+        """Returns queues in the order in which they are claimed from: deployments first, builds after what
+        needs none."""
         later = {Queue.QUICK, Queue.DELIVER, Queue.BRANCHES, self._ctx.ownership.queues.housekeeping}
-        return sorted(queues, key=lambda number: (number in later, number))
+        return sorted(queues, key=lambda number: (number in later, number < 0, number))
 
     def _queue(self, number: int) -> WorkQueue:
         if number not in self._queues:
@@ -167,37 +171,42 @@ class Worker:
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
         room = min(_MOST_CLAIMED, queue.slots - len(queue.running))
-        only_idle = room <= 0
-        if only_idle and not await self._needs_spare(queue):
+        spare = await self._spare_of(queue) if room <= 0 else None
+        if room <= 0 and spare is None:
             return 0
         owner = self._ctx.ownership.holder if is_owned(number) else None
         claims = await self._ctx.store.write(
-            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, only_idle=only_idle)
+            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, spare)
         )
         for claim in claims:
             if claim.is_taken_over:
                 _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
-            self._start(self._queue(number), claim)
-        if only_idle and claims:
+            self._start(self._queue(number), claim, spare)
+        if spare and claims:
             self._wake.set()  # there may be more spare slots
         return len(claims)
 
-    async def _needs_spare(self, queue: WorkQueue) -> bool:
-        """True if deployments of an organization with nothing under way wait behind the slots of others, and
-        one of them may have a slot besides."""
-        if not queue.has_spare or work_class(queue.number) not in {Queue.RECONCILE, None}:
-            return False
+    async def _spare_of(self, queue: WorkQueue) -> Idle | None:
+        """Returns who has nothing under way and waits behind the slots of others, if one of them may have a
+        slot besides."""
+        if work_class(queue.number) not in {Queue.RECONCILE, None}:
+            return None
         now = self._ctx.clock.now()
-        pieces, _ = await self._ctx.store.reads.work.next_pieces(queue.number, 1, now, only_idle=True)
-        return bool(pieces)
+        for idle in filter(queue.has_spare, Idle):
+            pieces, _ = await self._ctx.store.reads.work.next_pieces(queue.number, 1, now, idle)
+            if pieces:
+                return idle
+        return None
 
-    def _start(self, queue: WorkQueue, claim: Claim) -> None:
+    def _start(self, queue: WorkQueue, claim: Claim, spare: Idle | None) -> None:
         # This process was paused past its lease: work that it had begun has lost its claim.
         earlier = [task for task, held in queue.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
         started = asyncio.create_task(self._do(queue, claim, earlier))
         queue.running[started] = claim
+        if spare is Idle.ENVIRONMENT:
+            queue.of_environments.add(started)
         started.add_done_callback(self._forget_task)
 
     @contextmanager
@@ -256,6 +265,7 @@ class Worker:
     def _forget_task(self, task: asyncio.Task[None]) -> None:
         for queue in self._queues.values():
             queue.running.pop(task, None)
+            queue.of_environments.discard(task)
         self._queues = {number: queue for number, queue in self._queues.items() if queue.running}
         self._wake.set()
 

@@ -23,6 +23,7 @@ from windlass.control.records.deployments import (
     announce,
     cancel_word,
     has_switched,
+    has_to_be_built,
     move,
     nudge_names,
     particulars,
@@ -31,9 +32,9 @@ from windlass.control.records.deployments import (
 from windlass.control.request.deleting import ask_to_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
-from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State
+from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.engines.engine import EngineAway
-from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
 LOOK = 5.0
 """Seconds after which a waiting task looks for itself, in case a nudge was lost."""
@@ -86,6 +87,10 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         waiting = await tx.deployments.open(claim.id)
         head = waiting[0] if waiting else None
         step = _plan(head, status)
+        builds = head is not None and step in {Step.BEGIN, Step.BUILD} and has_to_be_built(head)
+        if head is not None and builds and not is_for_builds(claim.queue):
+            await tx.work.leave_to_builds(claim, head.created)
+            return None
         if step is Step.BEGIN:
             assert head is not None
             if await must_wait(ctx, tx, service, head):
@@ -109,9 +114,9 @@ async def begin(
     details = particulars(deployment)
     details.began = tx.now
     details.server, details.host = ctx.server, ctx.places.local.public_host if ctx.server else ""
-    built = do not in BUILDS or details.made is not None
-    state = WORDS[do].under_way if built else State.BUILDING
-    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)
+    is_built = not has_to_be_built(deployment)
+    state = WORDS[do].under_way if is_built else State.BUILDING
+    deployment = await move(tx, deployment, Progress.DEPLOYING if is_built else Progress.BUILDING, details)
     if not details.command:
         await tx.statuses.change(replace(status, state=state, message=""))
     if kind := TOLD[do].began:

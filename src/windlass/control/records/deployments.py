@@ -25,7 +25,7 @@ from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
-from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State
+from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
@@ -74,7 +74,13 @@ async def accept(
         )
     await tx.statuses.change(status)
     await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
-    await tx.work.ask(RECONCILE, service.id, org=service.org)
+    await tx.work.ask(
+        RECONCILE,
+        service.id,
+        org=service.org,
+        environment=service.parent,
+        builds=has_to_be_built(deployment),
+    )
     return deployment, status
 
 
@@ -197,6 +203,10 @@ async def finish(
     return closed
 
 
+def has_to_be_built(deployment: DeploymentRow) -> bool:
+    return Do(deployment.action) in BUILDS and particulars(deployment).made is None
+
+
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
     """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
     if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
@@ -234,7 +244,7 @@ async def cancel(
         await move(tx, deployment, Progress(deployment.status), details)
         await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
         tx.nudge(cancel_word(deployment.id))
-        await tx.work.ask(RECONCILE, service.id, org=service.org)
+        await tx.work.ask(RECONCILE, service.id, org=service.org, environment=service.parent)
     if all(particulars(deployment).command for deployment in which):
         return status  # one-off runs are no matter of the service
     if under_way:

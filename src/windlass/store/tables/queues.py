@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 class Queue(IntEnum):
     """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
     cluster with an engine of its own have a further queue, see `queue_of`. The work of each further machine
-    has three, see `queues_of`."""
+    has three, see `queues_of`. Each queue of deployments has one of builds beside it, see `builds_beside`."""
 
     QUICK = 0
     RECONCILE = 1
@@ -65,12 +65,14 @@ def queues_of(place: str) -> PlaceQueues:
 
 def is_owned(queue: int) -> bool:
     """True for queues of places: what is in them is left to the owner of the place."""
+    queue = abs(queue)
     return queue in queues_of(FIRST_PLACE) or _FIRST_PLACE <= queue < _FIRST_CLUSTER_RUNS
 
 
 def work_class(queue: int) -> Queue | None:
     """Returns the class of work in a queue, which is the same at each place; None for deployments of
-    clusters."""
+    clusters. Builds are deployments."""
+    queue = abs(queue)
     if queue >= _FIRST_PLACE + _RUNS:
         return Queue.RUNS
     if queue >= _FIRST_PLACE:
@@ -81,6 +83,16 @@ def work_class(queue: int) -> Queue | None:
 def housekeeping_beside(deployments: int) -> int:
     """Returns the other queue of the place whose deployments are in this one."""
     return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
+
+
+def builds_beside(deployments: int) -> int:
+    """Returns the queue of the deployments that have to be built first, of the place or the cluster whose
+    deployments are in this one. Others never wait behind them."""
+    return -abs(deployments)
+
+
+def is_for_builds(queue: int) -> bool:
+    return queue < 0
 
 
 def runs_beside(deployments: int) -> int:

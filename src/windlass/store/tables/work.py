@@ -1,6 +1,7 @@
 """Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
 
-The column `lane` holds the number of its queue. `turns` decides the order in which work is claimed.
+The column `lane` holds the number of its queue, and `org` whose turn it takes: that of an organization, or of
+an environment of it, see `turn_key`. `turns` decides the order in which work is claimed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.store.tables.queues import Queue, queues_of, runs_beside
+from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
-from windlass.store.turns import Due, Turns
+from windlass.store.turns import Due, Idle, Turns, turn_key
 
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
@@ -41,6 +42,8 @@ class Claim(Struct, frozen=True, gc=False):
     attempts: int
     is_taken_over: bool = False
     """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
+    queue: int = Queue.RECONCILE
+    """The queue that it was claimed from."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
@@ -56,7 +59,7 @@ ASK: Final = """
 INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
 VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
     SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1
-), $6))
+), $6) * $7)
 ON CONFLICT (id) DO UPDATE SET
     lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
 # None of these statements looks at everything that is due; what is held is never more than the slots of all
@@ -69,7 +72,7 @@ UNION ALL
 SELECT 'waiting', due, id, org FROM (
     SELECT due, id, org FROM work WHERE lane = $2 AND lease = 0 AND due <= $1 ORDER BY due, id LIMIT $3
 ) AS front"""
-# The first piece of each organization: from one to the next by the index, whatever lies between. Without a
+# The first piece of each environment: from one to the next by the index, whatever lies between. Without a
 # join, for which PostgreSQL might read everything.
 _FIRST = """
 SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
@@ -100,13 +103,17 @@ DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND le
 AGAIN: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
+# Asking may have moved it to the other queue meanwhile.
+LEAVE_TO_BUILDS: Final = """
+UPDATE work SET lease = 0, lane = $1, due = CASE WHEN due < $2 THEN due ELSE $2 END, attempts = 0
+WHERE id = $3 AND epoch = $4 AND lease > 0"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND lane <> $2 AND due > $3 AND due < $4"
 END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
 # Workers of the former owner find that they have lost their claims.
 REVOKE: Final = """
-UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4)"""
+UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4, $5)"""
 # From one queue to the next by the index, whatever lies between.
 DUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
@@ -126,10 +133,13 @@ ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFL
 REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
-def _values_of(kind: str, id: str, due: int, org: str, queue: int | None = None) -> tuple[str | int, ...]:
+def _values_of(
+    kind: str, id: str, due: int, org: str, queue: int | None = None, *, builds: bool = False
+) -> tuple[str | int, ...]:
     """Returns the values of the statement ASK."""
     usual = _QUEUES.get(kind, Queue.QUICK)
-    return id, kind, due, secrets.randbits(48), org, usual if queue is None else queue
+    number = usual if queue is None else queue
+    return id, kind, due, secrets.randbits(48), org, number, builds_beside(1) if builds else 1
 
 
 class WorkTable(Table):
@@ -143,10 +153,10 @@ class WorkTable(Table):
         return nearest
 
     async def next_pieces(
-        self, queue: int, most: int, now: int, *, only_idle: bool = False
+        self, queue: int, most: int, now: int, only: Idle | None = None
     ) -> tuple[list[str], set[str]]:
-        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended;
-        `only_idle`: the turns of organizations with nothing under way."""
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`: the
+        turns of those with nothing under way."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
@@ -160,13 +170,13 @@ class WorkTable(Table):
                 firsts = await self._session.all(FIRSTS, queue, now)
                 turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
         taken: list[str] = []
-        while len(taken) < most and (piece := turns.take(only_idle=only_idle)):
+        while len(taken) < most and (piece := turns.take(only)):
             taken.append(piece.id)
-            if turns.lacks(piece.org):
-                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
-                own = [due for due in ended if due.org == piece.org]
-                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
-            turns.advance(piece.org)
+            if turns.lacks(piece.key):
+                rows = await self._session.all(OF_ORG, queue, piece.key, now, _FRONT + most)
+                own = [due for due in ended if due.key == piece.key]
+                turns.refill(piece.key, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.key)
         return taken, {piece.id for piece in ended}
 
     async def queue_of_runs(self, job: str) -> int:
@@ -180,12 +190,22 @@ class WorkChanges(WorkTable):
     _session: ChangeSession
 
     async def ask(
-        self, kind: str, id: str, due: int | None = None, org: str = "", queue: int | None = None
+        self,
+        kind: str,
+        id: str,
+        due: int | None = None,
+        org: str = "",
+        queue: int | None = None,
+        environment: str = "",
+        *,
+        builds: bool = False,
     ) -> None:
         """Asks for a piece of work. Asking twice is asking once. Without a `queue`, it is that of the kind;
-        work for a service waits in the queue of its cluster."""
+        work for a service waits in the queue of its cluster, or in that of `builds` beside it, and takes the
+        turn of its `environment`."""
         moment = self._session.now if due is None else due
-        await self._session.all(ASK, *_values_of(kind, id, moment, org, queue))
+        key = turn_key(org, environment)
+        await self._session.all(ASK, *_values_of(kind, id, moment, key, queue, builds=builds))
         self._session.nudge("work")
 
     async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
@@ -199,17 +219,16 @@ class WorkChanges(WorkTable):
         most: int,
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
-        *,
-        only_idle: bool = False,
+        only: Idle | None = None,
     ) -> list[Claim]:
-        """Claims due work, organizations by turns. A lease that has not ended is left to its worker, and with
-        `owner` everything unless it holds its place now."""
+        """Claims due work, organizations by turns; `only`: of those with nothing under way. A lease that has
+        not ended is left to its worker, and with `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
             now = self._session.now
-            pieces, ended = await self.next_pieces(queue, missing, now, only_idle=only_idle)
+            pieces, ended = await self.next_pieces(queue, missing, now, only)
             taken = await self._take(pieces, lease, owner)
-            claims += (replace(claim, is_taken_over=claim.id in ended) for claim in taken)
+            claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
@@ -225,7 +244,9 @@ class WorkChanges(WorkTable):
 
     async def revoke(self, place: str) -> None:
         """Takes away the claims of all work at a place, which is due again at once."""
-        await self._session.all(REVOKE, self._session.now, *queues_of(place))
+        queues = queues_of(place)
+        builds = builds_beside(queues.deployments)
+        await self._session.all(REVOKE, self._session.now, *queues, builds)
         self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
@@ -248,6 +269,12 @@ class WorkChanges(WorkTable):
         released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
         self._session.nudge("work")
         return released is not None
+
+    async def leave_to_builds(self, claim: Claim, since: int) -> None:
+        """Releases the claim: the work waits in the queue of builds, among those that wait since then."""
+        queue = builds_beside(claim.queue)
+        await self._session.all(LEAVE_TO_BUILDS, queue, since, claim.id, claim.epoch)
+        self._session.nudge("work")
 
     async def bring_nearer(self, moment: int) -> None:
         """Makes work due now that is due after a moment, without deliveries, which may wait longer. Leases
