@@ -15,6 +15,7 @@ from tests.engines.process.helpers import KEY
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import process_memory
+from windlass.engines.process import looks as module
 from windlass.engines.process import memory, patrol
 from windlass.engines.process.looks import LookHangs, Looks
 
@@ -40,7 +41,7 @@ def hanging():
     made.may_answer.set()
 
 
-async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging):
+async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging, monkeypatch):
     looks: Looks[str] = Looks(patience=0.05)
     with pytest.raises(LookHangs):
         await looks.at((KEY, None), partial(hanging.look, "late"))
@@ -50,6 +51,9 @@ async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hang
     hanging.may_answer.set()
     looks.begin([(KEY, None)])
 
+    async def is_late() -> bool:
+        return looks._started[KEY, None][0].done()
+
     async def answers() -> str:
         try:
             return await looks.at((KEY, None), lambda: "second")
@@ -58,6 +62,15 @@ async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hang
 
     assert await until(answers) == "late"
     assert await looks.at((KEY, None), lambda: "second") == "second"
+
+    hanging.may_answer.clear()
+    with pytest.raises(LookHangs):
+        await looks.at((KEY, None), partial(hanging.look, "late"))
+    hanging.may_answer.set()
+    await until(is_late)
+    monkeypatch.setattr(module, "_OLDEST", 0)
+    looks.begin([(KEY, None)])
+    assert await looks.at((KEY, None), lambda: "new") == "new", "a result of long ago counts no more"
     with pytest.raises(ZeroDivisionError):
         await looks.at((KEY, None), lambda: str(1 // 0))
 

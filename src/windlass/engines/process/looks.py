@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
@@ -17,6 +18,8 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import InstanceKey
 
 _PATIENCE: Final = 5.0
+_OLDEST: Final = 60.0
+"""Seconds after the begin of a look after which its result counts no more."""
 _HANGS: Final = "a file system that an instance uses does not answer: what it holds there is not counted"
 _log = log("engines.process")
 
@@ -34,19 +37,23 @@ class Looks(Generic[T]):
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
-        self._started: dict[InstanceRun, Future[T]] = {}
+        self._started: dict[InstanceRun, tuple[Future[T], float]] = {}
+        """Looks, and when each began."""
 
     def begin(self, runs: Collection[InstanceRun]) -> None:
-        """Forgets late results for all runs but these."""
-        started = self._started.items()
-        self._started = {run: look for run, look in started if run in runs or not look.done()}
+        """Forgets late results for all runs but these, and old ones."""
+        oldest = time.monotonic() - _OLDEST
+        for run, (look, began) in [*self._started.items()]:
+            if look.done() and (run not in runs or began < oldest):
+                del self._started[run]
 
     async def at(self, run: InstanceRun, look: Callable[[], T]) -> T:
         """Returns what `look` returns, or an earlier one for this run that came back late. May raise
         LookHangs, and does so at once while an earlier one hangs."""
-        started = self._started.get(run)
+        started, _ = self._started.get(run, (None, 0.0))
         if started is None:
-            started = self._started[run] = _start(look)
+            started = _start(look)
+            self._started[run] = started, time.monotonic()
             waiting = asyncio.wrap_future(started)
             waiting.add_done_callback(_take_note)
             await asyncio.wait([waiting], timeout=self._patience)
