@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import needs_root
+from tests.world import make_world
 from windlass.base import disk_reserve
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room
 from windlass.engines.process import files
@@ -222,3 +223,12 @@ def test_a_recorded_end_stays(tmp_path: Path):
     (once / "ended").write_text("0 1 2")
     files.discard(tmp_path / "home", tmp_path / "cache")
     assert [path.read_text() for path in once.iterdir()] == ["0 1 2"]
+
+
+@pytest.mark.parametrize(("free", "disk"), [(600 * MIB, "enough"), (400 * MIB, "short")])
+async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, disk: str):
+    seen = Room("bytes", free, whole=10_000 * MIB, reserve=500 * MIB)
+    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [seen])
+    async with make_world() as world:
+        answer = await world.get("/readyz")
+    assert (answer.status, answer["status"], answer["disk"]) == (200, "ready", disk)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from msgspec import Struct
 from windlass import __version__
 from windlass.api.answers import Header
 from windlass.base.commit import commit
+from windlass.base.disk_reserve import is_short
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 
@@ -112,13 +115,20 @@ class Pages:
 
     async def _readyz(self) -> Rendered:
         """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
-        instance on this machine has a network of its own."""
+        instance on this machine has a network of its own, and whether the disk is short of its reserve."""
         trouble = await self._ready()
         if trouble:
             body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}
             return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
         network = "shared" if await self._ctx.places.local.engine.shared_network() else "own"
-        return 200, encode({"status": "ready", "network": network}), _JSON, ()
+        disk = "short" if await asyncio.to_thread(self._is_disk_short) else "enough"
+        return 200, encode({"status": "ready", "network": network, "disk": disk}), _JSON, ()
+
+    def _is_disk_short(self) -> bool:
+        settings = self._ctx.settings
+        with suppress(FileNotFoundError):  # no data directory was made yet
+            return is_short(Path(settings.data_dir), settings.disk_reserve_bytes)
+        return False
 
     async def _metrics_text(self) -> Rendered:
         return 200, await self._metrics(), _TEXT, ()
