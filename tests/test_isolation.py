@@ -16,7 +16,7 @@ import pytest
 
 from tests.engines.processes import open_engine
 from tests.needs import needs_root
-from windlass.base.isolation import isolation, network
+from windlass.base.isolation import isolation, network, pasta
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
@@ -140,9 +140,9 @@ async def test_one_organization_deploys_where_build_steps_share_the_network_of_t
 
 
 def test_the_device_of_pasta_is_named_to_a_user_who_may_not_write_it(tmp_path, machine, monkeypatch):
-    monkeypatch.setattr(network, "pasta", lambda: "/bin/false")
-    monkeypatch.setattr(network, "TUN", "/nowhere/tun")
-    machine({**ALL, "exit": network.try_exit().replace("/nowhere", "/dev/net")})
+    monkeypatch.setattr(pasta, "find_pasta", lambda: "/bin/false")
+    monkeypatch.setattr(pasta, "TUN", "/nowhere/tun")
+    machine({**ALL, "exit": pasta.try_pasta().replace("/nowhere", "/dev/net")})
     [said] = concerns(isolation_of(settings(tmp_path)))
     assert "let its user write /dev/net/tun" in said
 
@@ -151,10 +151,10 @@ def test_pasta_that_hangs_is_ended_with_all_that_it_has_started(tmp_path, monkey
     hangs = tmp_path / "pasta"
     hangs.write_text(f"#!/bin/sh\necho cannot do it >&2\nsleep 1000 & echo $! > {tmp_path}/left\nwait\n")
     hangs.chmod(0o755)
-    monkeypatch.setattr(network, "pasta", lambda: str(hangs))
-    monkeypatch.setattr(network, "TUN", "/dev/null")
-    monkeypatch.setattr(network, "_PASTA_TRIED_WITHIN", 1.0)
-    assert network.try_exit() == "pasta fails: cannot do it"
+    monkeypatch.setattr(pasta, "find_pasta", lambda: str(hangs))
+    monkeypatch.setattr(pasta, "TUN", "/dev/null")
+    monkeypatch.setattr(pasta, "_TRIED_WITHIN", 1.0)
+    assert pasta.try_pasta() == "pasta fails: cannot do it"
     left = int((tmp_path / "left").read_text())
     while (present := kernel.stat(left)) and not present.dead:  # killed, and perhaps not ended yet
         time.sleep(0.01)

@@ -27,6 +27,8 @@ from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import calls, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
+from windlass.base.isolation.namespace_holder import LOOK_EVERY
+from windlass.engines.process.networks import Networks
 
 PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
 PUBLIC_6 = "2001:db8:9::1"
@@ -241,6 +243,46 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
     return found
 
 
+TRIES_AGAIN = (
+    TRIES.partition("attempts = ")[0]
+    + """
+while True:
+    networks = ("10.98.0.1", "10.99.0.1")
+    print(*(each for each in networks if reach("tcp", each, 7001) == "internet"), flush=True)
+    time.sleep(0.1)
+"""
+)
+
+
+async def change(folder: Path, *, renews: bool) -> dict[str, Any]:
+    """Starts the engine again with another network open. Returns what a running instance reaches before and
+    after."""
+    service = wanted(ProcessRig(folder).made(TRIES_AGAIN))
+    found: dict[str, Any] = {}
+    for opened in (OPENED, PRIVATE):
+        rules = NetworkRules(open=(f"{opened}/32",))
+        rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
+        async with Station(rig) as station:
+            await station.apply(service)
+            if not renews:
+                Networks.renew_rules = nothing_is_renewed  # type: ignore[assignment, method-assign]
+            await until(partial(reaches, station, opened if renews else OPENED))
+            found[opened] = (await station.one(service.service)).restarts
+            if opened == PRIVATE:
+                await asyncio.sleep(0 if renews else 2 * LOOK_EVERY)
+                found["last"] = station.said[-1]
+                await station.engine.sweep(await station.engine.services())
+    return found
+
+
+async def nothing_is_renewed(networks: Networks) -> None:
+    pass
+
+
+async def reaches(station: Station, address: str) -> bool:
+    return station.said[-1:] == [address]
+
+
 async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
     """Many environments of so many organizations open as many connections as they can; then another
     organization tries one. All may have as many as eight environments."""
@@ -322,6 +364,8 @@ async def said(station: Station, count: int) -> bool:
 MODES: Final = {
     "networks": partial(attack, networks=True),
     "shared": partial(attack, networks=False),
+    "change": partial(change, renews=True),
+    "change without renewal": partial(change, renews=False),
     "crowd": partial(crowd, organizations=1),
     "send": partial(send),
     "crowd of many organizations": partial(crowd, organizations=CROWD),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.small_internet import CHOSEN, CROWD, MACHINE, MANY, MANY_PORTS, MOST
+from tests.hostile.small_internet import CHOSEN, CROWD, MACHINE, MANY, MANY_PORTS, MOST, OPENED, PRIVATE
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
@@ -115,6 +115,21 @@ def test_an_environment_cannot_fill_the_table_of_connections_of_the_machine(foun
     connected = int(found["stranger"]["many connections"].split()[0])
     assert 0 < connected <= MOST
     assert shared["stranger"]["many connections"] == f"{MANY} connected"
+
+
+AS = pytest.mark.parametrize("user", ["root", pytest.param("ordinary", marks=needs("pasta"))])
+
+
+@AS
+@pytest.mark.slow
+def test_networks_that_live_follow_a_change_of_the_open_networks_at_a_start(user):
+    found = attempts("change", ordinary_user() if user == "ordinary" else ())
+    assert (found["last"], found[PRIVATE]) == (PRIVATE, 0), "without a restart of the instance"
+
+
+@pytest.mark.slow
+def test_without_new_rules_they_would_keep_those_of_their_start():
+    assert attempts("change without renewal")["last"] == OPENED
 
 
 @needs("pasta")

@@ -171,7 +171,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "or a user, so that one can take the ports of another or stop it"
         ),
     ] = False
-    network_allow: Annotated[Words, _says("Networks that services may reach although private")] = ()
+    network_allow: Annotated[
+        Words,
+        _says(
+            "Networks that services may reach although private. Running services follow a change a few "
+            "seconds after the next start"
+        ),
+    ] = ()
     parallel_deployments: Annotated[
         int,
         _says("How many deployments run at once, on this machine and on each other engine", ge=1, le=1000),

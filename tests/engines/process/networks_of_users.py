@@ -15,7 +15,8 @@ from tests.engines.process.test_networks import PORT, hubs, kept, lives
 from tests.engines.stations import ask, until, wanted
 from windlass.base.isolation import socket_server
 from windlass.base.isolation.instance_connections import connect, make_socket
-from windlass.base.isolation.network import NamespaceHolder, is_led_out, start_of
+from windlass.base.isolation.network import NamespaceHolder, start_of
+from windlass.base.isolation.pasta import is_led_out
 from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal
+from typing import Final, Literal, cast
 from zlib import crc32
 
 from msgspec import Struct
@@ -21,7 +21,8 @@ from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launcher_client import SOURCE, program
-from windlass.base.isolation.network import TUN, CellNetwork, ConnectionLimits, resolvers
+from windlass.base.isolation.network import CellNetwork, ConnectionLimits, resolvers
+from windlass.base.isolation.pasta import TUN
 from windlass.base.isolation.private import SHARED, private_paths
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.settings_copy import settings_copies
@@ -36,6 +37,8 @@ _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
 _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
+_NO_RULES: Final = ("outer", "group", "socket_server")
+"""Fields of a network that stay as they are as long as it lives."""
 _TRYING: Final = Lock()
 """Held while one thread probes the machine; other threads wait for the result."""
 
@@ -232,6 +235,13 @@ class Isolation:
             most=ConnectionLimits.of(rules.connections).environment,
             group=crc32(org.encode()),
         )
+
+    def with_rules(self, network: CellNetwork) -> CellNetwork:
+        """Returns the network of a living trunk or hub with the rules that a new one would get now."""
+        is_trunk = network["kind"] == "trunk"
+        fresh = self.trunk("") if is_trunk else self.hub("", "", joins=network.get("joins", True))
+        kept = {name: value for name, value in network.items() if name in _NO_RULES}
+        return cast("CellNetwork", {**fresh, **kept})
 
     def gives_users(self) -> bool:
         """Returns whether each service has a user of its own."""

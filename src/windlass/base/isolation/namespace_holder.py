@@ -4,6 +4,9 @@ So it ends with its installation, also when the folder is erased, the file is lo
 its place. Where no server runs to end it, it ends itself some time after its last instance. The holder of an
 ordinary user's trunk also serves sockets (socket_server.py); another process of this kind runs pasta, which
 connects that trunk to the machine.
+
+The file has the rules of the network, too. When the server changes those of the trunk, as after a change of
+its settings, the holder of the trunk writes the tables of the trunk and of all hubs again.
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ import signal
 import time
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from windlass.base.isolation import calls, network
 from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NamespaceHolder
+from windlass.base.isolation.pasta import is_led_out, pasta_command
 from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
-_LOOK_EVERY: Final = 2.0
+LOOK_EVERY: Final = 2.0
 _UNUSED: Final = 900.0
 """Seconds without use after which it ends itself: later than a server would end it."""
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
@@ -113,11 +117,39 @@ def _is_needed(file: str, held: CellNetwork) -> bool:
     return True
 
 
+def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:
+    """Writes the rules of the trunk and its hubs again, if they have changed in the files of their holders.
+    Returns the rules that the trunk has. `machine`: see `network.renew_trunk`."""
+    wanted = _read_note(file).get("network")
+    if wanted is None or wanted == trunk:
+        return trunk
+    try:
+        folder = os.path.dirname(file)  # noqa: PTH120
+        for name in os.listdir(folder):  # noqa: PTH208
+            note = _read_note(f"{folder}/{name}") if name.endswith(network.HUB) else {}
+            if "network" in note:
+                network.renew_hub(note["network"], NamespaceHolder(note["pid"], note["start"]))
+        network.renew_trunk(wanted, machine)
+    except OSError:  # it is tried again at the next look
+        return trunk
+    return cast("CellNetwork", wanted)
+
+
+def _read_note(file: str) -> dict[str, Any]:
+    """Returns what the file of a holder says; nothing if it is gone or cannot be read now."""
+    with suppress(OSError, ValueError), open(file) as named:  # noqa: PTH123
+        note: dict[str, Any] = json.load(named)
+        return note
+    return {}
+
+
 def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
     """`machine`: the network of the machine, from which a trunk removes its interface and rules."""
     interface = "" if machine is None else network.interface_of_trunk()
     while _is_needed(file, held):
-        time.sleep(_LOOK_EVERY)
+        if machine is not None:
+            held = _follow_rules(file, held, machine)
+        time.sleep(LOOK_EVERY)
     if machine is not None:
         with network.inside(machine):
             network.close_trunk(interface)
@@ -128,8 +160,11 @@ def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server
     look_at = 0.0
     while time.monotonic() < look_at or _is_needed(file, trunk):
         if time.monotonic() >= look_at:
-            look_at = time.monotonic() + _LOOK_EVERY
-        if socket_server.serve(_LOOK_EVERY):
+            look_at = time.monotonic() + LOOK_EVERY
+            before, trunk = trunk, _follow_rules(file, trunk, None)
+            if trunk != before:
+                network.guard_own_addresses(trunk, routes.own_networks())
+        if socket_server.serve(LOOK_EVERY):
             network.guard_own_addresses(trunk, routes.own_networks())
 
 
@@ -139,7 +174,7 @@ def _lead_out(file: str, held: CellNetwork) -> None:
     holder = NamespaceHolder.read(held["outer"])
     pasta = _start_pasta(held["program"], holder.pid)
     until = time.monotonic() + _LED_OUT_WITHIN
-    while not network.is_led_out(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
+    while not is_led_out(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_LOOK_OFTEN)
     _close_others()
     trunk = os.pidfd_open(holder.pid)
@@ -166,7 +201,7 @@ def _become_pasta(program: str, trunk: int, parent: int) -> None:
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # pasta refuses to start where it is ignored
     if os.getppid() == parent:
-        os.execve(program, network.pasta_command(program, trunk), {"PATH": "/usr/bin:/bin"})  # noqa: S606
+        os.execve(program, pasta_command(program, trunk), {"PATH": "/usr/bin:/bin"})  # noqa: S606
 
 
 def _wait_for(pasta: int, file: str, trunk: int) -> bool:
@@ -174,7 +209,7 @@ def _wait_for(pasta: int, file: str, trunk: int) -> bool:
     ended = os.pidfd_open(pasta)
     try:
         while _names_us(file):
-            if ready := _wait([trunk, ended], _LOOK_EVERY):
+            if ready := _wait([trunk, ended], LOOK_EVERY):
                 if trunk in ready:
                     return False
                 os.waitpid(pasta, 0)

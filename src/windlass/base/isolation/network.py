@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +32,9 @@ SERVICES: Final = 32_767
 _INSTANCES: Final = range(2, 32_768)
 _LINKS: Final = 16_384
 _TRUNKS: Final = 128
-_UP: Final = "up"
+HUB: Final = ".hub"
+"""The end of the name of the file of a hub's holder, beside that of its trunk."""
+UP: Final = "up"
 """The interface of a hub or trunk that leads outwards."""
 _MACHINE: Final = "windlass{0}"
 """The interface of this machine that leads to a trunk, with the first free number."""
@@ -54,16 +55,6 @@ _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
 """Names of the sets that count connections of each organization: all connections, and those by UDP."""
-TUN: Final = "/dev/net/tun"
-"""The device that pasta opens."""
-_PASTA: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
-_PASTA_TRIED_WITHIN: Final = 10.0
-_PASTA_OPTIONS: Final = (
-    "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", _UP, "--no-dhcp", "--no-map-gw",
-    "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
-    "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
-)  # fmt: skip
-"""Forwards no port between the machine and a network, and maps no address to the machine's loopback."""
 _IPTABLES: Final = ("/usr/sbin/iptables", "/sbin/iptables", "/usr/local/sbin/iptables")
 
 
@@ -181,10 +172,14 @@ class ConnectionLimits(NamedTuple):
 
 def interface_of_trunk() -> str:
     """Returns the interface of the machine that leads to the trunk in which this process is."""
+    return _MACHINE.format(_number_of_trunk())
+
+
+def _number_of_trunk() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        answer = fcntl.ioctl(asked, _GET_ADDRESS, _UP.encode().ljust(40, b"\0"))
+        answer = fcntl.ioctl(asked, _GET_ADDRESS, UP.encode().ljust(40, b"\0"))
     number = int.from_bytes(answer[20:24], "big") - int.from_bytes(socket.inet_aton("198.19.0.0"), "big")
-    return _MACHINE.format(number >> 8)
+    return number >> 8
 
 
 def try_all(*, as_root: bool) -> str:
@@ -226,50 +221,6 @@ def _try_pair() -> None:
     masked = [_masked_at_random_port("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
     chains = {"forward": forward, "counted": counted, "postrouting": masked}
     netlink.write_table("a", chains, groups=[_ALL])
-
-
-def pasta() -> str | None:
-    """Returns the path of pasta, which connects networks of an ordinary user to the machine's."""
-    return next((path for path in _PASTA if os.access(path, os.X_OK)), None)
-
-
-def try_exit() -> str:
-    """Tries pasta. Returns why it does not work, or an empty text."""
-    program = pasta()
-    if program is None:
-        return "pasta is not installed"
-    if not os.access(TUN, os.R_OK | os.W_OK):
-        return f"pasta needs {TUN}, which this user may not write"
-    try:
-        tried = subprocess.Popen(
-            [program, *_PASTA_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return f"pasta cannot be run: {error}"
-    with tried:
-        try:
-            _, errors = tried.communicate(timeout=_PASTA_TRIED_WITHIN)
-        except subprocess.TimeoutExpired:
-            os.killpg(tried.pid, signal.SIGKILL)  # with the processes that it has forked
-            _, errors = tried.communicate()
-    said = [line for line in errors.splitlines() if "syslog" not in line]
-    # Without a route yet, it is tried again.
-    if not tried.returncode or any("routable interface" in line for line in said):
-        return ""
-    return f"pasta fails: {' '.join(said[-1:]) or 'it says nothing'}"
-
-
-def pasta_command(program: str, trunk: int) -> list[str]:
-    """Returns the command that connects the network of a process to the machine."""
-    return [program, *_PASTA_OPTIONS, str(trunk)]
-
-
-def is_led_out(trunk: int) -> bool:
-    """Returns whether pasta has made its interface in the network of a process."""
-    with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
-        return any(line.startswith(f"{_UP}\t00000000\t") for line in file)
-    return False
 
 
 def service_address(number: int) -> str:
@@ -340,25 +291,34 @@ def arrange(network: CellNetwork, parent: int) -> None:
 
 
 def _arrange_trunk(network: CellNetwork, machine: int) -> None:
-    is_routed = "socket_server" not in network  # otherwise pasta makes the interface
-    masked = [_masked_at(_UP)]
-    if is_routed:
-        number = _connect_machine(network, machine)
-        first = _address_of_trunk(number, 128)
-        masked.insert(0, (*leaves_by(_UP), *netlink.source_by_group(first)))
-    else:
-        masked.insert(0, _masked_at_random_port(_UP))
+    if _is_routed(network):
+        _connect_machine(network, machine)
     _close_ipv6()
     _forward()
+    _write_trunk_table(network)
+
+
+def _is_routed(trunk: CellNetwork) -> bool:
+    """Returns whether a trunk has an interface of the machine. Otherwise pasta makes one."""
+    return "socket_server" not in trunk
+
+
+def _write_trunk_table(network: CellNetwork) -> None:
+    masked = [_masked_at(UP)]
+    if _is_routed(network):
+        first = _address_of_trunk(_number_of_trunk(), 128)
+        masked.insert(0, (*leaves_by(UP), *netlink.source_by_group(first)))
+    else:
+        masked.insert(0, _masked_at_random_port(UP))
     forward: list[netlink.Rule] = [
-        (*arrives_by(_UP), *netlink.is_known(), *verdict(ACCEPT)),
-        (*arrives_by(_UP), *verdict(DROP)),
-        (*leaves_by(_UP, inverted=True), *verdict(DROP)),
+        (*arrives_by(UP), *netlink.is_known(), *verdict(ACCEPT)),
+        (*arrives_by(UP), *verdict(DROP)),
+        (*leaves_by(UP, inverted=True), *verdict(DROP)),
         *_closed(network),
         verdict(ACCEPT),
     ]
     by_group = [_limit_of_group(_ALL, network.get("most_of_group", 0))]
-    if not is_routed:
+    if not _is_routed(network):
         most = len(_UDP_PORTS) // _SHARES_OF_UDP_PORTS
         by_group.append((*netlink.has_protocol(_UDP), *_limit_of_group(_SENT, most)))
     netlink.write_table(
@@ -374,35 +334,35 @@ def _closed(network: CellNetwork) -> list[netlink.Rule]:
     passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
     closed = [netlink.goes_to(to) for to in network.get("closed", [])]
     return [
-        *((*leaves_by(_UP), *rule, *verdict(ACCEPT)) for rule in passed),
-        *((*leaves_by(_UP), *rule, *netlink.refuse()) for rule in closed),
+        *((*leaves_by(UP), *rule, *verdict(ACCEPT)) for rule in passed),
+        *((*leaves_by(UP), *rule, *netlink.refuse()) for rule in closed),
     ]
 
 
-def _connect_machine(network: CellNetwork, machine: int) -> int:
-    """Connects a trunk with the machine. Returns its number there."""
+def _connect_machine(network: CellNetwork, machine: int) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(machine):
         with Netlink() as there:
             # From the first one on, so that what a trunk of the same number has left is replaced.
-            pair = lambda number: there.make_pair(_MACHINE.format(number), _UP, own)  # noqa: E731
+            pair = lambda number: there.make_pair(_MACHINE.format(number), UP, own)  # noqa: E731
             number = _claim(range(_TRUNKS), pair, first=0)
             name = _MACHINE.format(number)
             ours, theirs = (_address_of_trunk(number, last) for last in (0, 1))
             there.add_address(name, ours, 31)
             there.raise_link(name)
             there.route(_address_of_trunk(number, 128), 25, name, via=theirs)
-        _guard_machine(name, f"{ours}/24", network)
+        _forward()
+        _write_machine_table(number, network)
+        _iptables(name, "-I")
     with Netlink() as here:
-        here.add_address(_UP, theirs, 31)
-        here.raise_link(_UP)
-        here.route("0.0.0.0", 0, _UP, via=ours)  # noqa: S104 (a route)
-    return number
+        here.add_address(UP, theirs, 31)
+        here.raise_link(UP)
+        here.route("0.0.0.0", 0, UP, via=ours)  # noqa: S104 (a route)
 
 
 def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
-    """Closes the addresses of the machine to a trunk that pasta connects, as `_guard_machine` does as
-    root."""
+    """Closes the addresses of the machine to a trunk that pasta connects, as `_write_machine_table` does
+    as root."""
     allowed = [(*rule, *verdict(ACCEPT)) for rule in _open_on_machine(network)]
     closed = [(*netlink.goes_to(address), *netlink.refuse()) for address in addresses]
     netlink.write_table("machine", {"forward": [*allowed, *closed]})
@@ -426,9 +386,9 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
     ]
 
 
-def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
+def _write_machine_table(number: int, network: CellNetwork) -> None:
     """Lets packets from a trunk pass to other machines, and to some ports of this one."""
-    _forward()
+    name, source = _MACHINE.format(number), f"{_address_of_trunk(number, 0)}/24"
     netlink.write_table(
         name,
         {
@@ -443,7 +403,27 @@ def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
             "postrouting": [(*netlink.comes_from(source), *netlink.masquerade())],
         },
     )
-    _iptables(name, "-I")
+
+
+def renew_trunk(network: CellNetwork, machine: int | None) -> None:
+    """Writes the rules of the trunk in which this process is again. `machine`: the network of the machine;
+    None for the trunk of an ordinary user."""
+    _write_trunk_table(network)
+    if machine is not None:
+        number = _number_of_trunk()
+        with inside(machine):
+            _write_machine_table(number, network)
+
+
+def renew_hub(network: CellNetwork, holder: NamespaceHolder) -> None:
+    """Writes the rules of a hub again. Called in its trunk. Does nothing for a hub that has ended."""
+    with suppress(ProcessLookupError):
+        hub = holder.open()
+        try:
+            with inside(hub):
+                _write_hub_table(network)
+        finally:
+            os.close(hub)
 
 
 def close_trunk(name: str) -> None:
@@ -493,39 +473,43 @@ def _arrange_hub(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         group = network.get("group", 0)
-        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", _UP, own, group))
+        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", UP, own, group))
         there.add_address(f"h{number}", _offset("198.19.128.0", 2 * number), 31)
         there.raise_link(f"h{number}")
     _close_ipv6()
     with Netlink() as here:
         here.add_address("lo", GATE, 32)
         here.own(service_address(0), 17)
-        here.add_address(_UP, _offset("198.19.128.0", 2 * number + 1), 31)
-        here.raise_link(_UP)
-        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
+        here.add_address(UP, _offset("198.19.128.0", 2 * number + 1), 31)
+        here.raise_link(UP)
+        here.route("0.0.0.0", 0, UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
     _forward()
+    _write_hub_table(network)
+
+
+def _write_hub_table(network: CellNetwork) -> None:
     forward: list[netlink.Rule] = []
     if not network.get("joins", True):
-        between = (*arrives_by(_UP, inverted=True), *leaves_by(_UP, inverted=True))
+        between = (*arrives_by(UP, inverted=True), *leaves_by(UP, inverted=True))
         forward.append((*between, *verdict(DROP)))
     # Here as well as in the trunk: what is refused must not count there.
     forward += _closed(network)
     counted = _limit(network)
     if NamespaceHolder.read(network["outer"]).socket_server:
         most = netlink.exceeds(_UDP_PORTS_OF_HUB)
-        counted.append((*leaves_by(_UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
-    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(_UP)]}
+        counted.append((*leaves_by(UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
+    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(UP)]}
     netlink.write_table("windlass", chains)
 
 
 def _limit(network: CellNetwork) -> list[netlink.Rule]:
     most = network.get("most")
-    return [(*leaves_by(_UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
+    return [(*leaves_by(UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
 
 
 def _limit_of_group(groups: str, most: int) -> netlink.Rule:
-    return (*leaves_by(_UP), *netlink.exceeds_in_group(groups, most), *verdict(DROP))
+    return (*leaves_by(UP), *netlink.exceeds_in_group(groups, most), *verdict(DROP))
 
 
 def _masked_at(name: str) -> netlink.Rule:

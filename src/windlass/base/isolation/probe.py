@@ -11,6 +11,7 @@ from typing import Final, NotRequired, TypedDict
 
 from windlass.base.isolation import calls, cell_entry, landlock, network, socket_filter
 from windlass.base.isolation.cell import Cell, Identity
+from windlass.base.isolation.pasta import try_pasta
 
 # Capabilities that root needs to give each service a user of its own and to manage its files.
 _NEEDED: Final = {
@@ -80,7 +81,7 @@ def try_all(uid: int, last: int) -> Findings:
         landlock=version,
         socket_filter="socket_filter" not in why,
         network="network" not in why,
-        exit="" if leads_out else network.try_exit(),
+        exit="" if leads_out else try_pasta(),
         why=why,
     )
 

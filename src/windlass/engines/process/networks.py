@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
@@ -25,6 +26,7 @@ from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
+from windlass.base.isolation.pasta import find_pasta
 from windlass.base.log import log
 from windlass.engines.engine import EngineAway
 from windlass.engines.process import kernel
@@ -38,7 +40,7 @@ T = TypeVar("T")
 _TRUNK, _EXIT = "trunk", "exit"
 _SOCKET_SERVER: Final = "maker"
 """The socket of the trunk's socket server. Trunks of earlier versions that still run listen there."""
-_HUB, _HOSTS = ".hub", ".hosts"
+_HUB, _HOSTS = network.HUB, ".hosts"
 _STEPS: Final = "steps"
 """Prefix of the hub of an organization's build steps, used in place of an environment."""
 _UNUSED: Final = 600.0
@@ -50,6 +52,13 @@ _LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loo
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 """Names under which services are found. A name with a dot could be that of a public server."""
 _MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
+
+
+class HolderNote(Process, frozen=True):
+    """The content of the file of a holder."""
+
+    network: CellNetwork | None = None
+    """What it holds; None if an earlier version has started it."""
 
 
 class Networks:
@@ -138,6 +147,12 @@ class Networks:
         trunk = self._read(_TRUNK)
         return trunk is not None and not kernel.lives(trunk)
 
+    async def renew_rules(self) -> None:
+        """Gives the networks that live the rules of this server, whose settings may have changed since. The
+        holder of the trunk writes them within seconds."""
+        if self._folder.exists() and await self.is_offered():
+            await self._run(self._renew_rules)
+
     async def tidy(self, used: Collection[str]) -> Collection[str]:
         """Ends the hubs that no instance uses, and then the trunk if no hub is left. `used`: the holders of
         hubs that instances use. Returns those of them that have ended or lost their trunk."""
@@ -170,7 +185,7 @@ class Networks:
         hosts = self._hosts(environment)
         if not hosts.exists():
             _write_hosts(hosts, ())
-        trunk = self._read(_TRUNK)
+        trunk: Process | None = self._read(_TRUNK)
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
             trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
@@ -189,7 +204,7 @@ class Networks:
 
     def _lead_out(self, trunk: Process) -> None:
         """Has pasta lead from the trunk of an ordinary user to the machine."""
-        program = network.pasta() if self._socket_server and self.leads_out else None
+        program = find_pasta() if self._socket_server and self.leads_out else None
         if program is not None and not kernel.lives(self._read(_EXIT)):
             self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
@@ -205,11 +220,24 @@ class Networks:
         )
 
         def note(spawned: SpawnedProcess) -> None:
-            write_whole(self._folder / name, msgspec.json.encode(spawned.process), durable=False)
+            process = spawned.process
+            self._note(name, HolderNote(process.pid, process.start, process.boot, held))
 
         holder = self._spawner().start(request, note).process
         self._children.add(holder.pid)
         return holder
+
+    def _note(self, name: str, note: HolderNote) -> None:
+        write_whole(self._folder / name, msgspec.json.encode(note), durable=False)
+
+    def _renew_rules(self) -> None:
+        hubs = [name for name in names(self._folder) if name.endswith(_HUB)]
+        for name in (*hubs, _TRUNK):  # the trunk last: its holder reads the others then
+            note = self._read(name)
+            if note is not None and note.network is not None:
+                rules = self._isolation.with_rules(note.network)
+                if rules != note.network:
+                    self._note(name, structs.replace(note, network=rules))
 
     def _write_name(self, environment: str, name: str, address: str) -> None:
         file = self._hosts(environment)
@@ -262,9 +290,9 @@ class Networks:
                     continue
             self._children.remove(pid)
 
-    def _read(self, name: str) -> Process | None:
+    def _read(self, name: str) -> HolderNote | None:
         try:
-            return msgspec.json.decode((self._folder / name).read_bytes(), type=Process)
+            return msgspec.json.decode((self._folder / name).read_bytes(), type=HolderNote)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 

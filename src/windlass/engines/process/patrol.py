@@ -68,7 +68,7 @@ class Patrol:
         self._weights: Looks[bool] = Looks()
         self._open_files: Looks[Amount] = Looks()
         self._under_way: set[Step] = set()
-        self._has_found = False
+        self._has_found = self._has_renewed = False
         self._heard = -1
         self._was_reading = False
 
@@ -106,6 +106,8 @@ class Patrol:
             if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
                 tidied = time.monotonic()
                 steps.append(self.tidy_networks)
+            if self._output.holds and not self._has_renewed:
+                steps.append(self._renew_rules)
             if not self._has_found:
                 await self._take(partial(self._begin, prepare))
             for step in steps if self._has_found else ():
@@ -124,6 +126,11 @@ class Patrol:
             _log.exception("A look at the instances failed; the next one follows")
         finally:
             self._under_way.discard(step)
+
+    async def _renew_rules(self) -> None:
+        """Gives networks that an earlier server has made the rules of this one."""
+        await self._networks.renew_rules()
+        self._has_renewed = True
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""

@@ -1,0 +1,69 @@
+"""Pasta, a program that connects the trunk of an ordinary user to the network of the machine.
+
+Uses the standard library alone, because the launcher imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.isolation.network import UP
+
+TUN: Final = "/dev/net/tun"
+"""The device that pasta opens."""
+_PLACES: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
+_TRIED_WITHIN: Final = 10.0
+_OPTIONS: Final = (
+    "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", UP, "--no-dhcp", "--no-map-gw",
+    "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
+    "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+)  # fmt: skip
+"""Forwards no port between the machine and a network, and maps no address to the machine's loopback."""
+
+
+def find_pasta() -> str | None:
+    """Returns the path of pasta, which connects networks of an ordinary user to the machine's."""
+    return next((path for path in _PLACES if os.access(path, os.X_OK)), None)
+
+
+def try_pasta() -> str:
+    """Tries pasta. Returns why it does not work, or an empty text."""
+    program = find_pasta()
+    if program is None:
+        return "pasta is not installed"
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        return f"pasta needs {TUN}, which this user may not write"
+    try:
+        tried = subprocess.Popen(
+            [program, *_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return f"pasta cannot be run: {error}"
+    with tried:
+        try:
+            _, errors = tried.communicate(timeout=_TRIED_WITHIN)
+        except subprocess.TimeoutExpired:
+            os.killpg(tried.pid, signal.SIGKILL)  # with the processes that it has forked
+            _, errors = tried.communicate()
+    said = [line for line in errors.splitlines() if "syslog" not in line]
+    # Without a route yet, it is tried again.
+    if not tried.returncode or any("routable interface" in line for line in said):
+        return ""
+    return f"pasta fails: {' '.join(said[-1:]) or 'it says nothing'}"
+
+
+def pasta_command(program: str, trunk: int) -> list[str]:
+    """Returns the command that connects the network of a process to the machine."""
+    return [program, *_OPTIONS, str(trunk)]
+
+
+def is_led_out(trunk: int) -> bool:
+    """Returns whether pasta has made its interface in the network of a process."""
+    with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
+        return any(line.startswith(f"{UP}\t00000000\t") for line in file)
+    return False
