@@ -12,6 +12,7 @@ import uvloop  # noqa: E402
 
 from windlass.base.log import start_logging  # noqa: E402
 from windlass.base.oom_score import SERVER, set_oom_score  # noqa: E402
+from windlass.base.priority import prefer_session  # noqa: E402
 from windlass.gateway.program import GatewayProgram  # noqa: E402
 
 
@@ -23,5 +24,6 @@ if __name__ == "__main__":
     gc.freeze()
     gc.enable()
     set_oom_score(SERVER)
+    prefer_session()
     start_logging("info", "json")
     uvloop.run(_run(Path(sys.argv[1])))

@@ -20,6 +20,7 @@ from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.oom_score import SERVER, set_oom_score
+from windlass.base.priority import prefer_session
 from windlass.base.private import private_file
 from windlass.base.service_manager import ServiceManager
 from windlass.base.subprocesses import in_thread
@@ -45,6 +46,7 @@ def run(settings: Settings, manager: ServiceManager, *, adopt: bool = False, gat
     """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
     set_oom_score(SERVER)
+    prefer_session()
     keep_secrets()
     uvloop.run(_serve(settings, manager, adopt, gateway))
 

@@ -29,6 +29,7 @@ from windlass.base.isolation import calls, cell_entry, namespace_holder, network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.oom_score import set_oom_score
+from windlass.base.priority import lower_priority
 
 GO: Final = b"go\n"
 PROGRAM: Final = b"!"
@@ -141,6 +142,7 @@ def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
         _reset_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: step.StepRequest = json.loads(sent.read())
+        lower_priority()
         step.run(request, output, errors, server)
 
     calls.run_to_exit(start, lambda error: os.write(errors, f"ERROR: {error}\n".encode()), 1)
@@ -165,6 +167,7 @@ def _start(
     if "holder_file" in request:
         assert cell is not None
         _hold(request["holder_file"], cell["network"], go, answer)
+    lower_priority()
     if request["cgroup"]:
         with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
