@@ -53,7 +53,7 @@ class EnvironmentQueue(Struct, gc=False):
     taken: int = 0
 
 
-class OrganizationQueue(Struct):
+class OrganizationQueue(Struct, gc=False):
     """The environments of one organization, by turns."""
 
     held: int = 0
@@ -131,10 +131,11 @@ class Turns:
 
     def _enter(self, key: str) -> None:
         queue, org = self._queues[key], organization_of(key)
-        if org not in self._orgs:
-            self._orgs[org] = OrganizationQueue(self._held_by_org[org])
+        known = self._orgs.get(org)
+        if known is None:
+            known = self._orgs[org] = OrganizationQueue(self._held_by_org.get(org, 0))
         turn = self._held.get(key, 0) + queue.taken + 1
-        heapq.heappush(self._orgs[org].heap, (turn, queue.pieces[queue.taken]))
+        heapq.heappush(known.heap, (turn, queue.pieces[queue.taken]))
 
     def _turn(self, queue: OrganizationQueue) -> tuple[int, Due]:
         return queue.held + queue.taken + 1, queue.heap[0][1]
