@@ -51,7 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         _says(
             "Ports of the machine that services may listen on for others, the first and the last: public TCP "
-            "ports, and public databases",
+            "ports, and public databases. An organization may hold an eighth of them, and at least 8",
             pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
         ),
     ] = "30000-32767"
@@ -180,7 +180,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ()
     parallel_deployments: Annotated[
         int,
-        _says("How many deployments run at once, on this machine and on each other engine", ge=1, le=1000),
+        _says(
+            "How many deployments run at once, on this machine and on each other engine: so many that are "
+            "built, and as many that need no build",
+            ge=1,
+            le=1000,
+        ),
     ] = 4
     auto_deploy_seconds: Annotated[
         int,
@@ -224,7 +229,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         _says(
             "Bytes that sites, and services and builds of the engine process, leave free on the disk, at "
-            "most a twentieth of it; below, the service that holds most of it is ended, and nothing is built",
+            "most a twentieth of it; below, the service that holds most of it is ended, if that is a "
+            "considerable part, and nothing is built",
             ge=0,
             le=2**50,
         ),
