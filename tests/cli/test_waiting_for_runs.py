@@ -11,7 +11,6 @@ from tests.cli.waits import meanwhile
 from tests.tables import table
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.options import options_of
-from windlass.core.access import Scope
 from windlass.core.declare.job_runs import JobRun
 from windlass.families import registry
 
@@ -26,7 +25,7 @@ def test_only_commands_that_start_a_deployment_or_a_run_can_wait(command):
     has_place = command.family is not None and command.family.parent is not None
     answer = command.operation.answer
     goes_on = answer is None or answer is JobRun or "deployment_request_id" in answer.__struct_fields__
-    assert can_wait == (command.operation.need is Scope.DEPLOY and has_place and goes_on)
+    assert can_wait == (command.operation.starts and has_place and goes_on)
 
 
 def test_help_lists_the_option_to_wait_where_the_command_has_it():

@@ -55,8 +55,8 @@ async def test_without_that_check_the_older_database_takes_the_variables(
     async def allow(*_: object) -> None: ...
 
     monkeypatch.setattr(database_kind, "_refuse_others_names", allow)
-    older, app, _ = await neighbours(world)
+    older, app, environment = await neighbours(world)
     before = await main_url(world, app)
-    token = await world.new_token("Write", limited_to=[older])
+    token = await world.new_token("Write", limited_to=[environment])
     assert (await world.patch(f"/database/{older}", {"name": "main_"}, token=token)).status == 200
     assert await main_url(world, app) != before

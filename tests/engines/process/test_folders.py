@@ -201,7 +201,7 @@ async def test_files_of_a_run_in_the_folder_of_its_recorder_count_as_its_own(rig
     running = asyncio.create_task(station.engine.once(it))
     await station.hears("has written")
     patrol, record = station.engine._patrol, RecordStore(rig.folder).read(KEY)
-    share = await patrol._disk_share(await patrol._counting.now(), KEY, record)
+    share = await patrol._disk_share(await patrol._counting.now(), KEY, record, 0.0)
     assert share.own.bytes >= 8 << 20
     await station.engine.remove(it.service, grace=0)
     with suppress(EngineError):
