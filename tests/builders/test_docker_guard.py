@@ -6,12 +6,26 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.tables import rows
 from windlass.builders.builder import BuildError
-from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, is_plain_image, rewritten
+from windlass.builders.docker.guard import (
+    MARK,
+    Around,
+    Rewritten,
+    by_digest,
+    check_image,
+    is_plain_image,
+    rewritten,
+)
 
-PLATFORM = {"TARGETOS": "linux", "TARGETARCH": "amd64"}
+HERE = "linux/amd64"
+PLATFORM = {
+    f"{side}{name}": value
+    for side in ("TARGET", "BUILD")
+    for name, value in {"PLATFORM": HERE, "OS": "linux", "ARCH": "amd64", "VARIANT": ""}.items()
+}
 
 
 def of(text: str, *, heredocs: bool = True, **arguments: str) -> Rewritten:
@@ -140,7 +154,7 @@ def test_a_base_is_written_out_and_every_stage_is_marked():
         "FROM b:2 AS one",
         f"ARG {MARK}=s",
         "RUN x",
-        "FROM --platform=$BUILDPLATFORM one",
+        "FROM one",
         f"ARG {MARK}=s",
         "FROM a-amd64",
         f"ARG {MARK}=s",
@@ -202,6 +216,9 @@ def test_arguments_before_from_that_grow_are_an_error():
         of(f"ARG A={'x' * 1000}\n{grown}FROM a\n")
 
 
+OURS = {"Os": "linux", "Architecture": "amd64"}
+
+
 @pytest.mark.parametrize(
     ("found", "why"),
     [
@@ -215,7 +232,7 @@ def test_arguments_before_from_that_grow_are_an_error():
 )
 def test_an_image_is_refused_for_what_it_is(found, why):
     with pytest.raises(BuildError, match=why):
-        check_image("abc", found, "mine", "service")
+        check_image("abc", found | OURS, "mine", "service", HERE)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +243,78 @@ def test_an_image_of_the_same_service_or_of_no_service_is_taken(labels, is_taken
     config = {"Labels": labels, "OnBuild": ["WORKDIR /app", "COPY . /app"]}
     refusal = nullcontext() if is_taken else pytest.raises(BuildError)
     with refusal:
-        check_image("abc", {"Id": "sha256:f", "Config": config}, "mine", "service")
+        check_image("abc", {"Id": "sha256:f", "Config": config, **OURS}, "mine", "service", HERE)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "is_taken"),
+    [
+        (OURS, True),
+        (OURS | {"Variant": "v1"}, True),
+        (OURS | {"Variant": "v4"}, False),
+        ({"Os": "linux", "Architecture": "386"}, False),
+        ({"Os": "windows", "Architecture": "amd64"}, False),
+        ({}, False),
+    ],
+)
+def test_an_image_for_another_platform_is_refused(made_for, is_taken):
+    """BuildKit would ask the registry for another one, with triggers that nobody read."""
+    refusal = (
+        nullcontext() if is_taken else pytest.raises(BuildError, match=r"^Use an image for linux/amd64 ")
+    )
+    with refusal:
+        check_image("abc", {"Id": "sha256:f", **made_for}, "mine", "service", HERE)
+
+
+@rows(
+    "platform", [HERE, "linux/x86_64", "Linux/AMD64", "$BUILDPLATFORM", "${TARGETPLATFORM}", "$TARGETOS/$A"]
+)
+def test_the_platform_of_the_engine_may_be_named_and_is_left_out(platform):
+    made = of(f"ARG A=$TARGETARCH\nFROM --platform={platform} a:1 AS one\n")
+    assert "FROM a:1 AS one" in made.text.decode().splitlines()
+    assert made.images == ("a:1",)
+
+
+@rows("platform", ["linux/386", "linux/arm64", "linux/amd64/v3", "$A", "$NONE", "", "linux", "amd64"])
+def test_an_image_of_another_platform_is_refused(platform):
+    with pytest.raises(BuildError, match=r"^Dockerfile line 3: write FROM without --platform="):
+        of(f"ARG A=linux/386\nFROM b AS one\nFROM --platform={platform} a:1\n", NONE="linux/386")
+
+
+@rows("base", ["one", "scratch"])
+def test_a_stage_and_scratch_may_name_any_platform(base):
+    made = of(f"FROM b AS one\nFROM --platform=linux/386 {base}\n")
+    assert f"FROM {base}" in made.text.decode().splitlines()
+
+
+D = f"sha256:{'0' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("ref", "digests", "written"),
+    [
+        ("a:1", [f"a@{D}"], f"a@{D}"),
+        ("docker.io/library/a", [f"b@{D}", f"a@{D}"], f"a@{D}"),
+        ("host:5000/a/b:1", [f"host:5000/a/b@{D}"], f"host:5000/a/b@{D}"),
+        ("host:5000/a", [f"a@{D}", f"host/a@{D}", "<none>@<none>"], "host:5000/a"),
+        ("a:1", None, "a:1"),
+    ],
+)
+def test_an_image_that_was_checked_is_written_by_its_digest(ref, digests, written):
+    assert by_digest(ref, {"RepoDigests": digests}) == written
+
+
+def test_the_name_of_a_checked_image_is_replaced_wherever_it_stands():
+    text = (
+        "FROM b:1 AS a\nFROM b:1\nCOPY --from=b:1 --chown=1 x y\nCOPY --from=a x y\n"
+        "RUN --mount=type=cache,FROM=b:1,target=/c --mount=from=b:1,target=/m x\n"
+        "ONBUILD COPY --from=b:1 x y\n"
+    )
+    around = Around(service="acme", scope="s", arguments={}, platform=PLATFORM, heredocs=True)
+    one, other = rewritten(text, around), rewritten(text, replace(around, digests={"b:1": "b@D"}))
+    assert one.images == other.images == ("b:1",)
+    assert other.text == one.text.replace(b"b:1", b"b@D")
+    assert other.text.count(b"b@D") == 6
 
 
 PLAIN = [
@@ -234,6 +322,7 @@ PLAIN = [
     "FROM a AS one\nRUN make\nFROM b\nCOPY --from=one /x /x\n",
     "FROM a\nRUN make\nFROM b\nCOPY --from=0 /x /x\n",
     "ARG BASE=one\nFROM a AS one\nFROM $BASE\nHEALTHCHECK --interval=1s CMD true\n",
+    'FROM a\nUSER root\nWORKDIR /app\nCOPY a* b ./\nCOPY ["a b", "c", "/d/"]\nCOPY a..b /c\n',
 ]
 NOT_PLAIN = [
     "FROM a AS unused\nRUN make\nFROM b\nRUN make\n",
@@ -250,6 +339,14 @@ NOT_PLAIN = [
     "FROM a\nARG TARGETARCH\n",
     "FROM a\nARG SOURCE_DATE_EPOCH\n",
     "FROM a\nHEALTHCHECK --start-interval=1s CMD true\n",
+    "FROM a\nUSER 1000\nWORKDIR /app\n",
+    "FROM a AS one\nUSER $WHO\nFROM one\nWORKDIR /app\n",
+    "FROM a\nCOPY ../x /x\n",
+    'FROM a\nCOPY ["x/../../y", "/x/"]\n',
+    "FROM a\nCOPY $UP/x /x\n",
+    "FROM a\nCOPY .\\./x /x\n",
+    "FROM a\nCOPY x y /z\n",
+    "FROM a\nCOPY x? .\n",
 ]
 
 
@@ -263,7 +360,9 @@ def test_a_dockerfile_waits_for_buildkit_unless_both_builders_make_the_same_of_i
     assert not of(text).is_plain
 
 
-def test_a_base_image_with_volumes_or_triggers_waits_for_buildkit():
+def test_a_base_image_with_volumes_triggers_or_a_user_waits_for_buildkit():
     assert is_plain_image({"Config": {"Volumes": None}})
     assert not is_plain_image({"Config": {"Volumes": {"/data": {}}}})
+    assert is_plain_image({"Config": {"User": "0"}})
+    assert not is_plain_image({"Config": {"User": "1000"}})
     assert not is_plain_image({"Config": {"OnBuild": ["WORKDIR /app"]}})

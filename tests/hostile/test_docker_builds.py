@@ -23,7 +23,7 @@ from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from windlass.builders.builder import BuildError
-from windlass.builders.docker import DockerBuilder, engine_turn
+from windlass.builders.docker import DockerBuilder, engine_turn, guard
 from windlass.builders.docker.engine_turn import EngineTurn
 from windlass.builders.docker.guard import MARK
 from windlass.docker import Docker
@@ -448,12 +448,17 @@ async def test_a_server_that_builds_on_and_on_lets_an_organization_of_another_in
 OF_VOLUMES = f"FROM {BOX}\nVOLUME /kept\nRUN mkdir -p /kept && echo word > /kept/word\n"
 UNUSED = f"FROM {BOX} AS unused\nRUN exit 1\nFROM {BOX}\nRUN mkdir /kept && echo word > /kept/word\n"
 
+OF_A_USER = f"FROM {BOX}\nUSER 1000:1000\nWORKDIR /kept\nRUN echo word > word\n"
+ABOVE = f"FROM {BOX}\nCOPY ../word /kept/word\n"
+DIFFERENT = {"volume": OF_VOLUMES, "unused stage": UNUSED, "user": OF_A_USER, "above": ABOVE}
 
-@pytest.mark.parametrize("text", [OF_VOLUMES, UNUSED], ids=["volume", "unused stage"])
+
+@pytest.mark.parametrize("text", DIFFERENT.values(), ids=DIFFERENT)
 async def test_what_the_builders_make_different_things_of_waits_for_buildkit(host, tmp_path, text):
     bench = Bench(host, tmp_path)
     classic = bench.another_service(buildkit=False)
     classic.source = bench.source
+    bench.file("word", "word\n")
     other = EngineTurn(Docker(host), "another")
     async with AsyncExitStack() as after:
         after.push_async_callback(bench.close)
@@ -467,3 +472,21 @@ async def test_what_the_builders_make_different_things_of_waits_for_buildkit(hos
         with suppress(BuildError):  # the control: the classic builder makes something else of it
             ref = (await classic.build(text)).ref
             assert await bench.runs(ref, "cat", "/kept/word") != "word\n"
+
+
+async def test_what_the_classic_builder_fails_at_is_built_by_buildkit_in_its_turn(
+    host, tmp_path, monkeypatch
+):
+    """Whether a build succeeds does not depend on builds of others."""
+    monkeypatch.setattr(guard, "_makes_folders_as_root", lambda steps: True)
+    bench, other = Bench(host, tmp_path), EngineTurn(Docker(host), "another")
+    async with AsyncExitStack() as after:
+        after.push_async_callback(bench.close)
+        after.push_async_callback(other._docker.close)
+        async with asyncio.TaskGroup() as tasks, other.of("another"):
+            built = tasks.create_task(bench.build(OF_A_USER))
+            while not any(line.startswith("Waiting") for line in bench.log):  # noqa: ASYNC110 (it says)
+                await asyncio.sleep(0.01)
+        assert await bench.runs(built.result().ref, "cat", "/kept/word") == "word\n"
+        assert sum("BuildKit tries it again" in line for line in bench.log) == 1
+        assert sum(line.startswith("Building with") for line in bench.log) == 2

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import hashlib
+import io
 import json
 import ssl
 import subprocess
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -71,9 +74,37 @@ class DockerRegistry:
             "config": empty,
             "layers": [],
         }
-        answer = self._ask(
-            "PUT", f"/v2/{image}/manifests/{tag}", json.dumps(manifest).encode(), str(manifest["mediaType"])
-        )
+        return self._put(image, tag, manifest)
+
+    def push_list(self, image: str, tag: str, configs: dict[str, dict[str, Any]]) -> None:
+        """Puts an image there that is another one for each processor, each with an empty layer."""
+        layer = io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w"):
+            pass
+        kind, packed = "application/vnd.oci.image.layer.v1.tar+gzip", gzip.compress(layer.getvalue())
+        diff = f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"
+        manifests = []
+        for processor, config in configs.items():
+            platform = {"architecture": processor, "os": "linux"}
+            rootfs = {"type": "layers", "diff_ids": [diff]}
+            made = json.dumps({**platform, "rootfs": rootfs, "config": config}).encode()
+            config_kind = "application/vnd.oci.image.config.v1+json"
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": {"mediaType": config_kind, **self._upload(image, made)},
+                "layers": [{"mediaType": kind, **self._upload(image, packed)}],
+            }
+            digest = self._put(image, f"{tag}-{processor}", manifest)
+            size = len(json.dumps(manifest).encode())
+            entry = {"mediaType": manifest["mediaType"], "size": size, "digest": digest, "platform": platform}
+            manifests.append(entry)
+        kind = "application/vnd.oci.image.index.v1+json"
+        self._put(image, tag, {"schemaVersion": 2, "mediaType": kind, "manifests": manifests})
+
+    def _put(self, image: str, tag: str, manifest: dict[str, Any]) -> str:
+        body, kind = json.dumps(manifest).encode(), str(manifest["mediaType"])
+        answer = self._ask("PUT", f"/v2/{image}/manifests/{tag}", body, kind)
         return str(answer.headers["Docker-Content-Digest"])
 
     def _upload(self, image: str, blob: bytes) -> dict[str, Any]:

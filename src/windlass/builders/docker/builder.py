@@ -29,7 +29,15 @@ from windlass.builders.docker.build_network import BuildNetworks
 from windlass.builders.docker.build_turns import BuildTurns
 from windlass.builders.docker.context import packing
 from windlass.builders.docker.engine_turn import EngineTurn
-from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, is_plain_image, rewritten
+from windlass.builders.docker.guard import (
+    MARK,
+    Around,
+    Rewritten,
+    by_digest,
+    check_image,
+    is_plain_image,
+    rewritten,
+)
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
@@ -65,6 +73,13 @@ class _LayerOrigin(Struct, rename="pascal"):
 
     created_by: str = ""
     tags: list[str] | None = None
+
+
+class _Read(Struct, frozen=True):
+    chosen: ChosenDockerfile
+    """With the text of the repository or the recipe."""
+    around: Around
+    guarded: Rewritten
 
 
 class DockerBuilder:
@@ -154,21 +169,26 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        has_kit = kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
-        chosen, guarded = await self._read(order, kit)
+        kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
+        read = await self._read(order, kit)
         if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order, say)):
             say("BuildKit builds for one organization at a time, and does so for another one now")
-            kit, (chosen, guarded) = False, plain
+            try:
+                return await self._make(order, plain, say, kit=False, is_limited=False)
+            except BuildError as error:
+                say(f"{error}. BuildKit tries it again: what comes of a build must not depend on others")
+        return await self._make(order, read, say, kit=kit, is_limited=not kit)
+
+    async def _make(self, order: Order, read: _Read, say: Say, *, kit: bool, is_limited: bool) -> Artifact:
         say(_opening(kit))
-        for line in chosen.lines:
+        for line in read.chosen.lines:
             say(line)
-        order = replace(order, arguments=guarded.arguments)
-        for ref in guarded.images:
-            check_image(ref, await self._base(ref, order.org, say), order.service, SERVICE)
+        chosen, arguments = await self._checked(order, read, say)
+        order = replace(order, arguments=arguments)
         progress, scope = BuildProgress(say), self._scope(order)
         async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
-            options = self._build_options(order, chosen, kit, is_limited=not has_kit)
+            options = self._build_options(order, chosen, kit, is_limited=is_limited)
             await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
@@ -183,27 +203,40 @@ class DockerBuilder:
             say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
 
-    async def _read(self, order: Order, kit: bool) -> tuple[ChosenDockerfile, Rewritten]:
-        """Returns the Dockerfile as it is sent."""
+    async def _read(self, order: Order, kit: bool) -> _Read:
         # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
         from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
 
         chosen = await read_order(self._calls, choose_dockerfile, order, kit)
-        guarded = await self._guard(order, chosen, kit)
-        return replace(chosen, files=replace(chosen.files, text=guarded.text)), guarded
+        around = await self._around(order, chosen, kit)
+        return _Read(chosen, around, await _rewritten(chosen, around))
 
-    async def _read_plain(self, order: Order, say: Say) -> tuple[ChosenDockerfile, Rewritten] | None:
+    async def _read_plain(self, order: Order, say: Say) -> _Read | None:
         """Returns a Dockerfile of which the classic builder makes the same; None if that is not certain."""
         try:
-            chosen, guarded = await self._read(order, kit=False)
+            read = await self._read(order, kit=False)
         except BuildError:
             return None
         # BuildKit reads it again, and perhaps another .dockerignore.
-        has_own_ignore = (chosen.files.folder / f"{chosen.files.dockerfile}{DOCKERIGNORE}").exists()
-        if has_own_ignore or not guarded.is_plain:
+        files = read.chosen.files
+        has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
+        if has_own_ignore or not read.guarded.is_plain:
             return None
-        bases = [await self._base(ref, order.org, say) for ref in guarded.images]
-        return (chosen, guarded) if all(map(is_plain_image, bases)) else None
+        bases = [await self._base(ref, order.org, say) for ref in read.guarded.images]
+        return read if all(map(is_plain_image, bases)) else None
+
+    async def _checked(
+        self, order: Order, read: _Read, say: Say
+    ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
+        """Returns the Dockerfile as it is sent, with the images that were checked, and its arguments."""
+        platform, digests = read.around.platform["TARGETPLATFORM"], {}
+        for ref in read.guarded.images:
+            base = await self._base(ref, order.org, say)
+            check_image(ref, base, order.service, SERVICE, platform)
+            digests[ref] = by_digest(ref, base)
+        guarded = await _rewritten(read.chosen, replace(read.around, digests=digests))
+        files = replace(read.chosen.files, text=guarded.text)
+        return replace(read.chosen, files=files), guarded.arguments
 
     @asynccontextmanager
     async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
@@ -275,10 +308,9 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _guard(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> Rewritten:
+    async def _around(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> Around:
         version = await self._docker.json("GET", "/version")
-        text = chosen.files.text.decode(errors="surrogateescape")
-        around = Around(
+        return Around(
             service=order.service,
             scope=self._scope(order),
             arguments=order.arguments,
@@ -286,7 +318,6 @@ class DockerBuilder:
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
             stage=chosen.stage,
         )
-        return await subprocesses.in_thread(rewritten, text, around)
 
     def _scope(self, order: Order) -> str:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
@@ -316,7 +347,9 @@ class DockerBuilder:
             self._given[org, ref] = None
             if len(self._given) > MOST_GIVEN:
                 del self._given[next(iter(self._given))]
-        return metadata or await image(self._docker, ref) or {}
+        if metadata is None and (metadata := await image(self._docker, ref)) is None:
+            raise BuildError(f"Deploy again: the image {ref} was removed from the Docker engine meanwhile")
+        return metadata
 
     async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
         ref = _ref(service, key)
@@ -381,6 +414,11 @@ class DockerBuilder:
             raise BuildError(str(used_up)) from used_up
         except EngineRefused as refused:
             raise BuildError(f"{REFUSES}: {refused.message}") from refused
+
+
+async def _rewritten(chosen: ChosenDockerfile, around: Around) -> Rewritten:
+    text = chosen.files.text.decode(errors="surrogateescape")
+    return await subprocesses.in_thread(rewritten, text, around)
 
 
 def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
-from windlass.core.words.images import NOT_ITS_OWN, is_ours
+from windlass.core.words.images import NOT_ITS_OWN, is_ours, with_registry
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
 """An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
@@ -53,6 +54,9 @@ builder drops what later steps write there."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
 """Arguments that BuildKit obeys, besides those of the platform."""
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
+_PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
+_WILD_CARD: Final = re.compile(r"[*?\[]")
+_ROOT: Final = ("root", "0")
 _NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
 """Instructions that would run before the scope of the cache is set, or without being read here."""
@@ -67,6 +71,9 @@ _LIKE_AN_INSTRUCTION: Final = re.compile(
     re.IGNORECASE,
 )
 _SELECTS_A_FRONTEND: Final = "BUILDKIT_"
+_SAME_PROCESSORS: Final = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
+_BASE_VARIANTS: Final = {"amd64": "v1", "arm64": "v8"}
+"""Variants that mean the same as none."""
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -79,6 +86,8 @@ class Around(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
     """TARGETARCH and its kin, as the engine will set them."""
+    digests: Mapping[str, str] = {}
+    """Images that were checked, by the name in the Dockerfile, and what is written in its place."""
     heredocs: bool
     """True if the engine knows heredocs."""
     stage: str | None = None
@@ -120,13 +129,16 @@ def rewritten(text: str, around: Around) -> Rewritten:
 
 def is_plain_image(image: Mapping[str, Any]) -> bool:
     """True if both builders make the same of an image as a base: the classic builder drops what steps write
-    into its volumes."""
+    into its volumes, and makes the folder of a WORKDIR as root."""
     config = image.get("Config") or {}
-    return not config.get("Volumes") and not config.get("OnBuild")
+    is_root = (config.get("User") or "root") in _ROOT
+    return is_root and not config.get("Volumes") and not config.get("OnBuild")
 
 
-def check_image(ref: str, image: Mapping[str, Any], service: str, label: str) -> None:
-    """Refuses an image of the engine that was built for another service, or is named by its id."""
+def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, platform: str) -> None:
+    """Refuses an image of the engine that was built for another service, is named by its id, or is for
+    another platform than the engine: BuildKit would ask the registry for another one, which nobody checked.
+    """
     named = ref.lower().removeprefix("sha256:")
     if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
         raise BuildError(
@@ -135,7 +147,38 @@ def check_image(ref: str, image: Mapping[str, Any], service: str, label: str) ->
     config = image.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
         raise BuildError(f"Use another image than {ref}: it was built for another service")
+    made_for = "/".join(str(image.get(part) or "") for part in ("Os", "Architecture", "Variant")).rstrip("/")
+    if not _is_platform(made_for, platform):
+        raise BuildError(
+            f"Use an image for {platform} instead of {ref}, which is for {made_for or 'no platform'}: this "
+            f"Docker engine builds for {platform}"
+        )
     _check_triggers(ref, config.get("OnBuild") or ())
+
+
+def by_digest(ref: str, image: Mapping[str, Any]) -> str:
+    """Returns a name of an image that always stands for what was checked; the same name where it came from
+    no registry, and BuildKit takes the image that the engine has."""
+    digests = [str(each) for each in image.get("RepoDigests") or ()]
+    name = _repository(ref)
+    return next((each for each in digests if _repository(each) == name), ref)
+
+
+def _repository(ref: str) -> str:
+    """Returns the name of an image with its registry, without tag and digest."""
+    path, slash, last = with_registry(ref.partition("@")[0]).rpartition("/")
+    return f"{path}{slash}{last.partition(':')[0]}"
+
+
+def _is_platform(platform: str, own: str) -> bool:
+    """True if a platform is that of the engine, such as `linux/amd64`. Variants of 32-bit ARM are all taken:
+    engines do not say theirs."""
+    os, _, rest = platform.lower().partition("/")
+    processor, _, variant = rest.partition("/")
+    processor = _SAME_PROCESSORS.get(processor, processor)
+    return f"{os}/{processor}" == own and (
+        variant in ("", _BASE_VARIANTS.get(processor)) or processor == "arm"
+    )
 
 
 def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
@@ -181,8 +224,11 @@ class _DockerfileWriter:
         target = self._read.stage(self._around.stage)
         if target is None:
             return False
+        stages = self._read.stages[: target.index + 1]
+        if not _makes_folders_as_root(each for stage in stages for each in stage.instructions):
+            return False
         needed = {target.index}
-        for stage in reversed(self._read.stages[: target.index + 1]):
+        for stage in reversed(stages):
             if stage.index not in needed or not self._is_plain_stage(stage):
                 return False
             needed |= self._needs(stage)
@@ -195,6 +241,8 @@ class _DockerfileWriter:
         same = _SAME_FLAGS.get(instruction.name)
         if same is None or instruction.heredocs or not {name for name, _ in instruction.flags} <= same:
             return False
+        if instruction.name == "COPY":
+            return _is_plain_copy(instruction)
         return instruction.name != "ARG" or not any(
             argument.name in self._around.platform or argument.name in _SPECIAL_ARGUMENTS
             for argument in instructions.arguments(instruction, self._read.escape)
@@ -209,13 +257,25 @@ class _DockerfileWriter:
         return {each.index for each in named if each is not None} | numbers
 
     def _from(self, stage: Stage, start: Instruction) -> str:
-        """Writes FROM with its variables replaced, because the engine may know other values."""
+        """Writes FROM with its variables replaced, because the engine may know other values, and without a
+        platform: images are checked for that of the engine."""
         self._check_flags(start)
         base = self._read.read(stage.line, stage.base, self._outer)
         if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
-            self._image(stage.line, base)
+            for _, platform in start.flags:
+                self._check_platform(stage.line, platform)
+            base = self._image(stage.line, base)
         named = f" AS {stage.name}" if stage.name else ""
-        return self._line(stage.line, f"FROM {_flags(start.flags)}{base}{named}")
+        return self._line(stage.line, f"FROM {base}{named}")
+
+    def _check_platform(self, line: int, written: str) -> None:
+        platform, own = self._read.read(line, written, self._outer), self._around.platform["TARGETPLATFORM"]
+        if not _is_platform(platform, own):
+            raise BuildRefused(
+                line,
+                f"write FROM without --platform={_short(written)}: this Docker engine builds for {own}, and "
+                "takes images for it alone",
+            )
 
     def _stage(self, stage: Stage) -> Iterator[str]:
         variables: dict[str, str] = {}
@@ -241,8 +301,11 @@ class _DockerfileWriter:
             case "ADD":
                 return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
             case "COPY":
-                for ref in (value for name, value in instruction.flags if name == "from"):
-                    self._check_origin(stage, instruction.line, ref)
+                flags = [
+                    (name, self._origin(stage, instruction.line, value) if name == "from" else value)
+                    for name, value in instruction.flags
+                ]
+                return f"COPY {_flags(flags)}{instruction.text}"
             case "RUN":
                 flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
                 return f"RUN {_flags(flags)}{instruction.text}"
@@ -292,19 +355,21 @@ class _DockerfileWriter:
 
     # Images
 
-    def _check_origin(self, stage: Stage, line: int, ref: str) -> None:
+    def _origin(self, stage: Stage, line: int, ref: str) -> str:
+        """Returns what is written for a stage or an image that files are taken from."""
         if "$" in ref:
             raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
-        if not is_number and self._read.earlier(ref, stage) is None and ref.lower() != "scratch":
-            self._image(line, ref)
+        is_own = is_number or self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
+        return ref if is_own else self._image(line, ref)
 
-    def _image(self, line: int, ref: str) -> None:
+    def _image(self, line: int, ref: str) -> str:
         if not _IMAGE.fullmatch(ref):
             raise BuildRefused(line, f"{_short(ref) or 'nothing'} is no name of an image")
         if is_ours(ref):
             raise BuildRefused(line, f"{_short(ref)}: {NOT_ITS_OWN}")
         self.images.append(ref)
+        return self._around.digests.get(ref, ref)
 
     # RUN
 
@@ -327,13 +392,15 @@ class _DockerfileWriter:
             raise BuildRefused(
                 line, f"RUN --mount=type={_short(kind)} is not known here{_MOUNT_HINTS.get(kind, '')}"
             )
-        if "from" in flags:
-            self._check_origin(stage, line, flags["from"])
-        if kind != "cache":
-            return value
-        target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
-        kept = [name + equals + text for name, equals, text in options if name.lower() != "id"]
-        return ",".join([*kept, f"id={self._around.service}/{flags.get('id') or target}"])
+        written = [
+            (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
+            for name, equals, text in options
+        ]
+        if kind == "cache":
+            target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
+            written = [each for each in written if each[0].lower() != "id"]
+            written.append(("id", "=", f"{self._around.service}/{flags.get('id') or target}"))
+        return ",".join(map("".join, written))
 
     # Common to all instructions
 
@@ -379,6 +446,23 @@ class _DockerfileWriter:
             )
         yield from content
         yield heredoc.name
+
+
+def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
+    """True if no WORKDIR comes after a USER: BuildKit makes the folder for that user, the classic builder for
+    root."""
+    later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT, steps)
+    return all(each.name != "WORKDIR" for each in later)
+
+
+def _is_plain_copy(copy: Instruction) -> bool:
+    """True if the sources are written out, and go into a folder if they can be several: what else there is,
+    the classic builder refuses."""
+    *sources, target = copy.json or copy.text.split()
+    is_one = len(sources) == 1 and not _WILD_CARD.search(sources[0])
+    return (is_one or target.endswith("/")) and all(
+        _PLAIN_SOURCE.fullmatch(source) and ".." not in source.split("/") for source in sources
+    )
 
 
 def _local(source: str, instruction: Instruction) -> str:
