@@ -19,7 +19,7 @@ from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.subprocesses import end_all_with
 from windlass.builders.builder import BuildError
-from windlass.builders.native import NativeBuilder
+from windlass.builders.native import NativeBuilder, tools
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools
 from windlass.builders.remedies import failure
@@ -341,7 +341,8 @@ async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):
     assert site.run(kept) == "1"
 
 
-async def test_a_full_disk_is_reported_in_plain_words(site):
+async def test_a_full_disk_is_reported_in_plain_words(site, monkeypatch):
+    monkeypatch.setattr(tools, "has_little", lambda _: True)
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     said = await site.refused(
