@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from typing import Any, Final
@@ -18,6 +18,7 @@ from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears, instances_of
 from windlass.engines.docker.files import pack, read_packed
+from windlass.engines.docker.host_ports import HostPorts
 from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.watch import EventWatcher
@@ -55,6 +56,7 @@ class ContainerClient:
     ) -> None:
         self._docker, self._installation = docker, installation
         self._resources, self._images, self._watch = resources, images, watch
+        self._ports = HostPorts(docker)
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
         """Returns the containers with these labels, and no others that the engine may name."""
@@ -141,7 +143,8 @@ class ContainerClient:
         resources = self._resources
         image = await self._images.have(workload.artifact.ref)
         await resources.volumes(workload)
-        async with resources.network(workload) as network:
+        count = len(create.published_ports(workload, once=once))
+        async with resources.network(workload) as network, self._ports.claim(workload.org, count) as ports:
             body = create.container(
                 workload,
                 index,
@@ -149,13 +152,26 @@ class ContainerClient:
                 network=network,
                 aliases=() if once else words.aliases(workload),  # neighbours look for what serves
                 publish=self._docker.address,
+                host_ports=ports,
                 image=image,
                 once=once,
             )
             created = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
         for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
+        await self._keep_if_alone(str(created["Id"]), ports)
         return str(created["Id"])
+
+    async def _keep_if_alone(self, container: str, ports: Sequence[int]) -> None:
+        try:
+            await self._ports.check_alone(container, ports)
+        except EngineRefused:
+            await self.remove(container)
+            raise
+
+    def skip_port(self, refused: EngineRefused) -> bool:
+        """True if another port may be free, where the engine refused the start for one that is taken."""
+        return self._ports.skip(refused)
 
     async def _fill(self, container: str, workload: Workload) -> None:
         folder = posixpath.dirname(OUTPUT_FILE) if workload.writes_output else ""

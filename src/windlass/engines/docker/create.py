@@ -12,6 +12,7 @@ from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import MachineSummary
+from windlass.engines.docker.host_ports import written
 from windlass.engines.engine import EngineError
 
 MEGABYTE: Final = 1024 * 1024
@@ -45,22 +46,28 @@ def container(
     network: str,
     aliases: Sequence[str],
     publish: str,
+    host_ports: Sequence[int],
     image: Mapping[str, Any],
     once: bool = False,
 ) -> dict[str, Any]:
-    """`publish` is the address at which its ports are reached. `image` is the metadata of its image."""
-    ports = published_ports(wanted)
+    """`publish` is the address at which its ports are reached, with the number of `host_ports` for each of
+    `published_ports`. `image` is the metadata of its image."""
+    ports = published_ports(wanted, once=once)
+    labels = words.labels(installation, wanted, index)
     body: dict[str, Any] = {
         "Image": wanted.artifact.ref,
         "Hostname": words.pod(wanted, index),
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
-        "Labels": {**_no_labels(image), **words.labels(installation, wanted, index)},
+        "Labels": {**_no_labels(image), **labels, words.PORTS: written(host_ports)},
         "ExposedPorts": {port: {} for port in ports},
         # The engine asks with it, too, when the machine goes down.
         "StopTimeout": ceil(wanted.grace),
         "HostConfig": {
             "NetworkMode": network,
-            "PortBindings": {port: [{"HostIp": publish, "HostPort": ""}] for port in ports},
+            "PortBindings": {
+                port: [{"HostIp": publish, "HostPort": str(number)}]
+                for port, number in zip(ports, host_ports, strict=True)
+            },
             # The first process of a container gets no signal that it has not asked for, and has the dead of
             # all others to bury. Programs know nothing of that.
             "Init": not begins_by_itself(wanted, image),
@@ -131,8 +138,11 @@ def variables(wanted: Workload) -> Mapping[str, str]:
     return {"PORT": str(port), **variables} if port else variables
 
 
-def published_ports(wanted: Workload) -> list[str]:
-    """Returns ports as the engine writes them: `80/tcp`. It starts two programs for each."""
+def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
+    """Returns ports as the engine writes them: `80/tcp`. It starts two programs for each, and nothing leads
+    to what runs once."""
+    if once:
+        return []
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
     return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MOST_EXPOSED])]))
 

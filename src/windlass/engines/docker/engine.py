@@ -312,7 +312,7 @@ class DockerEngine(EngineByHand):
                 detail = await self._containers.run(workload, index, name, once=once)
                 break
             except EngineRefused as refused:
-                pause = next(pauses, None)
+                pause = 0.0 if self._containers.skip_port(refused) else next(pauses, None)
                 if pause is None or not is_passing(refused):
                     raise
             await asyncio.sleep(pause)

@@ -20,9 +20,22 @@ ALIAS: Final = "windlass.alias"
 """The plain name under which the service is found in its network."""
 POD: Final = "windlass.pod"
 ORGANIZATION: Final = "windlass.organization"
-"""A label of networks: each organization has a bounded number of them."""
+"""Each organization has a bounded number of networks, and of ports of the machine."""
+PORTS: Final = "windlass.ports"
+"""The ports of the machine that a container has: lists of the engine do not tell those of stopped ones."""
 
-ALL_LABELS: Final = (INSTALLATION, SERVICE, ENVIRONMENT, GENERATION, INDEX, DEPLOYMENT, ALIAS, POD)
+ALL_LABELS: Final = (
+    INSTALLATION,
+    SERVICE,
+    ENVIRONMENT,
+    GENERATION,
+    INDEX,
+    DEPLOYMENT,
+    ALIAS,
+    POD,
+    ORGANIZATION,
+    PORTS,
+)
 """The labels of an instance. A container that is none gets them empty: it inherits those of its image."""
 
 _SURE: Final = re.compile(r"z[0-9a-f]{8}-")
@@ -85,6 +98,7 @@ def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
         DEPLOYMENT: wanted.deployment,
         ALIAS: host(wanted.name),
         POD: pod(wanted, index),
+        ORGANIZATION: wanted.org,
     }
 
 
