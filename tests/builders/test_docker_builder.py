@@ -80,12 +80,25 @@ async def test_an_image_is_built_found_again_and_says_its_ports(bench):
 
 async def test_an_image_exposes_a_bounded_number_of_ports(kit):
     """The engine starts two programs for each port that is published."""
-    built = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1999\n")
+    built = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1199\n")
     assert built.ports == tuple(range(1000, 1020))
-    assert "EXPOSE names 1000 ports, and the lowest 20 are published" in kit.log[-1]
+    assert "EXPOSE names 200 ports, and the lowest 20 are published" in kit.log[-1]
     few = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1019\n", key="k2")
     assert few.ports == built.ports
     assert "are published" not in kit.log[-1]
+
+
+async def test_an_image_that_would_make_lists_of_the_engine_long_is_refused_and_not_kept(host, kit):
+    await kit.build(f"FROM {BOX}\nEXPOSE 1000-1255\n")  # the control
+    docker = Docker(host)
+    try:
+        many, long = "EXPOSE 1-24000", "LABEL x=" + "x" * 270_000
+        for what, why in ((many, "Expose fewer ports"), (long, "Shorten labels")):
+            with pytest.raises(BuildError, match=why):
+                await kit.build(f"FROM {BOX}\n{what}\n", key="k2")
+            assert await image(docker, f"windlass/{kit.service}:k2") is None
+    finally:
+        await docker.close()
 
 
 @pytest.mark.parametrize("port", ["8000-9000/tcp", "abc/tcp", "99999/tcp", "0/tcp", "", "80/sctp", "80:81"])

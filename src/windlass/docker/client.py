@@ -30,6 +30,9 @@ PATIENCE: Final = 120.0
 NO_AUTH: Final[Mapping[str, str]] = {}
 MOST: Final = 16 * 1024 * 1024
 """Bytes of a whole answer."""
+LONGEST_LIST: Final = 128 * 1024 * 1024
+"""Bytes of a list of the installation's own engine, whose entries are short (`fit`): some thousands of the
+longest. The engine of a cluster may be anybody's."""
 RECOGNISING: Final = 15.0
 """Seconds that an engine may take to tell its id."""
 LONGEST_DOCUMENT: Final = 1024 * 1024
@@ -101,22 +104,27 @@ class Docker:
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
         """Returns an answer of this type, which may be long: all fields that the type does not name are
         skipped."""
-        return decode(await self.raw("GET", path, **options), type)
+        most = MOST if self.is_elsewhere else LONGEST_LIST
+        return decode(await self.raw("GET", path, most=most, **options), type)
 
-    async def raw(self, method: str, path: str, **options: Any) -> bytes:
+    async def raw(self, method: str, path: str, *, most: int = MOST, **options: Any) -> bytes:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
         with self.translated():
             async with asyncio.timeout(options.get("patience", PATIENCE)):
-                return await self._whole(method, path, **options)
+                return await self._whole(method, path, most, **options)
 
-    async def _whole(self, method: str, path: str, **options: Any) -> bytes:
+    async def _whole(self, method: str, path: str, most: int, **options: Any) -> bytes:
         async with self.stream(method, path, **options) as answer:
             parts, size = [], 0
             async for chunk in answer.chunks():
                 parts.append(chunk)
                 size += len(chunk)
-                if size > MOST:
-                    raise EngineRefused(500, f"The Docker engine answered {path} with more than {MOST} bytes")
+                if size > most:
+                    raise EngineRefused(
+                        500,
+                        "Have the operator remove containers and images with many ports or long labels: the "
+                        f"Docker engine answers {path} with more than {most} bytes",
+                    )
             return b"".join(parts)
 
     @asynccontextmanager

@@ -16,14 +16,14 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base.clock import SystemClock
-from windlass.builders.builder import BuilderAway
+from windlass.builders.builder import BuilderAway, BuildError
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.records.sealing_keys import CURRENT
 from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.core.deploy.workload import StoredData
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineAway, EngineError
 from windlass.install import mark
 from windlass.install.database import file_of, looking
 from windlass.install.key import WrongKey, load_encryption
@@ -107,7 +107,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     try:
         async with asyncio.timeout(PATIENCE):
             await _count(settings, report, database, parts_for or _real_parts_for(settings))
-    except (EngineAway, BuilderAway) as error:
+    except (EngineError, BuildError) as error:  # also one that is away
         report.unseen = str(error)
     except TimeoutError:
         report.unseen = "the engine did not list what runs here in time"

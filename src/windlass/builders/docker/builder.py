@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
+from windlass.docker.fit import why_unfit
 from windlass.docker.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.subnets import SubnetsUsedUp
 
@@ -66,6 +67,12 @@ UNNAMED: Final = "<none>:<none>"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 _log = log("builders.docker")
+
+
+class _ImageSummary(TypedDict):
+    Id: str
+    RepoTags: list[str] | None
+    Labels: dict[str, str]
 
 
 class _LayerOrigin(Struct, rename="pascal"):
@@ -199,6 +206,7 @@ class DockerBuilder:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and did not say why"
             )
+        await self._refuse_unfit(artifact.ref)
         if why := await self._built.send(artifact.ref):
             say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
@@ -368,11 +376,17 @@ class DockerBuilder:
         artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MOST_EXPOSED]))
         return notes_of(config.get("Labels") or {}).added_to(artifact)
 
-    async def _images(self, *labels: str) -> list[dict[str, Any]]:
-        filters = {"label": [f"{INSTALLATION}={self._installation}", *labels]}
-        return list(await self._docker.json("GET", "/images/json", params={"filters": filters}))
+    async def _refuse_unfit(self, ref: str) -> None:
+        """Removes an image that was just built if it does not fit into the lists of the engine."""
+        if why := why_unfit(await image(self._docker, ref) or {}):
+            await self._delete(f"/images/{ref}", force=True)
+            raise BuildError(why)
 
-    async def _forget(self, metadata: Mapping[str, Any], *, force: bool = False) -> None:
+    async def _images(self, *labels: str) -> list[_ImageSummary]:
+        params = {"filters": {"label": [f"{INSTALLATION}={self._installation}", *labels]}}
+        return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
+
+    async def _forget(self, metadata: _ImageSummary, *, force: bool = False) -> None:
         for name in _names(metadata) or [metadata["Id"]]:
             await self._delete(f"/images/{name}", force)
 
@@ -434,7 +448,7 @@ def _ref(service: str, key: str) -> str:
     return f"windlass/{service}:{key}"
 
 
-def _names(metadata: Mapping[str, Any]) -> list[str]:
+def _names(metadata: _ImageSummary) -> list[str]:
     return [name for name in metadata["RepoTags"] or () if name != UNNAMED]
 
 

@@ -10,9 +10,10 @@ from typing import Any, Final
 from windlass.base.oom_score import INSTANCES
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
+from windlass.docker.fit import LONGEST_COMMAND, LONGEST_VARIABLES, why_unfit, written
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import MachineSummary
-from windlass.engines.docker.host_ports import written
+from windlass.engines.docker.host_ports import as_label
 from windlass.engines.engine import EngineError
 
 MEGABYTE: Final = 1024 * 1024
@@ -27,9 +28,6 @@ LEAST_CPU, LEAST_MEMORY = 10, 6
 
 PROCESSES: Final = 2048
 """And threads: more than any honest service has, and too few to choke the machine."""
-
-LONGEST_LABELS: Final = 16 * 1024
-"""Most characters of the names of an image's labels together: all lists of containers repeat them."""
 
 SERVER_HOST: Final = "host.docker.internal"
 """The usual name of the machine of an engine in its containers."""
@@ -52,13 +50,14 @@ def container(
 ) -> dict[str, Any]:
     """`publish` is the address at which its ports are reached, with the number of `host_ports` for each of
     `published_ports`. `image` is the metadata of its image."""
+    refuse_unfit(wanted, image)
     ports = published_ports(wanted, once=once)
     labels = words.labels(installation, wanted, index)
     body: dict[str, Any] = {
         "Image": wanted.artifact.ref,
         "Hostname": words.pod(wanted, index),
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
-        "Labels": {**_no_labels(image), **labels, words.PORTS: written(host_ports)},
+        "Labels": {**_no_labels(image), **labels, words.PORTS: as_label(host_ports)},
         "ExposedPorts": {port: {} for port in ports},
         # The engine asks with it, too, when the machine goes down.
         "StopTimeout": ceil(wanted.grace),
@@ -102,10 +101,17 @@ def container(
 def _no_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
     """Returns empty values for the labels of an image, which a container inherits otherwise: proxies and
     other tools of the operator obey labels of containers, and the engine writes them into its events."""
-    names = (image.get("Config") or {}).get("Labels") or {}
-    if sum(map(len, names)) > LONGEST_LABELS:
-        raise EngineError("Use an image with fewer labels: their names are longer than 16 KB together")
-    return dict.fromkeys(names, "")
+    return dict.fromkeys((image.get("Config") or {}).get("Labels") or {}, "")
+
+
+def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
+    """Refuses what would make lists of containers, or the description of this one, too long to be read."""
+    if why := why_unfit(image):
+        raise EngineError(why)
+    if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > LONGEST_COMMAND:
+        raise EngineError("Put the command into a file of the image: it is longer than 32 KB")
+    if written(f"{name}={value}" for name, value in variables(wanted).items()) > LONGEST_VARIABLES:
+        raise EngineError("Shorten the variables: they are longer than 512 KB together")
 
 
 def limits_of(machine: MachineSummary) -> EngineLimits:

@@ -118,7 +118,7 @@ def choose(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
     return secrets.SystemRandom().sample(free, count)
 
 
-def written(ports: Sequence[int]) -> str:
+def as_label(ports: Sequence[int]) -> str:
     return ",".join(map(str, ports))
 
 
