@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from windlass.base.trace import trace_headers
 from windlass.docker.answers import CONNECTING, EngineAnswer, read_short
 from windlass.docker.decoding import an_object, decode
-from windlass.docker.failures import Away, EngineRefused, WrongEngine
+from windlass.docker.failures import AnswerTooLong, Away, EngineRefused, WrongEngine
 from windlass.docker.pace import Pace
 from windlass.docker.transports import DockerTransport, SettingsTransport
 
@@ -98,7 +98,7 @@ class Docker:
         """Returns the decoded answer; None if it is empty."""
         body = await self.raw(method, path, **options)
         if len(body) > LONGEST_DOCUMENT:
-            raise EngineRefused(500, f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
+            raise AnswerTooLong(f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
         return decode(body) if body.strip() else None
 
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
@@ -120,8 +120,7 @@ class Docker:
                 parts.append(chunk)
                 size += len(chunk)
                 if size > most:
-                    raise EngineRefused(
-                        500,
+                    raise AnswerTooLong(
                         "Have the operator remove containers and images with many ports or long labels: the "
                         f"Docker engine answers {path} with more than {most} bytes",
                     )

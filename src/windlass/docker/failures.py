@@ -36,3 +36,10 @@ class EngineRefused(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+class AnswerTooLong(EngineRefused):
+    """The engine answered with more than is read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, message)

@@ -44,7 +44,7 @@ from windlass.core.deploy.registries import BuildRegistry
 from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
-from windlass.docker.failures import REFUSES
+from windlass.docker.failures import REFUSES, AnswerTooLong
 from windlass.docker.fit import why_unfit
 from windlass.docker.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.subnets import SubnetsUsedUp
@@ -201,12 +201,12 @@ class DockerBuilder:
         if progress.error:
             await self._clean(progress, scope)
             raise BuildError(progress.failure)
+        await self._refuse_unfit(_ref(order.service, order.key))
         artifact = await self._artifact(order.service, order.key, say)
         if artifact is None:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and did not say why"
             )
-        await self._refuse_unfit(artifact.ref)
         if why := await self._built.send(artifact.ref):
             say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
@@ -378,7 +378,11 @@ class DockerBuilder:
 
     async def _refuse_unfit(self, ref: str) -> None:
         """Removes an image that was just built if it does not fit into the lists of the engine."""
-        if why := why_unfit(await image(self._docker, ref) or {}):
+        try:
+            why = why_unfit(await image(self._docker, ref) or {})
+        except AnswerTooLong:
+            why = "Expose fewer ports, or shorten labels and variables: the image says too much of itself"
+        if why:
             await self._delete(f"/images/{ref}", force=True)
             raise BuildError(why)
 
