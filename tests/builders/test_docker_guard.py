@@ -304,6 +304,12 @@ def test_an_image_that_was_checked_is_written_by_its_digest(ref, digests, writte
     assert by_digest(ref, {"RepoDigests": digests}) == written
 
 
+def test_a_number_is_a_stage_for_copy_and_an_image_for_a_mount():
+    """As BuildKit has it: what it takes for an image is checked as one."""
+    assert of("FROM a\nFROM b\nCOPY --from=0 x y\n").images == ("a", "b")
+    assert of("FROM a\nFROM b\nRUN --mount=from=0,target=/m x\n").images == ("a", "b", "0")
+
+
 def test_the_name_of_a_checked_image_is_replaced_wherever_it_stands():
     text = (
         "FROM b:1 AS a\nFROM b:1\nCOPY --from=b:1 --chown=1 x y\nCOPY --from=a x y\n"

@@ -302,7 +302,7 @@ class _DockerfileWriter:
                 return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
             case "COPY":
                 flags = [
-                    (name, self._origin(stage, instruction.line, value) if name == "from" else value)
+                    (name, self._copied(stage, instruction.line, value) if name == "from" else value)
                     for name, value in instruction.flags
                 ]
                 return f"COPY {_flags(flags)}{instruction.text}"
@@ -359,9 +359,13 @@ class _DockerfileWriter:
         """Returns what is written for a stage or an image that files are taken from."""
         if "$" in ref:
             raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
-        is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
-        is_own = is_number or self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
+        is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
         return ref if is_own else self._image(line, ref)
+
+    def _copied(self, stage: Stage, line: int, ref: str) -> str:
+        """COPY takes the number of a stage as well. In a mount, BuildKit takes it for an image."""
+        is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
+        return ref if is_number else self._origin(stage, line, ref)
 
     def _image(self, line: int, ref: str) -> str:
         if not _IMAGE.fullmatch(ref):
