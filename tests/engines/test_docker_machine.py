@@ -13,6 +13,7 @@ import pytest
 from tests.engines.docker.watched import until
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.engines.docker import DockerEngine, watch
+from windlass.engines.docker.inspection import milliseconds, outcome_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -114,3 +115,19 @@ async def test_an_engine_that_does_not_tell_its_machine_is_used_without(machine,
     await machine.begin()
     await begin(engine)
     assert (engine.limits.cpu, engine.identity) == (None, "docker")
+
+
+def test_a_run_does_not_end_before_it_started():
+    """A busy engine notes the start of a short run after its end."""
+    state = {
+        "Running": False,
+        "Status": "exited",
+        "ExitCode": 3,
+        "OOMKilled": False,
+        "Error": "",
+        "StartedAt": "2026-01-31T09:05:00.200000000Z",
+        "FinishedAt": "2026-01-31T09:05:00.100000000Z",
+    }
+    ended = outcome_of({"State": state, "HostConfig": {"Memory": 0}})
+    assert ended.exit_code == 3
+    assert ended.started_at == ended.ended_at == milliseconds("2026-01-31T09:05:00.100000000Z")

@@ -75,11 +75,13 @@ def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
     """Returns the end of a container that is never restarted."""
     state = inspection["State"]
     end = _end(state) or LastExit(exit_code(state["ExitCode"]))
+    ended_at = milliseconds(state["FinishedAt"])
     return Outcome(
         exit_code=end.exit_code,
         reason=_reason(end, inspection["HostConfig"]["Memory"]),
-        started_at=milliseconds(state["StartedAt"]),
-        ended_at=milliseconds(state["FinishedAt"]),
+        # A busy engine notes the start of a short run after its end.
+        started_at=min(milliseconds(state["StartedAt"]), ended_at),
+        ended_at=ended_at,
     )
 
 
