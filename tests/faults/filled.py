@@ -114,6 +114,7 @@ async def main(folder: Path, reserve: int, program: str) -> None:
 
 
 async def outsider(there: Inside, data: Path, quiet: Service, seen: dict[str, Any]) -> None:
+    await asyncio.sleep(2)  # what prints its first line on a full disk may end itself
     before = await there.ground.living()
     outside = data / "outside"
     with suppress(OSError), outside.open("wb", buffering=0) as file:

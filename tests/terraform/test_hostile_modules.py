@@ -120,7 +120,9 @@ async def test_a_module_reaches_nothing_of_the_server_and_of_others(
         assert (await victim.run())["status"] == "SUCCEEDED"
         module = planted(tmp_path, "evil", MODULE + EXEC, **{"infra/evil.py": SCRIPT})
         evil = Service(windlass, module, environment)
-        kept = [str(path) for top in (house.folder, mirror) for path in top.rglob("*") if path.is_file()]
+        there = [path for top in (house.folder, mirror) for path in top.rglob("*") if path.is_file()]
+        copied = [path for path in there if "etc" in path.parts]
+        kept = [str(path) for path in {*there} - {*copied[1:]}]  # of a thousand settings, one will do
         found = await found_by(
             evil,
             lambda: {
