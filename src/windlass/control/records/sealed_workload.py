@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+from msgspec.structs import replace
 
 from windlass.control.context.context import Context
 from windlass.core.deploy.workload import Workload
 from windlass.store import DeploymentRow
 from windlass.store.tables.sealed import DEPLOYMENT
 
+_MOST_SHARED: Final = 20_000
+
 _decode = msgspec.msgpack.Decoder(Workload).decode
+_shared: dict[str, str] = {}
 
 
 def encrypt_workload(ctx: Context, workload: Workload) -> bytes:
@@ -22,9 +28,21 @@ def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None
     if deployment.sealed is None:
         return None
     owner = DEPLOYMENT.owner(org=deployment.org, id=deployment.id)
-    workload = _decode(ctx.encryption.decrypt(deployment.sealed, *owner))
+    workload = _with_shared_words(_decode(ctx.encryption.decrypt(deployment.sealed, *owner)))
     ctx.logs.masks.know(deployment.id, workload.secrets)
     return workload
+
+
+def _with_shared_words(workload: Workload) -> Workload:
+    """Services of an environment have the same variables for each other: a server that runs hundreds keeps
+    each name and value once. Values to hide are not kept."""
+    if len(_shared) > _MOST_SHARED:
+        _shared.clear()
+    variables = {
+        _shared.setdefault(name, name): value if name in workload.hidden else _shared.setdefault(value, value)
+        for name, value in workload.variables.items()
+    }
+    return replace(workload, variables=variables)
 
 
 async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
