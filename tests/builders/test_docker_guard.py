@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.tables import rows
 from windlass.builders.builder import BuildError
+from windlass.builders.docker.expansion import FromImages, inherited
 from windlass.builders.docker.guard import (
     MARK,
     Around,
@@ -21,6 +22,7 @@ from windlass.builders.docker.guard import (
 )
 
 HERE = "linux/amd64"
+NOTHING = FromImages()
 PLATFORM = {
     f"{side}{name}": value
     for side in ("TARGET", "BUILD")
@@ -28,8 +30,15 @@ PLATFORM = {
 }
 
 
-def of(text: str, *, heredocs: bool = True, **arguments: str) -> Rewritten:
-    around = Around(service="acme", scope="s", arguments=arguments, platform=PLATFORM, heredocs=heredocs)
+def of(text: str, *, heredocs: bool = True, base: FromImages = NOTHING, **arguments: str) -> Rewritten:
+    around = Around(
+        service="acme",
+        scope="s",
+        arguments=arguments,
+        platform=PLATFORM,
+        heredocs=heredocs,
+        inherited=base,
+    )
     return rewritten(text, around)
 
 
@@ -203,16 +212,46 @@ def test_bytes_that_are_no_text_pass_the_guard_and_can_be_logged():
     assert str(caught.value).encode()
 
 
-@pytest.mark.timeout(20)
-def test_an_address_of_values_that_grow_is_followed_only_so_far():
-    grown = "ENV A=" + "x" * 1000 + "\n" + "ENV A=$A$A\n" * 40
-    assert lines(f"{grown}ADD $A$A$A$A /x\n" * 200)[-1] == "ADD ./$A$A$A$A /x"
+LONG = "ENV A=" + "x" * 1000
+TOO_LARGE = [
+    ("values that double", f"{LONG}\n" + "ENV A=$A$A\n" * 12),
+    ("one value many times", f"{LONG}\nLABEL b=" + "$A" * 1000),
+    ("the default of an argument", f"{LONG}\nARG B=" + "${B:-$A}" * 1000),
+    ("a file written in place", f"{LONG}\nCOPY <<here /a\n" + "$A\n" * 1000 + "here"),
+    ("what waits for later stages", f"{LONG}\nONBUILD LABEL b=" + "$A" * 100 + "\nFROM a\n" * 10),
+    ("what is replaced in a value", f"{LONG}\nLABEL b=${{A//x/{'y' * 1000}}}"),
+    ("an argument that is given", "ARG GIVEN\nLABEL b=" + "$GIVEN" * 1000),
+    ("a variable of the base image", "LABEL b=" + "$INHERITED" * 1000),
+    ("variables that each step repeats", f"{LONG}\n" + "RUN a\n" * 20_000),
+]
 
 
 @pytest.mark.timeout(20)
-def test_arguments_before_from_that_grow_are_an_error():
+@pytest.mark.parametrize("text", [text for _, text in TOO_LARGE], ids=[name for name, _ in TOO_LARGE])
+def test_variables_that_would_fill_the_memory_of_the_engine_are_refused(text: str) -> None:
+    base = FromImages({"INHERITED": 1000})
+    with pytest.raises(BuildError, match=r"line \d+: use shorter values, or fewer variables"):
+        of(f"FROM a\n{text}\n", base=base, GIVEN="x" * 1000)
+
+
+@pytest.mark.timeout(20)
+def test_triggers_of_base_images_are_counted_as_well() -> None:
+    triggers = ["ENV A=$A$A"] * 12
+    base = inherited([{"Config": {"Env": [f"A={'x' * 1000}"], "OnBuild": triggers}}])
+    with pytest.raises(BuildError, match="line 1: use shorter values"):
+        of("FROM a\n", base=base)
+    assert of("FROM a\n", base=inherited([{"Config": {"Env": ["A=x"], "OnBuild": triggers[:3]}}]))
+
+
+@pytest.mark.timeout(20)
+def test_long_texts_that_nothing_repeats_are_taken() -> None:
+    assert of(f"FROM a\n{LONG}\n" + "RUN echo $A $A $A\n" * 200 + "LABEL a=$A b=$A\n" * 50)
+
+
+@pytest.mark.timeout(20)
+def test_arguments_before_from_that_grow_are_an_error() -> None:
     grown = "".join(f"ARG B{n}=" + "$A" * 100 + "\n" for n in range(1000))
-    with pytest.raises(BuildError, match="all ARG together become too long"):
+    with pytest.raises(BuildError, match="use shorter values"):
         of(f"ARG A={'x' * 1000}\n{grown}FROM a\n")
 
 

@@ -29,6 +29,7 @@ from windlass.builders.docker.build_network import BuildNetworks
 from windlass.builders.docker.build_turns import BuildTurns
 from windlass.builders.docker.context import packing
 from windlass.builders.docker.engine_turn import EngineTurn
+from windlass.builders.docker.expansion import inherited
 from windlass.builders.docker.guard import (
     MARK,
     Around,
@@ -237,12 +238,14 @@ class DockerBuilder:
         self, order: Order, read: _Read, say: Say
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
         """Returns the Dockerfile as it is sent, with the images that were checked, and its arguments."""
-        platform, digests = read.around.platform["TARGETPLATFORM"], {}
+        platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
         for ref in read.guarded.images:
             base = await self._base(ref, order.org, say)
             check_image(ref, base, order.service, SERVICE, platform)
             digests[ref] = by_digest(ref, base)
-        guarded = await _rewritten(read.chosen, replace(read.around, digests=digests))
+            bases.append(base)
+        around = replace(read.around, digests=digests, inherited=inherited(bases))
+        guarded = await _rewritten(read.chosen, around)
         files = replace(read.chosen.files, text=guarded.text)
         return replace(read.chosen, files=files), guarded.arguments
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
+from windlass.builders.docker.expansion import FromImages, check_expansion
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
@@ -26,9 +27,6 @@ from windlass.core.words.images import NOT_ITS_OWN, is_ours, with_registry
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
 """An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
-
-MOST_EXPANDED: Final = 1024 * 1024
-"""Most characters that the variables of one Dockerfile may expand to."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
 _REMOTE: Final = re.compile(
@@ -92,6 +90,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """True if the engine knows heredocs."""
     stage: str | None = None
     """The stage that is built; None is the last."""
+    inherited: FromImages = FromImages()
+    """What the images that were checked give."""
 
 
 class Rewritten(Struct, frozen=True):
@@ -114,6 +114,7 @@ class BuildRefused(BuildError):
 def rewritten(text: str, around: Around) -> Rewritten:
     try:
         read = dockerfile.read(text)
+        check_expansion(read, {**around.platform, **around.arguments}, around.inherited)
         writing = _DockerfileWriter(read, around)
         lines = list(writing.lines())
     except DockerfileError as error:
@@ -204,7 +205,6 @@ class _DockerfileWriter:
         self._read = read
         self._around = around
         self._outer = read.outer(around.arguments, around.platform)
-        self._left = MOST_EXPANDED
         self.images: list[str] = []
 
     def lines(self) -> Iterator[str]:
@@ -343,15 +343,11 @@ class _DockerfileWriter:
             )
 
     def _value(self, text: str, variables: Mapping[str, str]) -> str:
-        """Replaces variables, for messages only; leaves them if that fails or the text grows too long."""
-        if self._left <= 0:
-            return text
+        """Replaces variables, for messages only; leaves them if that fails."""
         try:
-            value = substitute(text, variables, self._read.escape)
+            return substitute(text, variables, self._read.escape)
         except BadWord:
             return text
-        self._left -= len(value)
-        return value
 
     # Images
 
