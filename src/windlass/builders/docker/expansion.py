@@ -51,7 +51,7 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
 def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
     """Raises a DockerfileError if the variables of a Dockerfile expand to too much. `given` are values from
     outside of it, and `base` is what its images give."""
-    count = _Expansion(read, given, base)
+    count = _SizeCount(read, given, base)
     for each in _all_instructions(read, base):
         count.add(each)
 
@@ -74,7 +74,7 @@ def _all_instructions(read: Dockerfile, base: FromImages) -> Iterator[Instructio
                 yield each
 
 
-class _Expansion:
+class _SizeCount:
     def __init__(self, read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
         self._escape = read.escape
         self._lengths = dict(base.lengths)
