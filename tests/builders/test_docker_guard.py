@@ -240,12 +240,12 @@ def test_triggers_of_base_images_are_counted_as_well() -> None:
     base = inherited([{"Config": {"Env": [f"A={'x' * 1000}"], "OnBuild": triggers}}])
     with pytest.raises(BuildError, match="line 1: use shorter values"):
         of("FROM a\n", base=base)
-    assert of("FROM a\n", base=inherited([{"Config": {"Env": ["A=x"], "OnBuild": triggers[:3]}}]))
+    assert of("FROM a\n", base=inherited([{"Config": {"Env": ["A=x"], "OnBuild": triggers[:3]}}])).text
 
 
 @pytest.mark.timeout(20)
 def test_long_texts_that_nothing_repeats_are_taken() -> None:
-    assert of(f"FROM a\n{LONG}\n" + "RUN echo $A $A $A\n" * 200 + "LABEL a=$A b=$A\n" * 50)
+    assert of(f"FROM a\n{LONG}\n" + "RUN echo $A $A $A\n" * 200 + "LABEL a=$A b=$A\n" * 50).text
 
 
 @pytest.mark.timeout(20)
