@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.config import BadSetting, load
+from tests.world import HandClock
+from windlass.config import BadSetting, Settings, load
+from windlass.install.parts import real_parts
 
 WRONG_SETTINGS = [
     ("PORT", "x", "must be a number: Port"),
@@ -24,3 +26,10 @@ def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, words):
 def test_a_setting_that_there_is_not_is_named():
     with pytest.raises(BadSetting, match=r"^`prot`: there is no setting of this name"):
         load({"prot": 1}, {})
+
+
+@pytest.mark.parametrize("ports", ["9000-10000", "15000-16000", "29999-30100", "1024-65535"])
+async def test_public_ports_are_none_that_engines_give_to_instances(ports, tmp_path):
+    settings = Settings(data_dir=str(tmp_path), engine="process", public_ports=ports)
+    with pytest.raises(BadSetting, match="public_ports: choose ports below 10000 or above 29999"):
+        await real_parts(settings, HandClock(), "installation")

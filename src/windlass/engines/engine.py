@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -31,6 +31,10 @@ from windlass.core.deploy.workload import (
     Volume,
     Workload,
 )
+
+PORTS_OF_ENGINES: Final = range(10_000, 30_000)
+"""Ports of the machine that engines choose from. They are below those of outgoing connections, which begin at
+32768 by default, and none of them is one of `public_ports`."""
 
 
 class ExecutionRequest(Struct, frozen=True):

@@ -28,7 +28,7 @@ from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
-from windlass.engines.engine import Engine
+from windlass.engines.engine import PORTS_OF_ENGINES, Engine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import DockerConnector, docker_pool, gateway_access_log, gateway_link
@@ -62,10 +62,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
     """`installation` tells what is ours from what is of another Windlass on the same engine. `gateway` is the
     process id of the gateway that was started for this server, or 0."""
-    try:
-        _ = settings.bindable
-    except ValueError as error:
-        raise BadSetting(f"public_ports: {error}") from error
+    _check_public_ports(settings)
     folder = await in_thread(Path(settings.data_dir).resolve)
     calls = bounded_detection(CallLimits(settings.detection_memory, settings.detection_seconds))
     engine, builder = await _engine(settings, folder, clock, installation, calls)
@@ -111,6 +108,19 @@ async def _owner(settings: Settings, engine: Engine) -> Callable[[], str] | None
         return lambda: own
     # Servers that share a Docker engine are one owner together, on whichever machines they are.
     return lambda: engine.identity
+
+
+def _check_public_ports(settings: Settings) -> None:
+    try:
+        public = settings.bindable
+    except ValueError as error:
+        raise BadSetting(f"public_ports: {error}") from error
+    first, last = PORTS_OF_ENGINES[0], PORTS_OF_ENGINES[-1]
+    if public[0] <= last and first <= public[-1]:
+        raise BadSetting(
+            f"public_ports: choose ports below {first} or above {last} instead of {settings.public_ports}: "
+            "engines give those between them to instances"
+        )
 
 
 async def _engine(

@@ -19,10 +19,9 @@ from msgspec import Struct, field
 from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import names
 from windlass.engines.docker.descriptions import ContainerList, container_name
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import PORTS_OF_ENGINES, EngineError
 
-RANGE: Final = range(20_000, 30_000)
-"""Below the ports that machines give by themselves, and apart from the default of `public_ports`."""
+RANGE: Final = PORTS_OF_ENGINES[10_000:]
 MOST_SKIPPED: Final = 1000
 TAKEN: Final = "port is already allocated"
 

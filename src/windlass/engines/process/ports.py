@@ -14,7 +14,7 @@ import msgspec
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.subprocesses import in_thread
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import PORTS_OF_ENGINES, EngineAway, EngineError
 from windlass.engines.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
@@ -22,9 +22,8 @@ NUMBERS: Final = range(100_001, 100_001 + 32_767)
 """Numbers of services, from which their addresses derive. They are stored beside ports, above all of them."""
 _NUMBER: Final = 0
 """The key of a service's number, in the place of a port inside."""
-# Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
-INSTANCES: Final = range(10_000, 20_000)
-SERVICES: Final = range(20_000, 30_000)
+INSTANCES: Final = PORTS_OF_ENGINES[:10_000]
+SERVICES: Final = PORTS_OF_ENGINES[10_000:]
 
 _PATIENCE: Final = 5.0
 """Seconds to wait for another server that holds the lock."""
