@@ -95,7 +95,7 @@ MEANS = [
     ("identity", 5, "as the user of Windlass, and can end Windlass"),
     ("identity", 6, "as the user of Windlass"),
     ("mounts", 5, "System V memory of others is open"),
-    ("mounts", 0, "the key and other services included"),
+    ("mounts", 0, "including the key and other services"),
     ("processes", 5, "sees all processes"),
     ("landlock", 0, "its view of the file system hides"),
     ("network", 5, "shares the ports of this machine with all others"),
@@ -161,7 +161,7 @@ def test_pasta_that_hangs_is_ended_with_all_that_it_has_started(tmp_path, monkey
 
 
 def test_the_start_and_the_doctor_report_that_isolation_is_off(tmp_path):
-    assert "key included" in concerns(isolation_of(settings(tmp_path, isolation="off")))[0]
+    assert "including its key" in concerns(isolation_of(settings(tmp_path, isolation="off")))[0]
     found = [one for one in asyncio.run(findings(tmp_path, isolation="off")) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.WARN]
 
@@ -351,7 +351,7 @@ def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_pa
         store.home(InstanceKey(name, 1, 0)).mkdir(parents=True)
         store.write(InstanceKey(name, 1, 0), record)
     lines = [one.found for one in asyncio.run(findings(tmp_path)) if "network of the machine" in one.found]
-    assert lines == ["in the network of the machine: old-1-0"]
+    assert lines == ["services that share the network of the machine: old-1-0"]
 
 
 @pytest.mark.parametrize(

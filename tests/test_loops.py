@@ -64,8 +64,8 @@ async def test_a_loop_that_returns_is_not_begun_again(caplog):
 @pytest.mark.parametrize(
     ("reason", "said", "has_trace"),
     [
-        (errno.ENOSPC, "make room on the disk: it is full, and a loop waits", False),
-        (errno.EDQUOT, "make room on the disk: it is full, and a loop waits", False),
+        (errno.ENOSPC, "free space on the disk: it is full, and a loop waits", False),
+        (errno.EDQUOT, "free space on the disk: it is full, and a loop waits", False),
         (errno.EIO, "a loop failed and begins again", True),
     ],
 )

@@ -27,14 +27,14 @@ def short_after(monkeypatch, looks: int) -> None:
 async def test_nothing_is_built_below_the_reserve(site, monkeypatch):
     short_after(monkeypatch, 0)
     said = await site.refused(FILES)
-    assert said.startswith("Ask the operator for room, or to lower disk_reserve_bytes: ")
+    assert said.startswith("Ask the operator to free disk space, or to lower disk_reserve_bytes: ")
 
 
 async def test_a_build_that_uses_the_reserve_is_ended(site, monkeypatch):
     short_after(monkeypatch, 1)
     command = WRITES.format(size=100 * MIB, seconds=100)
     said = await site.refused(FILES, settings=BuildSettings(build_command=command))
-    assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
+    assert said.startswith("Make the build write less, or ask the operator to free disk space: ")
 
 
 UNLINKED = """
@@ -56,7 +56,7 @@ async def test_a_build_that_uses_the_reserve_with_a_file_without_a_name_is_ended
     short_after(monkeypatch, 1)
     files = {**FILES, "hold.py": UNLINKED.format(size=100 * MIB, sends=sends, seconds=100)}
     said = await site.refused(files, settings=BuildSettings(build_command="python hold.py"))
-    assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
+    assert said.startswith("Make the build write less, or ask the operator to free disk space: ")
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ async def test_a_build_that_writes_little_goes_on_while_others_use_the_reserve(s
     ("free", "advice"),
     [
         (63_000, "Use fewer pseudo-terminals and watches of files in the build"),
-        (1, "Ask the operator for room"),
+        (1, "Ask the operator to free disk space"),
     ],
 )
 async def test_only_a_full_disk_is_blamed_for_no_space(site, monkeypatch, free, advice):

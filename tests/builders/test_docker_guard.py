@@ -189,7 +189,7 @@ def test_the_other_escape_is_kept_and_its_lines_are_joined():
 
 
 def test_an_engine_without_heredocs_is_given_none():
-    with pytest.raises(BuildError, match="line 2: <<EOF: this Docker engine knows no heredocs"):
+    with pytest.raises(BuildError, match="line 2: <<EOF: add a script to the repository"):
         of("FROM a\nCOPY <<EOF /a\nhello\nEOF\n", heredocs=False)
 
 
@@ -261,7 +261,7 @@ OURS = {"Os": "linux", "Architecture": "amd64"}
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        ({"Id": "sha256:abc123", "Config": None}, "by the id"),
+        ({"Id": "sha256:abc123", "Config": None}, "by its id"),
         ({"Id": "sha256:f", "Config": {"Labels": {"service": "other"}}}, "another service"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["ADD . /x"]}}, "ONBUILD ADD"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["RUN make"]}}, "ONBUILD RUN"),

@@ -37,7 +37,7 @@ ROWS = [
     ("node: an old gulp", "ReferenceError: primordials is not defined", "Set language_version to an older"),
     ("node: an old cipher", "  code: 'ERR_OSSL_EVP_UNSUPPORTED'", "Set the variable NODE_OPTIONS to"),
     ("php: memory", "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted", MEMORY),
-    ("go: a full disk", "write $WORK/b001/x: no space left on device", "Ask the operator for room"),
+    ("go: a full disk", "write $WORK/b001/x: no space left on device", "Ask the operator to free disk space"),
     ("go: sums", "main.go:3:8: missing go.sum entry for module providing package x", "Run `go mod tidy`"),
     ("go: modules", "main.go:3:8: no required module provides package x; to add it:", "Run `go mod tidy`"),
     (

@@ -26,7 +26,7 @@ FITS: Mapping[str, Mapping[str, Any]] = {
 }
 UNFIT: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "ports": ({"ExposedPorts": some(257)}, "Expose fewer ports in the image: EXPOSE names 257"),
-    "volumes": ({"Volumes": some(65)}, "Name fewer volumes in the image: VOLUME has 65"),
+    "volumes": ({"Volumes": some(65)}, "Declare fewer volumes in the image: VOLUME has 65"),
     "labels": ({"Labels": {"x" * 17_000: ""}}, "Use an image with fewer labels"),
     "escaped": ({"Labels": {"<" * 3_000: ""}}, "Use an image with fewer labels"),
     "command": ({"Entrypoint": ["x" * 17_000], "Cmd": ["x" * 17_000]}, "Put the command of the image into a"),

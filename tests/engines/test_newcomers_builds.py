@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nightly
 
 APART = ["unshare", "--map-root-user", "--mount"]
 MEMORY = "Ask the operator for more memory for builds, or make this one need less: it used all that it had"
-ROOM = "Ask the operator for room: the disk of the machine that runs Windlass is full"
+ROOM = "Ask the operator to free disk space: the disk of the machine that runs Windlass is full"
 MISSING = [
     (
         "Ruby",

@@ -36,7 +36,7 @@ class FakeRouter:
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         wanted = {one.port for one in ports}
         if taken := [port for port in wanted if self._holders.get(port, service) != service]:
-            raise RouteError(f"port {min(taken)} is in use by another service: choose another one")
+            raise RouteError(f"Choose another external_port: port {min(taken)} is in use by another service")
         self._give_back(service)
         self._holders |= dict.fromkeys(wanted, service)
         self.listening[service] = tuple(ports)

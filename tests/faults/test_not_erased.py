@@ -53,7 +53,10 @@ async def test_a_deletion_that_the_engine_refuses_is_repeated_taken_back_and_for
         file = volume / "kept"
         file.write_text("x")
         with kept(file):
-            failed = ("FAILED", "Ask the operator to look: a file of the service cannot be erased")
+            failed = (
+                "FAILED",
+                "Ask the operator to check the data directory: a file of the service cannot be erased",
+            )
             for times in (1, 2):
                 await delete(shop)
                 told = [(status, message.partition(" (")[0]) for status, message in await deletions(shop)]

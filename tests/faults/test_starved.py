@@ -28,7 +28,7 @@ def test_a_build_that_finds_the_disk_full_fails_leaves_nothing_and_the_next_one_
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["before"] == "SUCCEEDED"
-    full = "Ask the operator for room: the disk of the machine that runs Windlass is full. v1 "
+    full = "Ask the operator to free disk space: the disk of the machine that runs Windlass is full. v1 "
     for step in ("fetched", "built"):
         status, message, *left = told[step]
         assert (status, message[: len(full)], left) == ("FAILED", full, [[[1, 0]], []])

@@ -153,7 +153,7 @@ async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
     async with Station(rig) as station:
         it = wanted(rig.made(MOUNTS))
         await station.apply(it)
-        assert "more mounts than Windlass can look through" in (await station.ended(it.service)).reason
+        assert "too many mounts" in (await station.ended(it.service)).reason
         await station.engine.sweep(await station.engine.services())
 
 

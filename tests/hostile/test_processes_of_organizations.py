@@ -66,7 +66,7 @@ async def test_services_of_one_organization_leave_processes_for_others(station, 
         return await reasons(station)
 
     await until(one_was_ended)
-    assert "42 processes and threads, most of its organization" in (await reasons(station))[0]
+    assert "42 processes and threads, the most of its organization" in (await reasons(station))[0]
     assert not (await station.one(OTHER)).reason
     present(0)
 

@@ -52,7 +52,7 @@ def test_bytes_and_files_are_looked_at(look, free, files, of, level):
 def test_a_full_disk_is_told_with_the_folders_that_take_most_and_what_can_be_deleted(look):
     told = look(0)
     assert told.found.startswith("0.0 GiB free; most is in builds (3 MiB)")
-    assert told.advice.startswith("make room: ")
+    assert told.advice.startswith("free disk space: ")
     assert "builds/cache, git and work can be deleted" in told.advice
 
 
@@ -72,5 +72,5 @@ def test_a_disk_short_of_its_reserve_is_told_with_the_setting(look):
     assert look(4 * GIB, reserve=4 * GIB).level == "ok"
     told = look(3 * GIB, reserve=4 * GIB)
     assert told.level == "warn"
-    assert told.advice.startswith("make room: less than the reserve (disk_reserve_bytes) is free")
+    assert told.advice.startswith("free disk space: less than the reserve (disk_reserve_bytes) is free")
     assert look(3 * GIB, reserve=0).level == "ok"

@@ -295,7 +295,7 @@ async def what_another_database_sets_aside_comes_back_with_its_own(site: Site) -
             assert {record.service for record in site.records()} == services
             found = await diagnose(empty)
             assert [one.found for one in found if one.what == "Set aside"] == [
-                f"services {len(services)}, with what they stored"
+                f"{len(services)} services, with their data"
             ]
         async with site.started(empty) as windlass:
             await site.tidied(windlass)

@@ -252,7 +252,9 @@ async def test_no_release_is_put_in_place_below_the_reserve_of_the_disk(tmp_path
     short = [Room("bytes", free=0, whole=100 << 20, reserve=1 << 20)]
     with monkeypatch.context() as patched:
         patched.setattr(disk_reserve, "rooms", lambda folder, wanted: short)
-        with pytest.raises(PublishError, match="Ask the operator for room, or to lower disk_reserve_bytes"):
+        with pytest.raises(
+            PublishError, match="Ask the operator to free disk space, or to lower disk_reserve_bytes"
+        ):
             await put(store, FILES)
     assert not list((tmp_path / "sites/shop").iterdir())
     await put(store, FILES)
@@ -265,7 +267,7 @@ async def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(storing, "sync_file_system", full)
-    with pytest.raises(PublishError, match=r"Ask the operator for room.*full") as refused:
+    with pytest.raises(PublishError, match=r"Ask the operator to free disk space.*full") as refused:
         await put(store, FILES)
     assert str(tmp_path) not in str(refused.value)
     assert [*(tmp_path / "sites/shop").iterdir()] == []

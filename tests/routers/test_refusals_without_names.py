@@ -63,4 +63,4 @@ async def test_a_taken_port_is_refused_without_the_name_of_its_holder(make):
             await router.reserve("id-of-acme", [Listen(port, local=True)])
     finally:
         await router.stop()
-    assert str(refused.value) == f"port {port} is in use by another service: choose another one"
+    assert str(refused.value) == f"Choose another external_port: port {port} is in use by another service"

@@ -34,7 +34,7 @@ ADDRESS = (
 DATABASE = "Create a database, such as main-db, and set the variable that web reads, such as DATABASE_URL"
 OLDER = "Set language_version to an older Python, such as"
 MEMORY = "Give web more `memory`"
-ROOM = "Ask the operator for room"
+ROOM = "Ask the operator to free disk space"
 
 FAILURES = [
     ("python: a variable is missing", f"{TRACEBACK}KeyError: 'API_TOKEN'", VARIABLE),
@@ -288,7 +288,7 @@ BUILDS = [
     ("dash: no program", 127, "sh: 1: vite: not found", "Add vite to the dependencies"),
     ("killed for its memory", 137, "Compiling", "Ask the operator for more memory for builds"),
     ("node: memory", 134, "FATAL ERROR: JavaScript heap out of memory", "Ask the operator for more memory"),
-    ("a full disk", 1, "OSError: [Errno 28] No space left on device", "Ask the operator for room"),
+    ("a full disk", 1, "OSError: [Errno 28] No space left on device", "Ask the operator to free disk space"),
     (
         "no registry",
         1,

@@ -131,7 +131,7 @@ async def test_an_organization_has_a_share_of_the_ports_and_leaves_the_others(da
     async with make_world(database_url, public_ports="30000-30010") as world:
         app, refusals = await takes_eleven(world)
         assert len(refusals) == 3
-        assert all("an organization may have 8 of them" in refusal for refusal in refusals)
+        assert all("an organization may have at most 8 of them" in refusal for refusal in refusals)
         await deploy(world, app)
         await world.settle()
         assert (await message(world, app), len(await links(world, app))) == ("", 8)

@@ -75,9 +75,9 @@ async def test_uploads_leave_a_part_of_the_disk_free(world, app):
     uploads = world.installation.ctx.uploads
     uploads._reserve = 2**60
     part = await sent(world, app, id, FOLDER)
-    assert (part.status, part.message.startswith("Ask the operator for room")) == (503, True)
+    assert (part.status, part.message.startswith("Ask the operator to free disk space")) == (503, True)
     refused = await world.post(f"/application/{app}/upload", announced(OTHER))
-    assert (refused.status, refused.message.startswith("Ask the operator for room")) == (503, True)
+    assert (refused.status, refused.message.startswith("Ask the operator to free disk space")) == (503, True)
     uploads._reserve = 0
     assert (await sent(world, app, id, FOLDER)).status == 200
 
@@ -102,7 +102,8 @@ async def test_a_disk_without_place_for_another_file_is_told_as_full(world, app,
         if call == "mkdir":
             refused.append(await world.post(f"/application/{app}/upload", announced(OTHER)))
     for answer in refused:
-        assert (answer.status, answer.message.startswith("Ask the operator for room")) == (503, True)
+        assert answer.status == 503
+        assert answer.message.startswith("Ask the operator to free disk space")
     assert (await sent(world, app, id, FOLDER)).status == 200
 
 

@@ -194,4 +194,4 @@ def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path):
     shell = ["sh", "-c", ON_A_DISK_OF_ITS_OWN, "sh", str(tmp_path), sys.executable, FILLING]
     ended = subprocess.run([*apart, *shell], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("make room on the disk") == 3
+    assert ended.stderr.count("free space on the disk") == 3

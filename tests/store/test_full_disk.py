@@ -117,7 +117,7 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
         with monkeypatch.context() as patched:
             patched.setattr("os.statvfs", lambda path: full)
             ready = await world.get("/readyz")
-            assert (ready.status, ready.message[:40]) == (503, "Make room on the disk of the data direct")
+            assert (ready.status, ready.message[:40]) == (503, "Free space on the disk of the data direc")
             small = await world.post(path, {"name": "small"})
             assert (small.status, small.message) == (503, ready.message)
             assert (await world.call("DELETE", f"/project/{project}")).status == 204

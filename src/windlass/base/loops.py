@@ -23,7 +23,7 @@ async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE
         except Exception as error:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
             if isinstance(error, OSError) and error.errno in _FULL:
                 _log.error(
-                    "make room on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}
+                    "free space on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}
                 )
             else:
                 _log.exception("a loop failed and begins again", extra={"loop": loop.__name__})

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 
-FULL: Final = "Ask the operator for room: the disk of the machine that runs Windlass is full."
+FULL: Final = "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
 
 
 class BuildError(Exception):

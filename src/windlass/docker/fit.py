@@ -16,22 +16,24 @@ LONGEST_LABELS: Final = 16 * 1024
 LONGEST_COMMAND: Final = 32 * 1024
 LONGEST_VARIABLES: Final = 512 * 1024
 LONGEST_ALL: Final = 256 * 1024
-"""Bytes of all that an image says of itself: also variables, values of labels and its health check."""
+"""Bytes of the whole configuration of an image, with variables, values of labels and its health check."""
 
 
 def why_unfit(image: Mapping[str, Any]) -> str:
     """Returns what to change in an image before it is used; empty if it fits."""
     config = image.get("Config") or {}
     if (count := len(config.get("ExposedPorts") or {})) > MOST_PORTS:
-        return f"Expose fewer ports in the image: EXPOSE names {count}, and {MOST_PORTS} are the most"
+        return f"Expose fewer ports in the image: EXPOSE names {count}, and at most {MOST_PORTS} are allowed"
     if (count := len(config.get("Volumes") or {})) > MOST_VOLUMES:
-        return f"Name fewer volumes in the image: VOLUME has {count}, and {MOST_VOLUMES} are the most"
+        return (
+            f"Declare fewer volumes in the image: VOLUME has {count}, and at most {MOST_VOLUMES} are allowed"
+        )
     if written(config.get("Labels") or ()) > LONGEST_LABELS:
         return "Use an image with fewer labels: their names are longer than 16 KB together"
     if written([*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]) > LONGEST_COMMAND:
         return "Put the command of the image into a file: ENTRYPOINT and CMD are longer than 32 KB together"
     if written([json.dumps(config)]) > LONGEST_ALL:
-        return "Shorten labels and variables of the image: what it says of itself is longer than 256 KB"
+        return "Shorten labels and variables of the image: its configuration is longer than 256 KB"
     return ""
 
 

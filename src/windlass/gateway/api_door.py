@@ -35,12 +35,13 @@ _ANSWER_SECONDS: Final = 2.0
 """Seconds for a client to send its request, and again to read the answer."""
 _MOST_ANSWERS: Final = 200
 _MOST_BYTES: Final = 65536
+_MESSAGE: Final = "Try again when the Windlass server is back: it is not running. Services keep running"
 _BODY: Final = json.dumps(
     {
         "status": 503,
         "error": "Service Unavailable",
-        "message": "The server of Windlass is not running. Services go on; try again when it is back",
-        "detail": "The server of Windlass is not running. Services go on; try again when it is back",
+        "message": _MESSAGE,
+        "detail": _MESSAGE,
     }
 ).encode()
 _ANSWER: Final = (

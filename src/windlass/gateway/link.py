@@ -84,7 +84,10 @@ class GatewayLink:
                 async with asyncio.timeout(_PATIENCE):
                     await self._wait_for_successor(state.process)
             except TimeoutError as error:
-                reason = f"the gateway is not relieved by a new one; its log says why: {self._folder / LOG}"
+                reason = (
+                    f"Read {self._folder / LOG}: a new gateway was started and did not take over from the "
+                    "old one"
+                )
                 raise RouteError(reason) from error
 
     async def _wait_for_successor(self, process: int) -> None:

@@ -74,8 +74,8 @@ def make_private(folder: Path) -> None:
     private_folder(folder)
     if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
         _log.warning(
-            "other users of this machine could read files of the data directory: they are closed now. If "
-            "others have an account here, change what is in them",
+            "other users of this machine could read files of the data directory until now. If other people "
+            "have accounts here, replace the secrets in these files",
             extra={"files": exposed},
         )
 

@@ -163,7 +163,10 @@ class DockerConnector:
     async def check_port(self, access: EngineAccess, local: Place) -> None:
         port = access.router_port
         if port < FIRST_OPEN or port in {self._settings.port, self._settings.gateway_port, local.router.port}:
-            raise Invalid(f"router_port: choose another port than {port}: it is not for clusters")
+            raise Invalid(
+                f"router_port: choose another port, from {FIRST_OPEN} on: {port} is below that, or used by "
+                "Windlass"
+            )
         router = BuiltinRouter(self._settings.gateway_host, port)
         try:
             await router.start()

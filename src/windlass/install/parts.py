@@ -164,7 +164,7 @@ async def _engine(
         return docker, DockerBuilder(
             host=host, installation=installation, registry=built, calls=calls, pool=pool
         )
-    raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
+    raise BadSetting(f"engine: choose auto, process or docker: there is no engine {chosen}")
 
 
 def process_folder(settings: Settings) -> Path:
@@ -244,15 +244,15 @@ def concerns(isolation: Isolation) -> list[str]:
     """Returns warnings for the operator about missing isolation."""
     if isolation.mode == "off":
         return [
-            "Services are not kept apart (isolation is off): they read what Windlass reads, its key included"
+            "Services are not isolated (isolation is off): they can read what Windlass can, including its key"
         ]
     missing = isolation.missing()
     warnings = []
     if missing:
         parts = "; ".join(f"{part.what} ({part.why}), so {part.means}" for part in missing)
         warnings.append(
-            "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
-            f"not have here: {parts}"
+            "Services are isolated only in part; `windlass doctor` says what to do. Here, a service does not "
+            f"have {parts}"
         )
     if why := isolation.why_no_exit():
         warnings.append(f"Services reach no public address ({why}): {isolation.exit_advice()}")

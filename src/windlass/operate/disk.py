@@ -42,7 +42,7 @@ class UsedSpace(Struct):
 
 
 _RESERVE: Final = (
-    "make room: less than the reserve (disk_reserve_bytes) is free, so that the engine process builds "
+    "free disk space: less than the reserve (disk_reserve_bytes) is free, so the engine process builds "
     "nothing and ends the service that holds most"
 )
 
@@ -64,10 +64,10 @@ def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
         space += f"; most is in {taken}"
     deleted = "while nothing is built, builds/cache, git and work can be deleted"
     if free < _SCANT or files < _SCANT_FILES:
-        return fail("Disk", space, f"make room: without it nothing more can be stored; {deleted}")
+        return fail("Disk", space, f"free disk space: nothing more can be stored without it; {deleted}")
     if short:
         return warn("Disk", space, f"{_RESERVE}; {deleted}")
-    return warn("Disk", space, f"make room soon: builds and logs need some; {deleted}")
+    return warn("Disk", space, f"free disk space soon: builds and logs need it; {deleted}")
 
 
 def _largest(folder: Path, *, by_files: bool) -> str:

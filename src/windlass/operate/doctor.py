@@ -97,7 +97,7 @@ def _sqlite() -> Finding:
 
 def _settings() -> Iterator[Finding]:
     for name in strangers():
-        yield warn("Settings", f"{name} is not a setting", "is it misspelt? `windlass config` lists all")
+        yield warn("Settings", f"{name} is not a setting", "is it misspelled? `windlass config` lists all")
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:
@@ -105,9 +105,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     nearest = _nearest(settings)
     if nearest == folder and folder.is_dir() and not _may_enter(settings):
         owner = owner_of(folder)
-        problem = (
-            f"{folder} cannot be read by this user, so its key, database and services were not looked at"
-        )
+        problem = f"{folder} cannot be read by this user, so its key, database and services were not checked"
         advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
         yield fail("Data directory", problem, advice)
     elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -201,8 +199,8 @@ async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]
     if len(organizations) < 2 or not await asyncio.to_thread(shares_user, settings):
         return ()
     state = (
-        f"services of {len(organizations)} organizations share a user: a service can use up what the "
-        "kernel counts for a user, such as watches of epoll, and stop all others and Windlass"
+        f"services of {len(organizations)} organizations share a user: one service can use up the kernel's "
+        "limits of that user, such as epoll watches, and stop all others and Windlass"
     )
     advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
     return (warn("Isolation", state, advice),)
@@ -228,20 +226,20 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("Installation", "the next start marks the data directory")
     if report.lost:
         advice = (
-            "bring the volumes back, or uninstall these services and deploy them again, which begins empty: "
-            "until then they are not started"
+            "bring the volumes back, or uninstall these services and deploy them again, which starts them "
+            "empty: until then they do not run"
         )
-        problem = f"services {len(report.lost)} are without the data that they stored: "
+        problem = f"{len(report.lost)} services have lost their data: "
         yield fail("Volumes", problem + ", ".join(await _names(settings, report.lost)), advice)
     if report.aside:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"
-        yield warn("Set aside", f"services {report.aside}, with what they stored", advice)
+        yield warn("Set aside", f"{report.aside} services, with their data", advice)
 
 
 def _logs(settings: Settings) -> Iterator[Finding]:
     if replaced_folder(log_folder(settings)).exists():
-        advice = "start the server, which finishes that, or repeat the restore"
+        advice = "start the server, which finishes the restore, or repeat it"
         yield warn("Logs", "a restore was interrupted while it moved log lines", advice)
 
 
@@ -255,7 +253,7 @@ async def _form(moment: Snapshot) -> Finding:
     applied = await moment.applied()
     waiting = find_missing(migrations(), applied)
     if not applied:
-        return ok("Database", f"{moment.database} answers; the first start makes the tables")
+        return ok("Database", f"{moment.database} answers; the first start creates the tables")
     form = f"{moment.database} answers, with schema {max(applied)}"
     if waiting:
         return ok("Database", f"{form}; the next start brings it to {newest()}")
@@ -284,12 +282,12 @@ async def _builds(settings: Settings, moment: Snapshot) -> Finding:
         if build and build.artifact.kind == "native":
             outside += not Path(build.artifact.ref).is_relative_to(folder)
     if not outside:
-        return ok("Builds", "services run what is in the data directory")
+        return ok("Builds", "all are in the data directory")
     advice = (
-        "start the server, which builds them again, as after a move of the data directory; services on "
-        "machines of other servers are built there"
+        "start the server: it builds them again, as after a move of the data directory; the servers of "
+        "other machines build theirs"
     )
-    return warn("Builds", f"services that were built in another folder than {folder}: {outside}", advice)
+    return warn("Builds", f"{outside} services were built in another folder than {folder}", advice)
 
 
 def _clock(newest: int | None) -> Finding:

@@ -49,7 +49,7 @@ def explain(error: Exception) -> str | None:
         case apsw.NotADBError() | apsw.CorruptError():
             return f"the database is damaged ({error}): restore a backup with `windlass restore FILE --force`"
         case apsw.FullError():
-            return "the disk is full: make room, then repeat"
+            return "the disk is full: free disk space, then repeat"
         case apsw.Error():
             return f"the database cannot be used: {error}"
         case OSError():
@@ -63,8 +63,8 @@ def explain(error: Exception) -> str | None:
 _ADVICE: Mapping[int, str] = {
     errno.EACCES: "you are not allowed to: change its permissions, or run as the user who owns it",
     errno.EPERM: "you are not allowed to: change its permissions, or run as the user who owns it",
-    errno.ENOSPC: "the disk is full: make room, then repeat",
-    errno.EDQUOT: "your share of the disk is used up: make room, then repeat",
+    errno.ENOSPC: "the disk is full: free disk space, then repeat",
+    errno.EDQUOT: "your share of the disk is used up: free disk space, then repeat",
     errno.EROFS: "the disk is read-only: choose another place",
     errno.ENOENT: "there is no such file or folder",
     errno.ENOTDIR: "what should be a folder is a file: choose another place",

@@ -80,7 +80,7 @@ def _engine(settings: Settings, chosen: str) -> Finding:
         return fail("Engine", f"there is no engine {chosen}", "choose auto, process or docker with --engine")
     if chosen == "process" and not kernel.suits():
         advice = "run it on Linux 5.4 or later, or start Docker"
-        return fail("Engine", "process, which cannot work on this system", advice)
+        return fail("Engine", "process, which does not work on this system", advice)
     if settings.engine != "auto":
         return ok("Engine", f"{chosen}, as the settings say")
     if kept_engine(settings):
@@ -156,7 +156,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     """Reports which parts of isolation this machine supports."""
     if settings.isolation == "off":
         advice = "set isolation to auto, or deploy only code that you trust like yourself"
-        yield warn("Isolation", "off: a service reads what Windlass reads, its key included", advice)
+        yield warn("Isolation", "off: a service can read what Windlass can, including its key", advice)
         return
     try:
         isolation = await asyncio.to_thread(isolation_of, settings)
@@ -166,7 +166,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     holds = ", ".join(isolation.holds())
     trust = "deploy only code that you trust like yourself, or follow the advice below"
     if holds and not isolation.gives_users() and not settings.share_machine:
-        holds += "; all services are of one user, so only one organization may deploy here"
+        holds += "; all services run as one user, so only one organization may deploy here"
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", trust)
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
@@ -176,7 +176,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if left := await asyncio.to_thread(left_trunks):
         tables = ", ".join(left)
         advice = "start Windlass, or use `windlass stop --all`: either removes them"
-        yield warn("Isolation", f"tables of nf_tables of networks that were killed: {tables}", advice)
+        yield warn("Isolation", f"nf_tables tables of networks whose processes were killed: {tables}", advice)
     if not isolation.has_networks():
         return
     if why := isolation.why_no_exit():
@@ -195,7 +195,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
             "deploy these services again; runs of Terraform get networks only where these reach public "
             "addresses"
         )
-        yield warn("Isolation", f"in the network of the machine: {shown}", advice)
+        yield warn("Isolation", f"services that share the network of the machine: {shown}", advice)
 
 
 def _readable_settings() -> Iterator[Finding]:
@@ -210,10 +210,10 @@ def _readable_settings() -> Iterator[Finding]:
     groups = sorted({*os.getgroups()} - {os.getegid()})
     if os.geteuid() and groups:
         state = (
-            f"services are in the groups {', '.join(map(_name_of_group, groups))}, too, and read files of "
-            "theirs more than three folders deep"
+            f"services are members of the groups {', '.join(map(_name_of_group, groups))}, as Windlass is, "
+            "and can read files of these groups that lie more than three folders deep"
         )
-        yield warn("Isolation", state, "run Windlass as a user of no other group, or as root")
+        yield warn("Isolation", state, "run Windlass as a user that is in no other groups, or as root")
 
 
 def _name_of_group(number: int) -> str:
@@ -227,8 +227,8 @@ def _proxies(settings: Settings) -> Iterator[Finding]:
     trusts = trust_check(settings.trusted_proxies)
     if (trusts("127.0.0.1") or trusts("::1")) and not _have_networks(settings):
         problem = (
-            "trusted_proxies names this machine itself, from which services connect as well, since they have "
-            "no network of their own: they may write any address into the audit"
+            "trusted_proxies names this machine, and services connect from it, too, because they have no "
+            "network of their own: they can write any address into the audit"
         )
         advice = (
             "let the proxy connect from another address, as from its own container or machine, and name that"
@@ -287,7 +287,7 @@ def _git() -> Finding:
 def _node(settings: Settings, chosen: str) -> Finding:
     version = first_line_from("node", "--version").removeprefix("v")
     if version or chosen != "process":
-        return ok("Node.js", version or "not found; images bring their own")
+        return ok("Node.js", version or "not found; images have their own")
     if settings.toolchain_downloads:
         return ok("Node.js", "not found; builds that need it fetch it")
     return ok(

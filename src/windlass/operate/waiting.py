@@ -77,7 +77,7 @@ def reason_to_wait(error: Exception, folder: Path) -> str:
             return ""
 
 
-_FULL_DISK: Final = "Windlass is starting, and waits for room: the disk of its data directory is full"
+_FULL_DISK: Final = "Windlass is starting, and waits for disk space: the disk of its data directory is full"
 
 
 def _is_full(folder: Path) -> bool:

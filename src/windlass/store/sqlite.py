@@ -262,8 +262,8 @@ class SqliteStore(GroupCommit):
     def shortage(self) -> str:
         if _free(self._path.parent) < _LEAST:
             return (
-                "Make room on the disk of the data directory, or stop or delete a service: the disk is full, "
-                "and other changes cannot be stored"
+                "Free space on the disk of the data directory, or stop or delete a service: the disk is "
+                "full, and other changes cannot be stored"
             )
         return ""
 

@@ -182,7 +182,7 @@ async def test_a_service_without_a_command_is_not_started_and_leaves_nothing(rig
 
 
 async def test_a_lost_build_is_not_started_and_leaves_nothing(rig, station):
-    with pytest.raises(EngineError, match="deploy again"):
+    with pytest.raises(EngineError, match="Deploy again: the build"):
         await station.apply(wanted(Artifact(kind="native", ref="/nowhere", command=("true",))))
     assert not await station.seen(SERVICE)
     assert await rig.traces(SERVICE) == []

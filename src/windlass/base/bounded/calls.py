@@ -162,7 +162,9 @@ class CallServer:
                     if answer := channel.recv(64):
                         return int(answer)
                 self._close()  # it was killed
-        raise OSError("the process that runs calls does not stay: look at the memory of this machine")
+        raise OSError(
+            "the process that runs calls was killed twice: free memory on this machine, and try again"
+        )
 
     def _open(self) -> socket.socket:
         if self._channel is None:

@@ -202,7 +202,7 @@ class Isolation:
             return f"they share a network: {why}"
         if self.gives_users():
             return ""
-        return "all are of the user of Windlass, for whom the kernel counts much: run Windlass as root"
+        return "all run as the user of Windlass and share its limits in the kernel: run Windlass as root"
 
     def trunk(self, socket_server: str) -> CellNetwork:
         """Returns the network that connects all environments to the machine. `socket_server`: see
@@ -324,19 +324,19 @@ def _means(part: str, findings: Findings) -> str:
             return "it sees all processes of this machine, with their command lines"
         case "network":
             return (
-                "it shares the ports of this machine with all others: one that listens where another one did "
-                "gets what is sent there, and only one organization may deploy here, unless share_machine is "
-                "set"
+                "it shares the ports of this machine with all others: a service that takes the port of "
+                "another gets its requests, so only one organization may deploy here, unless share_machine "
+                "is set"
             )
         case "socket_filter":
             return (
-                "it reaches other services and the machine by sockets that no network keeps apart, such as "
-                "AF_VSOCK"
+                "it reaches other services and the machine through sockets that network namespaces do not "
+                "separate, such as AF_VSOCK"
             )
         case "landlock" if findings["mounts"]:
-            return "nothing but its view of the file system hides files of others from it"
+            return "only its view of the file system hides files of others from it"
         case _:
-            return f"it can read and change what {user} can, the key and other services included"
+            return f"it can read and change all that {user} can, including the key and other services"
 
 
 @cache

@@ -48,7 +48,7 @@ class Answers:
             waiting = select.poll()
             waiting.register(self._pipe, select.POLLIN)
             if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-                raise TimeoutError(errno.ETIMEDOUT, "it was not started in time")
+                raise TimeoutError(errno.ETIMEDOUT, "it did not start in time")
             piece = os.read(self._pipe, 4096)
             self._rest, self._over = self._rest + piece, not piece
         line, _, self._rest = self._rest.partition(b"\n")
@@ -136,7 +136,7 @@ class Launcher:
                 if answer := channel.recv(64):
                     return int(answer)
             self.close()  # the launcher was killed
-        raise OSError("the launcher of programs does not stay: look at the memory of this machine")
+        raise OSError("the launcher of programs was killed twice: free memory on this machine, and try again")
 
     def open(self) -> socket.socket:
         if self._channel is None:

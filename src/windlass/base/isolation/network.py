@@ -120,7 +120,7 @@ class NamespaceHolder(NamedTuple):
             raise ProcessLookupError(f"the process {self.pid} has ended") from None
         if start_of(self.pid) != self.start:
             os.close(network)
-            raise ProcessLookupError(f"the process {self.pid} is another one by now")
+            raise ProcessLookupError(f"the process id {self.pid} belongs to another process now")
         return network
 
 
@@ -201,7 +201,7 @@ def try_all(*, as_root: bool) -> str:
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1" or os.access(_FORWARDING, os.W_OK):
             return ""
-    return "packets are not passed on (net.ipv4.ip_forward)"
+    return "the kernel forwards no packets (net.ipv4.ip_forward)"
 
 
 def _try_pair() -> None:

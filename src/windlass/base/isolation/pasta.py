@@ -54,7 +54,7 @@ def try_pasta() -> str:
     # Without a route yet, it is tried again.
     if not tried.returncode or any("routable interface" in line for line in said):
         return ""
-    return f"pasta fails: {' '.join(said[-1:]) or 'it says nothing'}"
+    return f"pasta fails: {' '.join(said[-1:]) or 'it printed no reason'}"
 
 
 def pasta_command(program: str, trunk: int) -> list[str]:

@@ -42,10 +42,10 @@ def try_all(uid: int, last: int) -> Findings:
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0
     if not version:
-        why["landlock"] = "this kernel has no Landlock, or it is not switched on (lsm=landlock)"
+        why["landlock"] = "this kernel has no Landlock, or it is not enabled (lsm=landlock)"
     identity: Identity = "none"
     if not calls.known_machine():
-        why["identity"] = f"not known for processors of this kind ({os.uname().machine})"
+        why["identity"] = f"not supported on this processor architecture ({os.uname().machine})"
     elif not os.geteuid() and not (
         why_not := _no_users(uid, last) or _why_no_cell(_cell("user", uid, version, mounts=True))
     ):
@@ -96,7 +96,10 @@ def _no_users(first: int, last: int) -> str:
         ranges = [[int(word) for word in line.split()] for line in _read(f"/proc/self/{name}").splitlines()]
         for uid in (first, last):
             if not any(start <= uid < start + count for start, _, count in ranges):
-                return f"the user {uid} does not exist in this container: set isolation_users to some that do"
+                return (
+                    f"the user {uid} does not exist in this container: set isolation_users to a range that "
+                    "does"
+                )
     return ""
 
 
@@ -160,7 +163,7 @@ def _try(cell: Cell) -> None:
     cell_entry.enter(cell)
     if cell["processes"]:
         if not any(map(os.path.exists, cell_entry.SLEEP)):
-            raise FileNotFoundError("the program sleep is not there")
+            raise FileNotFoundError("the program `sleep` is not installed")
         child = os.fork()
         if not child:
             try:

@@ -98,7 +98,7 @@ def _answer(client: socket.socket) -> None:
     try:
         holder, *kind = json.loads(client.recv(_LONGEST))
         if SocketKind(*kind) not in _KINDS:
-            raise ValueError("no socket of this kind is made")
+            raise ValueError("this kind of socket is not offered")
         network = NamespaceHolder.read(holder).open()
         try:
             with inside(network):

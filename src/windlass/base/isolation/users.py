@@ -42,7 +42,7 @@ def range_of(text: str) -> range:
     match = _RANGE.match(text)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1000 <= first < last < 2**32 - 2:
-        raise ValueError("must be the first and the last of a range of users, as 1900000000-1999999999")
+        raise ValueError("must be the first and the last of a range of users, such as 1900000000-1999999999")
     return range(first, last + 1)
 
 
@@ -91,7 +91,7 @@ class Users:
             number = numbers[(first + step) % len(numbers)]
             if number not in taken:
                 return number
-        raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
+        raise NoUserLeft("isolation_users: set a larger range: every user of this one is assigned")
 
     def _owners(self) -> list[int]:
         """Returns the users of the range who own folders of services, in place or set aside."""

@@ -128,7 +128,7 @@ class Segments:
         self._close(stream)
         reason = error.strerror or str(error)
         if not self._losses:
-            advice = ": make room on the disk of the data directory" if error.errno in _FULL else ""
+            advice = ": free space on the disk of the data directory" if error.errno in _FULL else ""
             _log.warning(f"lines of a log are lost: {reason}{advice}", extra={"log": stream})
         loss = self._losses.setdefault(stream, Loss())
         loss.lines += lines

@@ -180,11 +180,14 @@ class DockerBuilder:
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         read = await self._read(order, kit)
         if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order, say)):
-            say("BuildKit builds for one organization at a time, and does so for another one now")
+            say("BuildKit builds for one organization at a time, and another one is building now")
             try:
                 return await self._make(order, plain, say, kit=False, is_limited=False)
             except BuildError as error:
-                say(f"{error}. BuildKit tries it again: what comes of a build must not depend on others")
+                say(
+                    f"{error}. BuildKit tries again: builds of others must not decide whether this one "
+                    "succeeds"
+                )
         return await self._make(order, read, say, kit=kit, is_limited=not kit)
 
     async def _make(self, order: Order, read: _Read, say: Say, *, kit: bool, is_limited: bool) -> Artifact:
@@ -257,7 +260,10 @@ class DockerBuilder:
                 yield network
             return
         async with AsyncExitStack() as turn:
-            waits = "Waiting: BuildKit builds for one organization at a time, and does so for another one now"
+            waits = (
+                "Waiting for BuildKit: it builds for one organization at a time, and another one is "
+                "building now"
+            )
             notice = asyncio.get_running_loop().call_later(SOON, say, waits)
             try:
                 with order.paused():
@@ -384,7 +390,10 @@ class DockerBuilder:
         try:
             why = why_unfit(await image(self._docker, ref) or {})
         except AnswerTooLong:
-            why = "Expose fewer ports, or shorten labels and variables: the image says too much of itself"
+            why = (
+                "Expose fewer ports, or shorten labels and variables: the description of the image is too "
+                "long"
+            )
         if why:
             await self._delete(f"/images/{ref}", force=True)
             raise BuildError(why)
@@ -462,7 +471,7 @@ def _names(metadata: _ImageSummary) -> list[str]:
 def _opening(kit: bool) -> str:
     if kit:
         return "Building with BuildKit"
-    return "Building with the classic builder, without BuildKit: RUN --mount is not known to it"
+    return "Building with the classic builder, without BuildKit: it does not support RUN --mount"
 
 
 def _platform(version: Mapping[str, Any]) -> dict[str, str]:

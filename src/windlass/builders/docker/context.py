@@ -60,7 +60,7 @@ def folder_of(order: Order) -> Path:
         f"root_path: name a folder of the repository: there is no folder {order.root}",
     )
     if not folder.is_dir():
-        raise BuildError(f"root_path: name a folder of the repository: {order.root} is none")
+        raise BuildError(f"root_path: name a folder of the repository: {order.root} is not a folder")
     return folder
 
 
@@ -70,7 +70,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     source = Path(os.path.realpath(order.source))
     named = (order.dockerfile or USUAL).lstrip("/")
     place = os.path.normpath(folder / named)
-    outside = f"dockerfile_path: name a file of the repository: {named} points out of it"
+    outside = f"dockerfile_path: name a file of the repository: {named} is outside of it"
     if not Path(place).is_relative_to(source):  # the answer must not tell which files the machine has
         raise BuildError(outside)
     if not os.path.lexists(place):
@@ -190,7 +190,7 @@ class _Comparison:
         self._left -= self._length * (path.count("/") + 1)
         if self._left < 0:
             raise BuildError(
-                f"Shorten {DOCKERIGNORE}, or take files out of the folder: to compare all of them takes too "
+                f"Shorten {DOCKERIGNORE}, or take files out of the folder: comparing all of them takes too "
                 "long"
             )
 

@@ -142,17 +142,15 @@ def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, pl
     """
     named = ref.lower().removeprefix("sha256:")
     if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
-        raise BuildError(
-            f"Name the image {ref} by its name and tag: images are not taken by the id that they have here"
-        )
+        raise BuildError(f"Name the image {ref} by its name and tag: an image cannot be named by its id")
     config = image.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
         raise BuildError(f"Use another image than {ref}: it was built for another service")
     made_for = "/".join(str(image.get(part) or "") for part in ("Os", "Architecture", "Variant")).rstrip("/")
     if not _is_platform(made_for, platform):
         raise BuildError(
-            f"Use an image for {platform} instead of {ref}, which is for {made_for or 'no platform'}: this "
-            f"Docker engine builds for {platform}"
+            f"Use an image for {platform} instead of {ref}, which is for "
+            f"{made_for or 'an unknown platform'}: this Docker engine builds for {platform}"
         )
     _check_triggers(ref, config.get("OnBuild") or ())
 
@@ -195,8 +193,8 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             or (read[0].flags and read[0].name != "HEALTHCHECK")
         ):
             raise BuildError(
-                f"The image {ref} has ONBUILD {_short(trigger)}, which is not run here: use an image without "
-                "it, and write the step into the Dockerfile"
+                f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
+                f"{_short(trigger)} is not run here"
             )
 
 
@@ -274,7 +272,7 @@ class _DockerfileWriter:
             raise BuildRefused(
                 line,
                 f"write FROM without --platform={_short(written)}: this Docker engine builds for {own}, and "
-                "takes images for it alone",
+                "takes images for that platform only",
             )
 
     def _stage(self, stage: Stage) -> Iterator[str]:
@@ -314,7 +312,7 @@ class _DockerfileWriter:
                 if inner.name == "RUN":
                     raise BuildRefused(
                         instruction.line,
-                        "write the step RUN into the stage that needs it: it is not run as ONBUILD here",
+                        "write the RUN step into the stage that needs it: ONBUILD RUN is not run here",
                     )
                 return f"ONBUILD {self._instruction(stage, inner, variables)}"
         return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
@@ -338,8 +336,8 @@ class _DockerfileWriter:
         if _REMOTE.match(meant):
             raise BuildRefused(
                 instruction.line,
-                f"ADD takes nothing from other machines, such as {_short(_without_login(meant))}: "
-                "download it in a RUN step, or commit it to the repository",
+                f"download {_short(_without_login(meant))} in a RUN step, or commit it to the repository: "
+                "ADD takes files of the repository only",
             )
 
     def _value(self, text: str, variables: Mapping[str, str]) -> str:
@@ -365,7 +363,7 @@ class _DockerfileWriter:
 
     def _image(self, line: int, ref: str) -> str:
         if not _IMAGE.fullmatch(ref):
-            raise BuildRefused(line, f"{_short(ref) or 'nothing'} is no name of an image")
+            raise BuildRefused(line, f"{_short(ref) or 'nothing'} is not the name of an image")
         if is_ours(ref):
             raise BuildRefused(line, f"{_short(ref)}: {NOT_ITS_OWN}")
         self.images.append(ref)
@@ -386,11 +384,11 @@ class _DockerfileWriter:
         options = [part.partition("=") for part in value.split(",")]
         flags = {name.lower(): text for name, _, text in options}
         if len(flags) != len(options):
-            raise BuildRefused(line, f"RUN --mount={_short(value)}: each option may come once")
+            raise BuildRefused(line, f"RUN --mount={_short(value)}: give each option only once")
         kind = flags.get("type", "bind").lower()
         if kind not in _MOUNTS:
             raise BuildRefused(
-                line, f"RUN --mount=type={_short(kind)} is not known here{_MOUNT_HINTS.get(kind, '')}"
+                line, f"RUN --mount=type={_short(kind)} is not supported here{_MOUNT_HINTS.get(kind, '')}"
             )
         written = [
             (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
@@ -415,7 +413,7 @@ class _DockerfileWriter:
             )
         for name, value in instruction.flags:
             if name not in allowed:
-                raise BuildRefused(instruction.line, f"{instruction.name} --{name} is not known here")
+                raise BuildRefused(instruction.line, f"{instruction.name} --{name} is not supported here")
             self._check_plain(instruction, value)
 
     def _check_plain(self, instruction: Instruction, value: str) -> None:
@@ -434,8 +432,8 @@ class _DockerfileWriter:
         if not self._around.heredocs:
             raise BuildRefused(
                 line,
-                f"<<{_short(heredoc.name)}: this Docker engine knows no heredocs: write a script into the "
-                "repository and COPY it, or use BuildKit of Docker 23 or later",
+                f"<<{_short(heredoc.name)}: add a script to the repository and COPY it, or have the "
+                "operator use BuildKit of Docker 23 or later: this Docker engine does not support heredocs",
             )
         if not _HEREDOC.fullmatch(heredoc.name):
             raise BuildRefused(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")

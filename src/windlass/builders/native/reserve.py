@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 _EVERY: Final = 1.0
 _SHORT: Final = (
-    "Ask the operator for room, or to lower disk_reserve_bytes: the disk of the machine that runs Windlass "
-    "has no more than its reserve, and nothing is built."
+    "Ask the operator to free disk space, or to lower disk_reserve_bytes: the machine that runs Windlass has "
+    "less free than that reserve, so nothing is built."
 )
 _FILLED: Final = (
-    "Make the build write less, or ask the operator for room: it was ended, because it used the reserve of "
-    "the disk (disk_reserve_bytes)."
+    "Make the build write less, or ask the operator to free disk space: the build was ended because it "
+    "used up the reserve of the disk (disk_reserve_bytes)."
 )
 
 

@@ -131,9 +131,13 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
             if name not in held and (advice := outside(ctx.settings, int(name.removeprefix(PORT)))):
                 raise RouteError(f"Choose {advice} (external_port of {port})")
             if name not in held and await tx.facts.get(f"{API}{name}"):
-                raise RouteError(f"{name} is the API port of Windlass: choose another one")
+                raise RouteError(
+                    f"Choose another external_port for {port}: {name} is the API port of Windlass"
+                )
             if name not in held and await tx.names.take(name, workload.service, port) is None:
-                raise RouteError(f"{name} is in use by another service: choose another one")
+                raise RouteError(
+                    f"Choose another external_port for {port}: {name} is in use by another service"
+                )
             if name not in held and (advice := await beyond_share(ctx.settings, tx, workload.org, name)):
                 raise RouteError(advice)
 

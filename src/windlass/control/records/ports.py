@@ -47,7 +47,7 @@ async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, p
                 raise EngineError(advice)
             return int(name.removeprefix(PORT))
     raise EngineError(
-        f"Have the operator widen public_ports ({settings.public_ports}), or make a public port of another "
+        f"Ask the operator to widen public_ports ({settings.public_ports}), or make a public port of another "
         f"service private: all of them are taken"
     )
 
@@ -60,8 +60,8 @@ async def beyond_share(settings: Settings, tx: Tx, org: str, name: str) -> str:
     if await tx.names.count_others(org, PORT, name) < most:
         return ""
     return (
-        f"Make a public port of another service private, or have the operator widen public_ports "
-        f"({settings.public_ports}): an organization may have {most} of them"
+        f"Make a public port of another service private, or ask the operator to widen public_ports "
+        f"({settings.public_ports}): an organization may have at most {most} of them"
     )
 
 
@@ -70,6 +70,6 @@ def outside(settings: Settings, number: int) -> str:
     if number in settings.bindable:
         return ""
     return (
-        f"one of {settings.public_ports}, or leave it out to get one of these, or have the operator "
-        f"set public_ports: {number} is not among them"
+        f"one of {settings.public_ports}, or leave it out to get one of these, or ask the operator to "
+        f"widen public_ports: {number} is not among them"
     )

@@ -46,10 +46,10 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
     # One that has nothing there any more makes room.
     if (sole or b"").decode() in await _deployed_at(tx, place):
         raise Conflict(
-            "Use a cluster with another engine, or have the operator follow `windlass doctor`, or set "
-            "WINDLASS_SHARE_MACHINE=1 if the organizations here trust each other: services of this machine "
-            "share a network or a user, so that one can take the ports of another or stop it, and only the "
-            "organization that deployed here first may deploy"
+            "Use a cluster with another engine, or ask the operator to follow `windlass doctor`, or to set "
+            "WINDLASS_SHARE_MACHINE=1 if all organizations here trust each other: services on this machine "
+            "share a network or a user, so one can take the ports of another or stop it. Therefore only "
+            "the organization that deployed here first may deploy"
         )
     await tx.facts.set(fact, org.encode())
 

@@ -78,7 +78,7 @@ TOO_MANY_PROCESSES: Final = (
     r"|unable to create (?:new )?native thread|pthread_create failed|failed to create new OS thread"
 )
 """Words of programs that may start no more processes or threads."""
-_DISK: Final = "Ask the operator for room: a disk that {name} writes to is full"
+_DISK: Final = "Ask the operator to free disk space: a disk that {name} writes to is full"
 _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
 """Modules of Python that have lost parts since 3.9."""
 _NO_ADDRESS: Final = (

@@ -152,7 +152,7 @@ class DockerExecution:
             await self.write(_END_OF_INPUT)
         elif not self._raw.end():
             raise EngineError(
-                "Use a terminal, or end the command by itself: over TLS, its input cannot be ended"
+                "Use a terminal, or a command that ends by itself: over TLS, its input cannot be closed"
             )
 
     async def resize(self, size: TerminalSize) -> None:

@@ -39,7 +39,7 @@ async def export_folder(docker: Docker, installation: str, image: str, folder: s
     except EngineRefused as refused:
         if refused.status == 404:
             raise ArtifactLost(
-                "The image of this site is no longer on the Docker engine: deploy again"
+                "Deploy again: the image of this site is no longer on the Docker engine"
             ) from refused
         raise
     archive = into.with_name(f"{into.name}.tar")
@@ -105,7 +105,7 @@ def unpack(archive: Path, into: Path) -> None:
                 left -= entry.size
                 source = tar.extractfile(entry)
                 if left < 0 or source is None:
-                    raise EngineError("Keep the static folder smaller: it does not fit")
+                    raise EngineError("Make the static folder smaller: it is too large")
                 _write(path, source, entry.mtime)
             elif entry.islnk():
                 original = _inside(into, entry.linkname)

@@ -52,7 +52,7 @@ class DockerImages:
         if await self._built.fetch(ref):
             return await image(self._docker, ref) or {}
         if is_ours(ref):
-            raise ArtifactLost("The image of this release is no longer on the Docker engine: deploy again")
+            raise ArtifactLost("Deploy again: the image of this release is no longer on the Docker engine")
         say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref, login)

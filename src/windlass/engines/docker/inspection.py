@@ -99,7 +99,7 @@ def _second(stamp: str) -> int:
 
 def _end(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
-        return LastExit(0, otherwise="is paused, by a command to the engine")
+        return LastExit(0, otherwise="is paused: unpause the container (docker unpause)")
     if state.get("Error"):
         error = str(state["Error"])[:_LONGEST_ERROR]
         return LastExit(exit_code(state["ExitCode"]), otherwise=f"could not be started: {error}")

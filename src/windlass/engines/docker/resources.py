@@ -144,9 +144,9 @@ class DockerResources:
         most = max(1, self._pool.num_addresses // SHARE >> (self._pool.max_prefixlen - PREFIX))
         if len(await self._networks(organization=org)) >= most:
             raise EngineError(
-                "Delete environments, or stop and remove what runs in them, or ask the operator for a larger "
-                f"range in docker_networks: an organization has at most {most} environments at a time of "
-                f"{self._pool}"
+                "Stop or delete the services of an environment, or ask the operator for a larger range in "
+                f"docker_networks: an organization has networks for at most {most} environments at a time, "
+                f"an eighth of {self._pool}"
             )
 
     async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:

@@ -164,7 +164,7 @@ class EventWatcher:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
                     self._silent_since = time.monotonic()
             except Exception:  # noqa: BLE001 (one event that is not understood does not end the watch)
-                _log.exception("the Docker engine says what is not understood")
+                _log.exception("the Docker engine sent an event that cannot be decoded")
             self._tried.set()
             # An engine that comes and goes is not asked again and again.
             pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause

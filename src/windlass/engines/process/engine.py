@@ -339,14 +339,14 @@ class ProcessEngine(EngineByHand):
         except EngineAway as error:
             return str(error)
         if not os.access(self._records.folder, os.W_OK | os.X_OK):
-            return "the folder of the process engine cannot be written to: give it to the user of Windlass"
+            return "Give the folder of the process engine to the user of Windlass: it cannot be written to"
         return ""
 
     def _prepare(self) -> None:
         if self._prepared:
             return
         if not kernel.suits():
-            raise EngineAway("the process engine needs Linux 5.4 or later, with /proc: use the docker engine")
+            raise EngineAway("Use the docker engine: the process engine needs Linux 5.4 or later, with /proc")
         try:
             self._records.prepare()
             self._claims.prepare()

@@ -19,7 +19,7 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def command(wanted: Workload) -> tuple[str, ...]:
     command = tuple(wanted.command or wanted.artifact.command)
     if not command:
-        raise EngineError(f"{wanted.name} has no command: name one, in a Procfile or in the Dockerfile")
+        raise EngineError(f"Name a command in a Procfile or in the Dockerfile: {wanted.name} has none")
     return by_this_python(command)
 
 

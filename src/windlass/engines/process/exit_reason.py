@@ -26,7 +26,7 @@ _MEANING: Final = {
     signal.SIGFPE: "an arithmetic error, such as a division by zero",
 }
 TOO_MANY_MOUNTS: Final = (
-    "made more mounts than Windlass can look through for memory that it holds in files: make fewer"
+    "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )
 
 
@@ -80,7 +80,7 @@ def with_reason(record: Record, process: Process, status: int) -> Record:
 
 def describe_exit(status: int | None) -> str:
     if status is None:
-        return "ended while no Windlass ran that could see how"
+        return "ended while Windlass was not running, so how it ended is not known"
     if status >= 0:
         return f"exited with code {status}" + _hint(status)
     try:
@@ -99,14 +99,14 @@ def took_memory_of_others(use: MemoryUse) -> str:
     buffers = use.buffers
     return (
         f"held about {use.size >> 20} MB with its {buffers.sockets} open sockets and {buffers.pipes} pipes, "
-        f"more than its memory of {use.limit >> 20} MB, and memory of the machine got short: open fewer, "
+        f"more than its memory of {use.limit >> 20} MB, and the machine ran short of memory: open fewer, "
         "read what they hold, or give it more memory"
     )
 
 
 def too_many_processes(count: int) -> str:
     return (
-        f"had {count} processes and threads, most of its organization, which left too few for others on this "
+        f"had {count} processes and threads, the most of its organization, and few were left on this "
         "machine: start fewer, or ask the operator for a larger machine"
     )
 
@@ -119,8 +119,8 @@ def filled_the_disk(use: DiskShare, room: Room) -> str:
     else:
         amount = f"wrote {use.size(room) / (1 << 20):.0f} MiB"
     return (
-        f"{amount}, and the disk of the machine is full: store less, or ask the operator for room; its files "
-        "outside of volumes are erased"
+        f"{amount}, and the disk of the machine is full: store less, or ask the operator to free disk "
+        "space; its files outside of volumes are erased"
     )
 
 

@@ -15,7 +15,8 @@ def not_erased(error: OSError) -> EngineError:
     """Returns why a service could not be erased: an EngineAway if a later attempt may succeed."""
     if error.errno in _FOR_GOOD:
         return EngineError(
-            f"Ask the operator to look: a file of the service cannot be erased ({error.strerror})"
+            "Ask the operator to check the data directory: a file of the service cannot be erased "
+            f"({error.strerror})"
         )
     return away(error)
 
@@ -32,4 +33,6 @@ def away(error: OSError) -> EngineAway:
 
 
 def disk_is_full() -> EngineAway:
-    return EngineAway("Ask the operator for room: the disk of the machine that runs Windlass is full")
+    return EngineAway(
+        "Ask the operator to free disk space: the disk of the machine that runs Windlass is full"
+    )

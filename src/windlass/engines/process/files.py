@@ -103,7 +103,7 @@ def check_place(artifact: Artifact, root: Path | None) -> None:
     """Raises ArtifactLost for a build outside of `root`, such as after a move of the data directory: its
     files are gone, or belong to another installation."""
     if root is not None and not Path(artifact.ref).is_relative_to(root):
-        raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
+        raise ArtifactLost("Deploy again: the build of this deployment is gone")
 
 
 def output_file(home: Path) -> Path:
@@ -181,7 +181,7 @@ def built_folder(artifact: Artifact, folder: str) -> Path:
     name it, and steps of its build may put a link in its place: it could be one of another organization."""
     app = Path(artifact.ref).resolve() / "app"
     if not app.is_dir():
-        raise ArtifactLost("The build of this site is gone: deploy again, which builds it again")
+        raise ArtifactLost("Deploy again: the build of this site is gone")
     built = (working_directory(app.parent, artifact.workdir) / folder).resolve()
     if not built.is_relative_to(app):
         raise EngineError(f"Choose a static_folder inside of what is built: {folder} leads out of it")
@@ -191,7 +191,7 @@ def built_folder(artifact: Artifact, folder: str) -> Path:
 def working_directory(home: Path, workdir: str) -> Path:
     inner = below_app(workdir) if workdir else None
     if inner is None and workdir not in ("", ".", "/", str(APP), f"{APP}/"):
-        raise EngineError(f"the working directory {workdir} is not below {APP}: name one that is")
+        raise EngineError(f"Choose a working directory below {APP}: {workdir} is not")
     return home / "app" / (inner or ".")
 
 
@@ -207,7 +207,7 @@ def volume_variable(name: str) -> str:
 def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
-        raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
+        raise ArtifactLost("Deploy again: the build of this deployment is gone")
     target.mkdir(mode=0o700)
     copying = _TreeCopy(source, target, owner)
     try:
@@ -301,7 +301,8 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None
         _parent(place, app, owner)
         if place.is_symlink() or place.is_file():
             raise EngineError(
-                f"the volume {volume.name} cannot be at {volume.mount}: the application has a file there"
+                f"Choose another mount_point for the volume {volume.name}: the application has a file at "
+                f"{volume.mount}"
             )
         if place.is_dir():
             _hand_over(place, storage, owner)
@@ -333,7 +334,9 @@ def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None)
     if top is None:
         raise _leads_elsewhere(place)
     if place.is_dir() and not place.is_symlink():
-        raise EngineError(f"the file {place.name} cannot be written: there is a folder of that name")
+        raise EngineError(
+            f"Choose another path for the file {place.name}: the application has a folder there"
+        )
     own = UNCHANGED if owner is None else owner
     try:
         with open_below(top, folder.relative_to(top).parts, own) as at:
@@ -345,7 +348,9 @@ def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None)
 
 
 def _leads_elsewhere(place: Path) -> EngineError:
-    return EngineError(f"{place.name} cannot be written: a link of the application leads elsewhere")
+    return EngineError(
+        f"Remove the link of the application in the path of {place.name}: it leads out of its folder"
+    )
 
 
 def _parent(place: Path, app: Path, owner: int | None) -> None:

@@ -35,9 +35,9 @@ _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 _UNEXPLAINED: Final = (
-    "make room: the disk has no more than its reserve, and no service is known to hold a considerable part "
-    "of what is missing, so none is ended; builds, databases, other programs, or open files without a name "
-    "(lsof +L1) may have filled it"
+    "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
+    "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
+    "filled it"
 )
 _log = log("engines.process")
 

@@ -290,7 +290,9 @@ class BuiltinRouter:
                 continue
             for host, port in held:
                 if port_key(host, port) in ports:
-                    raise RouteError(f"port {port} is in use by another service: choose another one")
+                    raise RouteError(
+                        f"Choose another external_port: port {port} is in use by another service"
+                    )
 
     async def _open(self, addresses: Addresses) -> Servers:
         """Opens all of these addresses, or none."""

@@ -41,8 +41,8 @@ def release_name(artifact: str, settings: SiteSettings) -> str:
 
 
 _SHORT: Final = (
-    "Ask the operator for room, or to lower disk_reserve_bytes: the disk of the machine that runs Windlass "
-    "has no more than its reserve, and no site is put in place"
+    "Ask the operator to free disk space, or to lower disk_reserve_bytes: the disk of the machine that "
+    "runs Windlass has no more than its reserve, and no site is put in place"
 )
 
 
@@ -173,5 +173,5 @@ def _rename(new: Path, final: Path) -> bool:
 
 def _reason(error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return "Ask the operator for room: the disk of the machine that runs Windlass is full."
+        return "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
     return f"The files of the site could not be put in place: {error.strerror or type(error).__name__}."
