@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     it = wanted(artifact=Artifact(kind="image", ref="windlass/shop:abc"))
     with pytest.raises(
-        ArtifactLost, match="Deploy again: the image of this .* is no longer on the Docker engine"
+        ArtifactLost, match="Deploy again: the image of this release is no longer on the Docker engine"
     ):
         await engine.run(it, 0)
     assert await engine.copies(it.service) == []
