@@ -12,8 +12,8 @@ WRONG_SETTINGS = [
     ("PORT", "x", "must be a number: Port"),
     ("PORT", "99999", "must be <= 65535: Port"),
     ("ACCESS_LOG", "perhaps", "must be yes or no: Log"),
-    ("LOG_LEVEL", "loud", "does not have the right form: debug, info, warning or error"),
-    ("ADMIN_TOKEN", "short", "does not have the right form: An Admin token"),
+    ("LOG_LEVEL", "loud", "set it to a value of this form: debug, info, warning or error"),
+    ("ADMIN_TOKEN", "short", "set it to a value of this form: An Admin token"),
 ]
 
 

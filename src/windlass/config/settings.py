@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     leave_seconds: Annotated[
         float,
-        _says("How long a server that stops still serves, with /readyz at 503", ge=0),
+        _says("Seconds for which a stopping server goes on serving, with /readyz at 503", ge=0),
     ] = 0.0
     gateway_host: Annotated[str, _says("Address on which public ports of services are reached")] = "127.0.0.1"
     gateway_port: Annotated[
@@ -50,8 +50,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_ports: Annotated[
         str,
         _says(
-            "Ports of the machine that services may listen on for others, the first and the last: public TCP "
-            "ports, and public databases. An organization may hold an eighth of them, and at least 8",
+            "Range of ports of the machine for public TCP ports and public databases of services, such as "
+            "30000-32767. An organization may hold an eighth of them, and at least 8",
             pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
         ),
     ] = "30000-32767"
@@ -142,7 +142,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         str, _says("Engine of the cluster `local`: auto, process, docker", opens="Services")
     ] = "auto"
-    place: Annotated[str, _says("Name of this machine among those of servers", pattern=PLACE_NAME)] = "local"
+    place: Annotated[
+        str, _says("Name of this machine, where servers run on several machines", pattern=PLACE_NAME)
+    ] = "local"
     isolation: Annotated[
         str,
         _says(
@@ -154,7 +156,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isolation_users: Annotated[
         str,
         _says(
-            "Users of the machine that are given to services, where Windlass is root: the first and the last",
+            "Range of user ids for services, such as 1900000000-1999999999, where Windlass runs as root",
             pattern=r"^[0-9]{4,10}-[0-9]{4,10}\Z",
         ),
     ] = "1900000000-1999999999"
@@ -174,8 +176,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     network_allow: Annotated[
         Words,
         _says(
-            "Networks that services may reach although private. Running services follow a change a few "
-            "seconds after the next start"
+            "Private networks that services may reach. A change reaches running services a few seconds after "
+            "the next start"
         ),
     ] = ()
     parallel_deployments: Annotated[
@@ -204,7 +206,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 3600
     settle_seconds: Annotated[
-        float, _says("How long an instance must have run to count as up, where nothing can be asked", ge=0)
+        float, _says("How long an instance without ports and probes must run to count as healthy", ge=0)
     ] = 3.0
     stop_seconds: Annotated[
         float, _says("How long an instance may take to end, and requests under way to finish", ge=0)
@@ -228,9 +230,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     disk_reserve_bytes: Annotated[
         int,
         _says(
-            "Bytes that sites, and services and builds of the engine process, leave free on the disk, at "
-            "most a twentieth of it; below, the service that holds most of it is ended, if that is a "
-            "considerable part, and nothing is built",
+            "Bytes of the disk that sites, and services and builds of the engine process, leave free, at "
+            "most a twentieth of the disk. With less, nothing is built, and the service that holds most is "
+            "ended if it holds a considerable part",
             ge=0,
             le=2**50,
         ),
@@ -258,7 +260,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 0
     build_processes: Annotated[
         int,
-        _says("Processes of the same, where the machine has control groups", ge=64, le=1_000_000),
+        _says(
+            "Processes of the build steps of an organization together, where the machine has control groups",
+            ge=64,
+            le=1_000_000,
+        ),
     ] = 4096
     detection_seconds: Annotated[
         int,
@@ -271,7 +277,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     detection_memory: Annotated[
         int,
         _says(
-            "MiB of memory for the same; two run at a time for an organization, and eight in all",
+            "MiB of memory for this detection; two run at a time for an organization, and eight in all",
             ge=128,
             le=65_536,
         ),
@@ -301,7 +307,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "hashicorp/terraform:1.11.4"
     opentofu_image: Annotated[
-        str, _says("The same with OpenTofu; it must be usable as the base of an image", pattern=_IMAGE)
+        str, _says("The same for OpenTofu; it must be usable as the base of an image", pattern=_IMAGE)
     ] = "ghcr.io/opentofu/opentofu:1.9.4"
     containers_url: Annotated[
         str,
@@ -339,7 +345,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "10.199.0.0/16"
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
-    outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+    outbound_allow: Annotated[Words, _says("Private networks that outgoing requests may reach")] = ()
     outbound_ca_file: Annotated[
         str,
         _says(
@@ -368,7 +374,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "auto"
     access_log: Annotated[bool, _says("Log every request, one JSON object a line")] = False
     access_log_file: Annotated[str, _says("File of the access log; empty is standard error")] = ""
-    gateway_access_log_file: Annotated[str, _says("File of the access log of services; empty is none")] = ""
+    gateway_access_log_file: Annotated[
+        str, _says("File of the access log of services; empty: no such log")
+    ] = ""
 
     @property
     def build_registry(self) -> BuildRegistry | None:

@@ -205,7 +205,9 @@ def _network_rules(settings: Settings) -> NetworkRules | None:
         try:
             IPv4Network(network)
         except ValueError as error:
-            raise BadSetting(f"network_allow: {network} is not a network, such as 10.0.0.0/8") from error
+            raise BadSetting(
+                f"network_allow: name networks such as 10.0.0.0/8: {network} is not one"
+            ) from error
     # Where they listen at the loopback address alone, another program may have their ports elsewhere.
     places = (settings.host, settings.port), (settings.gateway_host, settings.gateway_port)
     ports = tuple(port for host, port in places if not _is_loopback(host))

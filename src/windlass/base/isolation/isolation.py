@@ -21,7 +21,7 @@ from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launcher_client import SOURCE, program
-from windlass.base.isolation.network import CellNetwork, ConnectionLimits, resolvers
+from windlass.base.isolation.network import NO_FORWARDING, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.pasta import TUN
 from windlass.base.isolation.private import SHARED, private_paths
 from windlass.base.isolation.probe import Findings
@@ -42,6 +42,11 @@ _NO_RULES: Final = ("outer", "group", "socket_server")
 _TRYING: Final = Lock()
 """Held while one thread probes the machine; other threads wait for the result."""
 
+_NETWORKS_ARE_OFF: Final = "isolation_networks is off"
+_ADVICE_BY_REASON: Final = {
+    _NETWORKS_ARE_OFF: "set isolation_networks to yes, then restart Windlass",
+    NO_FORWARDING: "`sysctl -w net.ipv4.ip_forward=1` on the machine, then restart Windlass",
+}
 _FIRST: Final = "first follow the advice about the user or the user namespace"
 _MEANING: Final = {
     "identity": (
@@ -53,7 +58,7 @@ _MEANING: Final = {
     ),
     "mounts": (
         "a view of the file system of its own",
-        "use Linux 5.12 or later",
+        "use Linux 5.12 or later (in a container, a profile that allows mount)",
     ),
     "processes": (
         "a view of processes of its own",
@@ -140,10 +145,8 @@ class Isolation:
         findings = self._findings()
         why = self._why()
         return [
-            MissingPart(
-                part, what, why[part], _means(part, findings), _FIRST if _waits(part, findings) else advice
-            )
-            for part, (what, advice) in _MEANING.items()
+            MissingPart(part, what, why[part], _means(part, findings), _advice(part, why[part], findings))
+            for part, (what, _) in _MEANING.items()
             if part in why
         ]
 
@@ -165,7 +168,7 @@ class Isolation:
         """Returns the reason for each part that services do not have here."""
         why = self._findings()["why"]
         if self._rules is None and "network" not in why:
-            return {**why, "network": "isolation_networks is off"}
+            return {**why, "network": _NETWORKS_ARE_OFF}
         return why
 
     def _findings(self) -> Findings:
@@ -303,9 +306,12 @@ def _most_processes(findings: Findings) -> int:
     return min(MOST_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
-def _waits(part: str, findings: Findings) -> bool:
-    """Returns whether a part is missing only because services have no user of their own."""
-    return part in ("mounts", "processes", "network") and findings["identity"] == "none"
+def _advice(part: str, why: str, findings: Findings) -> str:
+    """Returns how the operator gets a missing part."""
+    if why in _ADVICE_BY_REASON:
+        return _ADVICE_BY_REASON[why]
+    needs_identity = part in ("mounts", "processes", "network")
+    return _FIRST if needs_identity and findings["identity"] == "none" else _MEANING[part][1]
 
 
 def _means(part: str, findings: Findings) -> str:

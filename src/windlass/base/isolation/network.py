@@ -42,6 +42,7 @@ _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915
 """The ioctl request for the address of an interface."""
+NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """Ports above those that Linux chooses for programs and that operators choose for services."""
@@ -201,7 +202,7 @@ def try_all(*, as_root: bool) -> str:
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1" or os.access(_FORWARDING, os.W_OK):
             return ""
-    return "the kernel forwards no packets (net.ipv4.ip_forward)"
+    return NO_FORWARDING
 
 
 def _try_pair() -> None:

@@ -48,7 +48,7 @@ async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, p
             return int(name.removeprefix(PORT))
     raise EngineError(
         f"Ask the operator to widen public_ports ({settings.public_ports}), or make a public port of another "
-        f"service private: all of them are taken"
+        f"service private and deploy that service: all of them are taken"
     )
 
 
@@ -60,8 +60,8 @@ async def beyond_share(settings: Settings, tx: Tx, org: str, name: str) -> str:
     if await tx.names.count_others(org, PORT, name) < most:
         return ""
     return (
-        f"Make a public port of another service private, or ask the operator to widen public_ports "
-        f"({settings.public_ports}): an organization may have at most {most} of them"
+        "Make a public port of another service private and deploy that service, or ask the operator to "
+        f"widen public_ports ({settings.public_ports}): an organization may have at most {most} of them"
     )
 
 
