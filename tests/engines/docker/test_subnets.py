@@ -32,11 +32,23 @@ async def test_one_organization_has_an_eighth_of_the_range(raw, pool):
     place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
     async with place.network(wanted(org="attacker")) as network:
         assert await subnet_of(raw, network) in pool.subnets(new_prefix=25)
-        with pytest.raises(EngineError, match=r"^Delete environments.* docker_networks: .* at most 1 env"):
+        with pytest.raises(
+            EngineError, match=r"^Stop or delete the services.* docker_networks: .* at most 1 env"
+        ):
             async with place.network(wanted(org="attacker")):
                 pass
         async with place.network(wanted(org="victim")):
             pass
+    await place.discard_networks()
+
+
+@pytest.mark.slow
+async def test_the_network_of_a_stopped_environment_makes_room_for_another_one(raw, pool):
+    place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
+    async with place.network(wanted(org="one")) as first:
+        pass
+    async with place.network(wanted(org="one")) as second:
+        assert second != first
     await place.discard_networks()
 
 
@@ -106,11 +118,9 @@ async def test_environments_that_are_made_at_once_do_not_pass_the_bound_together
     if not locks:
         monkeypatch.setattr(place, "_making", defaultdict(nullcontext))
 
-    async def make() -> None:
-        async with place.network(wanted(org="attacker")):
-            pass
-
-    made = await asyncio.gather(*(make() for _ in range(4)), return_exceptions=True)
+    async with AsyncExitStack() as held:
+        making = [held.enter_async_context(place.network(wanted(org="attacker"))) for _ in range(4)]
+        made = await asyncio.gather(*making, return_exceptions=True)
     assert (sum(isinstance(each, EngineError) for each in made) == 3) is locks
     await place.discard_networks()
 

@@ -378,7 +378,7 @@ class _DockerfileWriter:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
-        raise BuildRefused(line, f"RUN --{name}={_short(value)} is not allowed here: leave it out")
+        raise BuildRefused(line, f"leave out RUN --{name}={_short(value)}, which is not allowed here")
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
         options = [part.partition("=") for part in value.split(",")]
@@ -388,7 +388,9 @@ class _DockerfileWriter:
         kind = flags.get("type", "bind").lower()
         if kind not in _MOUNTS:
             raise BuildRefused(
-                line, f"RUN --mount=type={_short(kind)} is not supported here{_MOUNT_HINTS.get(kind, '')}"
+                line,
+                f"leave out RUN --mount=type={_short(kind)}, which is not supported here"
+                f"{_MOUNT_HINTS.get(kind, '')}",
             )
         written = [
             (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
@@ -413,7 +415,9 @@ class _DockerfileWriter:
             )
         for name, value in instruction.flags:
             if name not in allowed:
-                raise BuildRefused(instruction.line, f"{instruction.name} --{name} is not supported here")
+                raise BuildRefused(
+                    instruction.line, f"leave out --{name} of {instruction.name}, which is not supported here"
+                )
             self._check_plain(instruction, value)
 
     def _check_plain(self, instruction: Instruction, value: str) -> None:

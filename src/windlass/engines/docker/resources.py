@@ -31,6 +31,10 @@ SHARE: Final = 8
 """The part of the range that one organization may have: an eighth."""
 
 
+class NetworksUsedUp(EngineError):
+    """No further network can be made before another one goes."""
+
+
 class DockerResources:
     def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None = None) -> None:
         """`pool` is the range of the subnets of networks; None if the engine chooses them."""
@@ -45,12 +49,16 @@ class DockerResources:
 
     @asynccontextmanager
     async def network(self, wanted: Workload) -> AsyncIterator[str]:
-        """Its id; it does not go away before the block has put something into it. Others may do so at once:
-        the engine takes its time to make a container."""
+        """Yields the id of the network of an environment, and makes the network if there is none. It stays at
+        least until the block has put a container into it. Blocks run side by side, because an engine needs
+        some time to make a container."""
         environment = wanted.environment
-        async with self._locks[environment]:
-            id = await self._network(wanted)
-            self._entering[environment] += 1
+        try:
+            id = await self._enter(wanted)
+        except NetworksUsedUp:
+            # Networks of environments that were stopped are otherwise removed by the next sweep.
+            await self.discard_networks()
+            id = await self._enter(wanted)
         try:
             yield id
         finally:
@@ -58,9 +66,15 @@ class DockerResources:
             if not self._entering[environment]:
                 del self._entering[environment]
 
+    async def _enter(self, wanted: Workload) -> str:
+        async with self._locks[wanted.environment]:
+            id = await self._network(wanted)
+            self._entering[wanted.environment] += 1
+        return id
+
     async def volumes(self, wanted: Workload) -> None:
-        """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises
-        VolumeLost instead of making one that held data."""
+        """Makes the volumes that are missing. Their `size` has no effect, because the engine's own driver has
+        no limit of size. Raises VolumeLost instead of making a volume that held data."""
         for volume in wanted.volumes:
             if volume.is_known and not await self._has_volume(wanted.service, volume):
                 raise VolumeLost(wanted, volume)
@@ -83,8 +97,8 @@ class DockerResources:
             await self._remove(f"/volumes/{name}")
 
     async def discard_networks(self) -> None:
-        """Removes networks of environments without containers. A container that waits for its start
-        counts."""
+        """Removes networks of environments without containers. A container that waits for its start counts
+        as one."""
         for environment, network in await self._networks():
             async with self._locks[environment]:
                 if not self._entering[environment] and not await self._containers(environment=environment):
@@ -101,7 +115,7 @@ class DockerResources:
             networks = await self._networks(environment=environment)
         # The engine allows two of one name. Where two of us made one each, both take the elder.
         if not networks:
-            raise EngineError("The Docker engine does not have the network that it has just made")
+            raise EngineError("Deploy again: the network that the Docker engine has just made is gone")
         eldest, *others = sorted(
             (network for _, network in networks), key=lambda network: (network["Created"], network["Id"])
         )
@@ -128,12 +142,13 @@ class DockerResources:
         try:
             await make_network(self._docker, body, self._pool, PREFIX)
         except SubnetsUsedUp as used_up:
-            raise EngineError(str(used_up)) from used_up
+            raise NetworksUsedUp(str(used_up)) from used_up
         except EngineRefused as refused:
             if NO_ADDRESSES in refused.message:
-                raise EngineError(
-                    "Delete environments, or let the operator add default-address-pools to the daemon.json "
-                    "of the Docker engine: it has no address range left for another network"
+                raise NetworksUsedUp(
+                    "Stop or delete the services of an environment, or ask the operator to add "
+                    "default-address-pools to the daemon.json of the Docker engine: it has no address "
+                    "range left for another network"
                 ) from refused
             if refused.status != 409:
                 raise
@@ -143,7 +158,7 @@ class DockerResources:
             return
         most = max(1, self._pool.num_addresses // SHARE >> (self._pool.max_prefixlen - PREFIX))
         if len(await self._networks(organization=org)) >= most:
-            raise EngineError(
+            raise NetworksUsedUp(
                 "Stop or delete the services of an environment, or ask the operator for a larger range in "
                 f"docker_networks: an organization has networks for at most {most} environments at a time, "
                 f"an eighth of {self._pool}"
