@@ -12,8 +12,8 @@ import pytest
 
 from tests.needs import needs_root
 from tests.world import make_world
-from windlass.base import disk_reserve
-from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room
+from windlass.base import disk_reserve, process_memory
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, keep_messages, unlinked
 from windlass.engines.process import files
 
 MIB = 1 << 20
@@ -232,3 +232,10 @@ async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, 
     async with make_world() as world:
         answer = await world.get("/readyz")
     assert (answer.status, answer["status"], answer["disk"]) == (200, "ready", disk)
+
+
+@pytest.mark.parametrize(("most", "is_hidden"), [(2, True), (100_000, False)])
+def test_more_open_files_than_can_be_looked_through_are_hidden(tmp_path, monkeypatch, most, is_hidden):
+    monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
+    assert unlinked([os.getpid()], tmp_path).is_hidden is is_hidden
+    assert keep_messages([os.getpid()]) is is_hidden

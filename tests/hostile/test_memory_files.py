@@ -144,6 +144,14 @@ def many_mounts(monkeypatch, tmp_path):
     return 64 << 10
 
 
+OPENS_300 = """
+import os, signal
+files = [open(os.devnull) for _ in range(300)]
+print("has opened 300", flush=True)
+signal.pause()
+"""
+
+
 @needs_root
 async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
     tmp_path, monkeypatch, many_mounts
@@ -168,6 +176,25 @@ async def test_one_with_fewer_is_not(tmp_path):
         engine: Any = station.engine
         await engine._patrol._weigh()
         assert not (await station.one(it.service)).reason
+        await station.engine.sweep(await station.engine.services())
+
+
+@pytest.mark.parametrize(("most", "is_ended"), [(200, True), (500, False)])
+async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_ended(
+    tmp_path, monkeypatch, most, is_ended
+):
+    monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
+    monkeypatch.setattr(patrol, "hidden_files", lambda: 1 << 40)
+    async with Station(ProcessRig(tmp_path)) as station:
+        it = wanted(await station.rig.artifact(OPENS_300))
+        await station.apply(it)
+        await station.hears("has opened 300")
+        engine: Any = station.engine
+        await engine._patrol._weigh()
+        if is_ended:
+            assert "too many open files" in (await station.ended(it.service)).reason
+        else:
+            assert not (await station.one(it.service)).reason
         await station.engine.sweep(await station.engine.services())
 
 

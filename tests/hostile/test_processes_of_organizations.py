@@ -1,7 +1,9 @@
-"""Services of one organization leave processes and threads of the machine for others."""
+"""Services of one organization leave processes, threads and open files of the machine for others."""
 
 from __future__ import annotations
 
+import os
+import re
 import resource
 
 import pytest
@@ -9,14 +11,17 @@ import pytest
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
+from windlass.base.process_memory import open_files
 from windlass.engines.process import patrol
-from windlass.engines.process.process_shares import ProcessUse, heaviest
+from windlass.engines.process.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.engines.process.records import InstanceKey
 
 STARTS_THREADS = """
 import os, signal, threading
+files = []
 for _ in range(int(os.environ["COUNT"])):
     threading.Thread(target=signal.pause, daemon=True).start()
+    files.append(open(os.devnull))
 print("has started", flush=True)
 signal.pause()
 """
@@ -34,13 +39,18 @@ async def station(tmp_path):
         await made.engine.sweep(await made.engine.services())
 
 
+@pytest.fixture(params=["processes", "files"])
+def kind(request):
+    return request.param
+
+
 @pytest.fixture
-def present(monkeypatch):
-    """Sets how many processes the machine has, of MOST."""
+def present(monkeypatch, kind):
+    """Sets how many processes or open files the machine has, of MOST."""
 
     def set_present(count: int) -> None:
-        monkeypatch.setattr(patrol, "most_processes", lambda: MOST)
-        monkeypatch.setattr(patrol, "present_processes", lambda: count)
+        monkeypatch.setattr(patrol, f"most_{kind}", lambda: MOST)
+        monkeypatch.setattr(patrol, f"present_{kind}", lambda: count)
 
     return set_present
 
@@ -57,7 +67,7 @@ async def reasons(station: Station) -> list[str]:
     return [seen.reason for service in CROWD for seen in await station.seen(service) if seen.reason]
 
 
-async def test_services_of_one_organization_leave_processes_for_others(station, present):
+async def test_services_of_one_organization_leave_some_for_others(station, present, kind):
     present(0)
     await start_all(station)
     present(MOST // 2 + 1)
@@ -66,7 +76,8 @@ async def test_services_of_one_organization_leave_processes_for_others(station, 
         return await reasons(station)
 
     await until(one_was_ended)
-    assert "42 processes and threads, the most of its organization" in (await reasons(station))[0]
+    words = {"processes": r"had 42 processes and threads", "files": r"had 4\d open files"}
+    assert re.match(f"{words[kind]}, the most of its organization", (await reasons(station))[0])
     assert not (await station.one(OTHER)).reason
     present(0)
 
@@ -75,6 +86,7 @@ async def test_while_enough_are_free_none_is_ended(station, present):
     present(MOST // 2)
     await start_all(station)
     await station.engine._patrol._share_processes()
+    await station.engine._patrol._share_files()
     assert not await reasons(station)
 
 
@@ -89,8 +101,8 @@ async def test_while_enough_are_free_none_is_ended(station, present):
     ],
 )
 def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, present, ended):
-    uses = {InstanceKey(name, 1, 0): ProcessUse(name[0], count) for name, count in counts.items()}
-    found = heaviest(uses, present, MOST)
+    uses = {InstanceKey(name, 1, 0): KernelUse(name[0], count) for name, count in counts.items()}
+    found = heaviest(uses, Scarce("processes", MOST, present))
     assert (found and found.service) == ended
 
 
@@ -98,3 +110,19 @@ def test_a_limit_of_the_user_is_none_of_the_machine_whose_processes_are_of_all_u
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (FEW, FEW))
     assert user_limits.most_processes() > FEW
     assert user_limits.share_of_processes() == FEW // 8
+
+
+def test_a_machine_has_one_open_file_for_each_10_kib_of_memory_at_most(monkeypatch):
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for set_number, most in (("1000\n", 1000), (f"{2**63 - 1}\n", memory // 10240)):
+        monkeypatch.setattr(user_limits, "_read", lambda path, number=set_number: int(number))
+        assert user_limits.most_files() == most
+    assert user_limits.present_files() > 0
+
+
+def test_the_open_files_of_a_process_are_counted(tmp_path):
+    before = open_files(os.getpid())
+    files = [(tmp_path / "file").open("w") for _ in range(300)]
+    assert open_files(os.getpid()) >= before + 200  # before Linux 6.2 roughly
+    for file in files:
+        file.close()

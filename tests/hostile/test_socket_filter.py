@@ -1,6 +1,6 @@
 """Programs open only sockets that belong to a network or a file: those of other families reach the machine
-and all services, whatever networks they have. They make no namespaces and mount nothing. Without
-the filter, the same program does both."""
+and all services, whatever networks they have. They make no namespaces, mount nothing, and take no leases of
+files, for which others would wait. Without the filter, the same program does all of this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windlass.builders.native.cells import BuildStep, Cells
 CLONE = 56 if os.uname().machine == "x86_64" else 220
 ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = """
-import ctypes, errno, json, os, socket
+import ctypes, errno, fcntl, json, os, socket
 def tried(family):
     try:
         socket.socket(family, socket.SOCK_STREAM if family != 38 else socket.SOCK_SEQPACKET).close()
@@ -36,6 +36,8 @@ socket.socketpair()
 libc = ctypes.CDLL(None, use_errno=True)
 ring = libc.syscall(425, 1, ctypes.create_string_buffer(256))
 found["io_uring"] = "opened" if ring >= 0 else errno.errorcode[ctypes.get_errno()]
+secret = libc.syscall(447, 0)
+found["secret"] = "made" if secret >= 0 else errno.errorcode[ctypes.get_errno()]
 key = libc.syscall(ADD_KEY, b"user", b"name", b"text", 4, -3)
 found["key"] = "added" if key >= 0 else errno.errorcode[ctypes.get_errno()]
 hear, tell = os.pipe()
@@ -54,6 +56,14 @@ if not cloned:
 found["clone"] = "cloned" if cloned > 0 else errno.errorcode[ctypes.get_errno()]
 libc.syscall(435, 0, 0)
 found["clone3"] = errno.errorcode[ctypes.get_errno()]
+open("/tmp/leased", "w").close()
+with open("/tmp/leased") as file:
+    fcntl.fcntl(file, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        found["lease"] = "taken"
+    except OSError as error:
+        found["lease"] = errno.errorcode[error.errno]
 print("found " + json.dumps(found), flush=True)
 """.replace("ADD_KEY", str(ADD_KEY)).replace("CLONE,", f"{CLONE},")
 USUAL = {"1": "opened", "2": "opened", "10": "opened"}
@@ -66,6 +76,8 @@ REFUSED = {
     "namespaces": "EPERM",
     "clone": "EPERM",
     "clone3": "ENOSYS",
+    "lease": "EINVAL",
+    "secret": "ENOSYS",
 }
 
 
@@ -88,6 +100,8 @@ def check(said: str, *, filtered: bool) -> None:
         assert found["io_uring"] != "ENOSYS"
         assert found["key"] == has_key()
         assert found["namespaces"] == "made, mounted"
+        assert found["lease"] == "taken"
+        assert found["secret"] == has_secret()
         assert (found["clone"], found["clone3"]) == ("cloned", "EINVAL")
         if has_vsock():
             assert found["40"] == "opened"
@@ -105,6 +119,15 @@ def has_key() -> str:
     """Returns what a program without the filter gets here for a key."""
     added = ctypes.CDLL(None, use_errno=True).syscall(ADD_KEY, b"user", b"name", b"text", 4, -1)
     return "added" if added >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def has_secret() -> str:
+    """Returns what a program without the filter gets here for memory that is secret."""
+    made = ctypes.CDLL(None, use_errno=True).syscall(447, 0)
+    if made < 0:
+        return errno.errorcode[ctypes.get_errno()]
+    os.close(made)
+    return "made"
 
 
 def has_vsock() -> bool:

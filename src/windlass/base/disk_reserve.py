@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
+from windlass.base.process_memory import have_too_many_files
 
 _LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
@@ -62,8 +63,8 @@ class Amount(Struct, frozen=True):
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """Not all of it can be counted: the program closed folders to the server, made them too deep, or keeps
-    files in messages."""
+    """Not all of it can be counted: the program closed folders to the server, made them too deep, keeps files
+    in messages, or has too many open."""
     new_bytes: int = 0
     new_files: int = 0
     """Of these, in files that changed since most was free."""
@@ -239,6 +240,8 @@ class _Count:
 def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
     """Measures files on the disk of this folder that have no name any more, and that these processes have
     open, or in their memory: the kernel tells the latter to root alone."""
+    if have_too_many_files(pids):
+        return Amount(is_hidden=True)
     device = folder.stat().st_dev
     count, counted = _Count(0, new_since), set[int]()
     for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
@@ -256,6 +259,8 @@ def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amoun
 def keep_messages(pids: Collection[int]) -> bool:
     """Returns whether these processes leave open files unread in sockets, for half a second at least. The
     kernel tells how many, but not which: they may be files without a name, of any size. Slow."""
+    if have_too_many_files(pids):
+        return True
     before = _sockets_with_files(pids)
     if before:
         time.sleep(_HALF)

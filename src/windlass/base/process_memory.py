@@ -14,13 +14,22 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _MEMORY_FILE: Final = "/memfd:"
 _IN_MEMORY: Final = b"tmpfs"
+MOST_OPEN_FILES: Final = 500_000
 _MOST_MOUNTS: Final = 8 << 20
 """Bytes of all tables of mounts of an instance that are read: some 80,000 mounts. Reading more would take too
 long, each time."""
 
 
-class TooManyMounts(Exception):
-    """Processes have more mounts than can be looked through for files in memory."""
+class TooMuchToMeasure(Exception):
+    """Processes have more than can be looked through for memory."""
+
+
+class TooManyMounts(TooMuchToMeasure):
+    pass
+
+
+class TooManyFiles(TooMuchToMeasure):
+    pass
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
@@ -28,13 +37,29 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
     sizes = _sizes_below(roots)
     try:
         return sum(sizes.values()) + hidden_files() > most and are_above(sizes, most)
-    except TooManyMounts:
+    except TooMuchToMeasure:
         return True
 
 
 def with_descendants(roots: Collection[int]) -> Collection[int]:
     """Returns these processes and those that they have started."""
     return _sizes_below(roots).keys()
+
+
+def open_files(process: int) -> int:
+    """Returns how many files a process has open; about as many, before Linux 6.2. Fast."""
+    with suppress(OSError, ValueError, IndexError):
+        folder = Path(f"/proc/{process}")
+        if exact := (folder / "fd").stat().st_size:
+            return exact
+        status = (folder / "status").read_text()
+        return int(status.partition("FDSize:")[2].split(maxsplit=1)[0])
+    return 0
+
+
+def have_too_many_files(pids: Collection[int]) -> bool:
+    """Returns whether these processes have more open files than one looks through within a second or two."""
+    return sum(map(open_files, pids)) > MOST_OPEN_FILES
 
 
 def hidden_files() -> int:
@@ -62,14 +87,14 @@ def _of_machine() -> dict[str, int]:
 
 def are_above(sizes: Mapping[int, int], most: int) -> bool:
     """Returns whether processes, given with their resident bytes, use more bytes than `most`. Shared memory
-    is counted once, which is slow, and so is done only where they look heavy. May raise TooManyMounts."""
+    is counted once, which is slow, and so is done only where they look heavy. May raise TooMuchToMeasure."""
     files = _files_held(sizes)
     return sum(sizes.values()) + files > most and _with_shared_once(sizes, files) > most
 
 
 def used_by(pids: Collection[int]) -> int:
     """Returns the bytes that processes use, with shared memory counted once, which is slow. May raise
-    TooManyMounts."""
+    TooMuchToMeasure."""
     return _with_shared_once(pids, _files_held(pids))
 
 
@@ -86,6 +111,8 @@ def _files_held(pids: Collection[int]) -> int:
     systems: dict[str, bytes] = {}
     views: dict[tuple[int, ...], int] = {}
     """Tables of mounts, each with one of the processes that see it."""
+    if have_too_many_files(pids):
+        raise TooManyFiles
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)

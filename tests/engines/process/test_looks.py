@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from functools import partial
 from typing import Any
@@ -18,6 +20,7 @@ from windlass.base import process_memory
 from windlass.engines.process import looks as module
 from windlass.engines.process import memory, patrol
 from windlass.engines.process.looks import LookHangs, Looks
+from windlass.engines.process.networks import Networks
 
 HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
 
@@ -45,8 +48,9 @@ async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hang
     looks: Looks[str] = Looks(patience=0.05)
     with pytest.raises(LookHangs):
         await looks.at((KEY, None), partial(hanging.look, "late"))
-    with pytest.raises(LookHangs):
+    with pytest.raises(LookHangs) as hangs:
         await looks.at((KEY, None), lambda: "second")
+    assert hangs.value.seconds >= 0.05
     assert await looks.at((structs.replace(KEY, index=1), None), lambda: "other") == "other"
     hanging.may_answer.set()
     looks.begin([(KEY, None)])
@@ -124,3 +128,23 @@ async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(statio
 
 def test_processes_that_have_just_ended_do_not_keep_others_from_being_weighed():
     assert not process_memory.are_above({1 << 22: 5}, 4)
+
+
+async def test_a_look_that_fails_stops_no_later_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(patrol, "EVERY", 0.02)
+    looked = 0
+
+    def has_ended(networks: Any) -> bool:
+        nonlocal looked
+        looked += 1
+        if looked < 4:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        return False
+
+    monkeypatch.setattr(Networks, "trunk_has_ended", has_ended)
+    async with Station(ProcessRig(tmp_path)):
+
+        async def goes_on() -> bool:
+            return looked > 5
+
+        await until(goes_on)

@@ -72,6 +72,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     """Serves requests until the server ends. `oom_score`: the score of everything that it starts. `after`: a
     module and the arguments of its `main`, which runs when the server has ended."""
     set_oom_score(int(oom_score))
+    os.umask(0o022)  # services must be able to enter the folders that are made for them
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (most, most)

@@ -157,15 +157,26 @@ def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
 
 def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server: SocketServer) -> None:
     socket_server.watch(routes.fileno())
-    look_at = 0.0
+    look_at, is_guarded = 0.0, True
     while time.monotonic() < look_at or _is_needed(file, trunk):
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + LOOK_EVERY
             before, trunk = trunk, _follow_rules(file, trunk, None)
-            if trunk != before:
-                network.guard_own_addresses(trunk, routes.own_networks())
+            is_guarded = is_guarded and trunk == before
+        if not is_guarded:
+            is_guarded = _guards(trunk, routes)
         if socket_server.serve(LOOK_EVERY):
-            network.guard_own_addresses(trunk, routes.own_networks())
+            is_guarded = False
+
+
+def _guards(trunk: CellNetwork, routes: Netlink) -> bool:
+    """Closes the addresses that the machine has now. Returns False if that has to be tried again: the machine
+    may have no more files, for example."""
+    try:
+        network.guard_own_addresses(trunk, routes.own_networks())
+    except OSError:
+        return False
+    return True
 
 
 def _lead_out(file: str, held: CellNetwork) -> None:
@@ -178,12 +189,20 @@ def _lead_out(file: str, held: CellNetwork) -> None:
         time.sleep(_LOOK_OFTEN)
     _close_others()
     trunk = os.pidfd_open(holder.pid)
+    if network.start_of(holder.pid) != holder.start:
+        return
     pause, began = _PAUSES[0], time.monotonic()
-    while network.start_of(holder.pid) == holder.start and _wait_for(pasta, file, trunk):
+    while not _wait([trunk], 0):
+        with suppress(OSError):  # the machine has no more files or processes now: tried again
+            pasta = pasta or _start_pasta(held["program"], holder.pid)
+            if not _wait_for(pasta, file, trunk):
+                break
+            pasta = 0
         pause = _PAUSES[0] if time.monotonic() - began > _PAUSES[1] else min(pause * 2, _PAUSES[1])
         _wait([trunk], pause)
-        began, pasta = time.monotonic(), _start_pasta(held["program"], holder.pid)
-    os.kill(pasta, signal.SIGKILL)
+        began = time.monotonic()
+    if pasta:
+        os.kill(pasta, signal.SIGKILL)
 
 
 def _has_ended(child: int) -> bool:

@@ -28,7 +28,9 @@ def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, 
     now = time.monotonic()
     if target not in _compared or now - _compared[target] > _STAYS:
         for folder, copy in copies.items():
-            os.makedirs(copy, 0o755, exist_ok=True)  # noqa: PTH103 (this runs at starts)
+            os.makedirs(copy, exist_ok=True)  # noqa: PTH103 (this runs at starts)
+            for folder_of_copy in (os.path.dirname(copy), copy):  # noqa: PTH120
+                os.chmod(folder_of_copy, 0o755)  # noqa: PTH101, S103
             _update(folder, copy)
         _compared[target] = now
     return copies
@@ -62,7 +64,8 @@ def _copy(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) 
             os.symlink(leads, copy)  # noqa: PTH211
         return True
     if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
-        os.makedirs(copy, 0o755, exist_ok=True)  # noqa: PTH103
+        os.makedirs(copy, exist_ok=True)  # noqa: PTH103
+        os.chmod(copy, 0o755)  # noqa: PTH101, S103
         _update(entry.path, copy)
         return True
     if not stat.S_ISREG(mode) or not mode & stat.S_IROTH or status.st_size > _LARGEST:

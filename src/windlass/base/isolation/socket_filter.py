@@ -1,14 +1,17 @@
 """A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
-AF_VSOCK and AF_ALG, and new namespaces and mounts.
+AF_VSOCK and AF_ALG, new namespaces and mounts, and leases.
 
 AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
 kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
-sockets that no filter sees, and keyrings, because the kernel allows few keys for each user. Both fail with
-ENOSYS, as on a kernel without them.
+sockets that no filter sees, keyrings, because the kernel allows few keys for each user, and `memfd_secret`,
+whose memory nothing counts. They fail with ENOSYS, as on a kernel without them.
 
 In namespaces of its own, a program could fill what the kernel counts for nobody: the table of neighbours of
 all networks, System V memory, file systems in memory. Containers refuse the same. `clone3` passes its flags
 through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
+
+It refuses leases of files, too: whoever writes to a leased file waits up to 45 seconds for its holder, and
+the server writes files that services see.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from windlass.base.isolation import calls
 _ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
 """The allowed families: their sockets belong to a network namespace or to a file."""
 _IO_URING: Final = 425
+_MEMFD_SECRET: Final = 447
 _NEW_MOUNTING: Final = (428, 429, 430, 431, 432, 433, 442, 467)
 """The newer calls that mount, from `open_tree` to `mount_setattr`, have the same numbers everywhere."""
 _CLONE3: Final = 435
@@ -33,8 +37,10 @@ _NAMESPACES: Final = 0x7E020000
 """The flags of new namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _TIME_NAMESPACE: Final = 0x80
 """A flag of `unshare` alone."""
-_NUMBER, _ARCHITECTURE, _FIRST_WORD = 0, 4, 16
-"""Offsets in `struct seccomp_data` of the system call's number, architecture and first argument."""
+_LEASE: Final = 1024
+"""F_SETLEASE, a command of `fcntl`."""
+_NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD = 0, 4, 16, 24
+"""Offsets in `struct seccomp_data` of the system call's number, architecture and first two arguments."""
 _LOAD, _AND, _IF_EQUAL, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
@@ -56,22 +62,24 @@ class _Interface(NamedTuple):
     """The calls `mount`, `umount` and `pivot_root`."""
     clone: int
     unshare: int
+    commanding: tuple[int, ...]
+    """The calls `fcntl` and `fcntl64`."""
     hidden: tuple[int, ...] = ()
     """Calls whose address family a filter cannot see: `socketcall` passes it through memory."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
     "x86_64": (
-        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272),
-        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, (102,)),
+        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272, (72,)),
+        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, (55, 221), (102,)),
     ),
     "aarch64": (
-        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
-        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337),
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
+        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337, (55, 221)),
     ),
     "riscv64": (
-        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
-        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97),
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
     ),
 }
 
@@ -89,18 +97,22 @@ def restrict() -> None:
 def _program(interfaces: tuple[_Interface, ...]) -> bytes:
     """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
-    forbidden = _return(_REFUSE | errno.EPERM)
+    forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
     usual = b"".join(_if(family, _return(_ALLOW)) for family in _ALLOWED)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
         block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
-        block += b"".join(_if(number, missing) for number in (_IO_URING, _CLONE3, *interface.keys))
+        block += b"".join(
+            _if(number, missing) for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, *interface.keys)
+        )
         block += b"".join(_if(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
         block += b"".join(_if(number, refused) for number in interface.hidden)
         block += b"".join(_if(number, opened) for number in interface.opening)
         block += _if(interface.clone, _first_word_without(_NAMESPACES, forbidden))
         block += _if(interface.unshare, _first_word_without(_NAMESPACES | _TIME_NAMESPACE, forbidden))
+        no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
+        block += b"".join(_if(number, no_lease) for number in interface.commanding)
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
 

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
@@ -39,6 +40,8 @@ _KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
 _PATIENCE: Final = 0.5
 """Seconds that a blocking request waits."""
 _LONG_PATIENCE: Final = 3.0
+_LATER: Final = 0.01
+"""Seconds until the server tries again to take a connection."""
 _BACKLOG: Final = 4096
 _LONGEST: Final = 512
 _LONGEST_NAME: Final = 100
@@ -80,11 +83,14 @@ class SocketServer:
         readable = set()
         for file, _ in self._waiting.poll(seconds * 1000):
             if file == self._listening.fileno():
-                with suppress(OSError):
+                try:
                     client, _ = self._listening.accept()
-                    client.setblocking(False)
-                    self._clients[client.fileno()] = client
-                    self._waiting.register(client, select.POLLIN)
+                except OSError:  # the machine has no more files, for example
+                    time.sleep(_LATER)
+                    continue
+                client.setblocking(False)
+                self._clients[client.fileno()] = client
+                self._waiting.register(client, select.POLLIN)
             elif file in self._clients:
                 self._waiting.unregister(file)
                 with self._clients.pop(file) as client, suppress(OSError):

@@ -6,7 +6,9 @@ namespace. So a service cannot use up what other services and the server need.
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 from contextlib import suppress
 from typing import Final
 
@@ -14,6 +16,7 @@ _SHARES: Final = 8
 """A service has one share of the processes and inotify that the user may have, and the server keeps one for
 itself."""
 _FEWEST: Final = 64
+_MEMORY_FOR_A_FILE: Final = 10 * 1024
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
 _MOST_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
 """System V memory in a further IPC namespace would count for nobody."""
@@ -42,6 +45,20 @@ def present_processes() -> int:
     """Returns how many processes and threads there are on this machine."""
     with suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:  # noqa: PTH123 (likewise)
         return int(file.read().split()[3].partition("/")[2])
+    return 0
+
+
+def most_files() -> int:
+    """Returns how many files may be open on this machine: one for each 10 KiB of its memory, as the kernel
+    decides by itself, also where a larger number is set. Each takes memory that is counted for nobody."""
+    set_number = _read("/proc/sys/fs/file-max") or sys.maxsize
+    return min(set_number, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_FOR_A_FILE)
+
+
+def present_files() -> int:
+    """Returns how many files are open on this machine."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/sys/fs/file-nr") as file:  # noqa: PTH123 (likewise)
+        return int(file.read().split()[0])
     return 0
 
 

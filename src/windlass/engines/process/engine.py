@@ -23,6 +23,7 @@ from windlass.base.isolation import network
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.base.log import log
+from windlass.base.loops import keep_running
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
     Artifact,
@@ -149,7 +150,7 @@ class ProcessEngine(EngineByHand):
             await asyncio.to_thread(network.close_left_trunks)
         except EngineAway as error:  # `trouble` says so, and the next round tries again
             _log.error("%s", error)
-        self._round = asyncio.create_task(self._patrol.run(self._prepare))
+        self._round = asyncio.create_task(keep_running(self._watch))
 
     async def stop(self) -> None:
         await super().stop()
@@ -158,6 +159,9 @@ class ProcessEngine(EngineByHand):
             await asyncio.wait([self._round])
         await self._instances.close()
         await self._output.stop()
+
+    async def _watch(self) -> None:
+        await self._patrol.run(self._prepare)
 
     async def run(self, workload: Workload, index: int) -> Instance:
         self._prepare()

@@ -28,6 +28,9 @@ _MEANING: Final = {
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )
+TOO_MANY_FILES: Final = (
+    "has too many open files for Windlass to find the memory that it holds in them: open fewer"
+)
 
 
 class Pauses(Struct, frozen=True):
@@ -108,6 +111,13 @@ def too_many_processes(count: int) -> str:
     return (
         f"had {count} processes and threads, the most of its organization, and few were left on this "
         "machine: start fewer, or ask the operator for a larger machine"
+    )
+
+
+def too_many_files(count: int) -> str:
+    return (
+        f"had {count} open files, the most of its organization, which left too few for others on this "
+        "machine: open fewer, or ask the operator for a larger machine"
     )
 
 

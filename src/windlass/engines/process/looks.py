@@ -20,7 +20,9 @@ from windlass.engines.process.records import InstanceKey
 _PATIENCE: Final = 5.0
 _OLDEST: Final = 60.0
 """Seconds after the begin of a look after which its result counts no more."""
-_HANGS: Final = "a file system that an instance uses does not answer: what it holds there is not counted"
+_HANGS: Final = (
+    "an instance could not be measured within seconds: it has very many open files, or its disk hangs"
+)
 _log = log("engines.process")
 
 T = TypeVar("T")
@@ -29,7 +31,11 @@ InstanceRun = tuple[InstanceKey, Process | None]
 
 
 class LookHangs(Exception):
-    """A look has not come back yet."""
+    """A look has not come back yet, after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
 
 
 class Looks(Generic[T]):
@@ -50,17 +56,17 @@ class Looks(Generic[T]):
     async def at(self, run: InstanceRun, look: Callable[[], T]) -> T:
         """Returns what `look` returns, or an earlier one for this run that came back late. May raise
         LookHangs, and does so at once while an earlier one hangs."""
-        started, _ = self._started.get(run, (None, 0.0))
+        started, began = self._started.get(run, (None, time.monotonic()))
         if started is None:
             started = _start(look)
-            self._started[run] = started, time.monotonic()
+            self._started[run] = started, began
             waiting = asyncio.wrap_future(started)
             waiting.add_done_callback(_take_note)
             await asyncio.wait([waiting], timeout=self._patience)
             if not started.done():
                 _log.warning(_HANGS, extra={"instance": run[0].id})
         if not started.done():
-            raise LookHangs
+            raise LookHangs(time.monotonic() - began)
         del self._started[run]
         return started.result()
 

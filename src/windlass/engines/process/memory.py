@@ -30,12 +30,12 @@ def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int
 
 def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
-    checked only for those that look heavy. May raise TooManyMounts."""
+    checked only for those that look heavy. May raise TooMuchToMeasure."""
     return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
 
 
 def use(record: Record, processes: Collection[OwnedProcess]) -> MemoryUse:
-    """Measures all of its memory that can be known or estimated. Slow. May raise TooManyMounts."""
+    """Measures all of its memory that can be known or estimated. Slow. May raise TooMuchToMeasure."""
     pids = [process.stat.pid for process in processes]
     return MemoryUse(record.memory << 20, used_by(pids), kernel_buffers.held_by(pids))
 

@@ -1,4 +1,8 @@
-"""Looks at all instances every second: what other engines did, and which use too much memory or disk."""
+"""Looks at all instances every second: what other engines did, and which use too much of what all share.
+
+Each look is a step of its own. What goes wrong in one, such as a file that cannot be opened because the
+machine has no more of them, is logged, and all are taken again a second later.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,18 @@ from typing import Final
 from windlass.base import disk_reserve
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
-from windlass.base.isolation.user_limits import most_processes, present_processes
+from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
 from windlass.base.log import log
 from windlass.base.measure_pace import MeasurePace
-from windlass.base.process_memory import TooManyMounts, available_memory, hidden_files
-from windlass.engines.process import exit_reason, files, kernel, memory, memory_shares, process_shares
+from windlass.base.process_memory import (
+    TooManyFiles,
+    TooManyMounts,
+    TooMuchToMeasure,
+    available_memory,
+    hidden_files,
+    open_files,
+)
+from windlass.engines.process import exit_reason, files, kernel, kernel_shares, memory, memory_shares
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.looks import LookHangs, Looks
 from windlass.engines.process.memory_shares import MemoryUse
@@ -24,13 +35,15 @@ from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
-from windlass.engines.process.process_table import ProcessCounter, ProcessTable, members
+from windlass.engines.process.process_table import OwnedProcess, ProcessCounter, ProcessTable, members
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 
 EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
 """Seconds between two looks for networks that nothing needs."""
+_PATIENCE: Final = 30.0
+"""Seconds after which an instance whose open files cannot be measured counts as one that hides them."""
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
@@ -67,7 +80,19 @@ class Patrol:
         self._next_warning = 0.0
         self._weights: Looks[bool] = Looks()
         self._open_files: Looks[Amount] = Looks()
+        self._steps: tuple[Step, ...] = (
+            self._follow_others,
+            self._share_processes,
+            self._share_files,
+            self._keep_reserve,
+            self._keep_memory,
+            self._weigh_when_due,
+            self._tidy_when_due,
+            self._renew_rules,
+        )
         self._under_way: set[Step] = set()
+        self._weigh_at = time.monotonic() + weigh_every
+        self._tidy_at = time.monotonic() + _TIDY_EVERY
         self._has_found = self._has_renewed = False
         self._heard = -1
         self._was_reading = False
@@ -88,32 +113,14 @@ class Patrol:
 
     async def run(self, prepare: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:  # all end with this one
-            await self._walk(prepare, tasks)
-
-    async def _walk(self, prepare: Callable[[], None], tasks: asyncio.TaskGroup) -> None:
-        weighed = tidied = time.monotonic()
-        while True:
-            await asyncio.sleep(EVERY)
-            steps: list[Step] = [
-                self._follow_others,
-                self._share_processes,
-                self._keep_reserve,
-                self._keep_memory,
-            ]
-            if time.monotonic() - weighed >= self._weigh_every:
-                weighed = time.monotonic()
-                steps.append(self._weigh)
-            if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
-                tidied = time.monotonic()
-                steps.append(self.tidy_networks)
-            if self._output.holds and not self._has_renewed:
-                steps.append(self._renew_rules)
-            if not self._has_found:
-                await self._take(partial(self._begin, prepare))
-            for step in steps if self._has_found else ():
-                if step not in self._under_way:  # one that takes long holds no other up
-                    self._under_way.add(step)
-                    tasks.create_task(self._take(step))
+            while True:
+                await asyncio.sleep(EVERY)
+                if not self._has_found:
+                    await self._take(partial(self._begin, prepare))
+                for step in self._steps if self._has_found else ():
+                    if step not in self._under_way:  # one that takes long holds no other up
+                        self._under_way.add(step)
+                        tasks.create_task(self._take(step))
 
     async def _begin(self, prepare: Callable[[], None]) -> None:
         prepare()
@@ -128,9 +135,20 @@ class Patrol:
             self._under_way.discard(step)
 
     async def _renew_rules(self) -> None:
-        """Gives networks that an earlier server has made the rules of this one."""
-        await self._networks.renew_rules()
-        self._has_renewed = True
+        """Gives networks that an earlier server has made the rules of this one, once."""
+        if self._output.holds and not self._has_renewed:
+            await self._networks.renew_rules()
+            self._has_renewed = True
+
+    async def _tidy_when_due(self) -> None:
+        if time.monotonic() >= self._tidy_at or self._networks.trunk_has_ended():
+            self._tidy_at = time.monotonic() + _TIDY_EVERY
+            await self.tidy_networks()
+
+    async def _weigh_when_due(self) -> None:
+        if time.monotonic() >= self._weigh_at:
+            self._weigh_at = time.monotonic() + self._weigh_every
+            await self._weigh()
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""
@@ -185,6 +203,8 @@ class Patrol:
                 continue
             except TooManyMounts:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
+            except TooManyFiles:
+                is_heavy, verdict = True, exit_reason.TOO_MANY_FILES
             except (OSError, ValueError):  # one that cannot be weighed hides no other
                 _log.exception("An instance cannot be weighed", extra={"instance": key.id})
                 continue
@@ -192,31 +212,45 @@ class Patrol:
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
 
     async def _share_processes(self) -> None:
-        """Ends the instance with most processes of the organization with most, where they get scarce."""
-        most, present = most_processes(), present_processes()
-        if not process_shares.are_scarce(present, most) or not self._output.holds:
+        scarce = kernel_shares.Scarce("processes", most_processes(), present_processes())
+        await self._share(scarce, lambda process: process.stat.threads, exit_reason.too_many_processes)
+
+    async def _share_files(self) -> None:
+        scarce = kernel_shares.Scarce("open files", most_files(), present_files())
+        await self._share(scarce, lambda process: open_files(process.stat.pid), exit_reason.too_many_files)
+
+    async def _share(
+        self,
+        scarce: kernel_shares.Scarce,
+        count: Callable[[OwnedProcess], int],
+        verdict: Callable[[int], str],
+    ) -> None:
+        """Ends the instance with most of the organization with most, where a resource gets scarce."""
+        if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         uses = {
-            key: process_shares.ProcessUse(
+            key: kernel_shares.KernelUse(
                 record.org or record.service,
-                sum(
-                    process.stat.threads
-                    for process in members(table, self._records.home(key), record.process, record)
-                ),
+                sum(map(count, members(table, self._records.home(key), record.process, record))),
             )
             for key, record in records.items()
             if record.process is not None
         }
-        key = process_shares.heaviest(uses, present, most)
+        key = kernel_shares.heaviest(uses, scarce)
         if key is not None and (process := records[key].process):
-            verdict = exit_reason.too_many_processes(uses[key].count)
             _log.warning(
-                "processes get scarce on this machine: the instance with most of its organization is ended",
-                extra={"instance": key.id, "processes": uses[key].count, "present": present, "most": most},
+                "%s get scarce on this machine: the instance with most of its organization is ended",
+                scarce.name,
+                extra={
+                    "instance": key.id,
+                    "count": uses[key].count,
+                    "present": scarce.present,
+                    "most": scarce.most,
+                },
             )
-            self._instances.go(self._instances.end_for(key, process, verdict))
+            self._instances.go(self._instances.end_for(key, process, verdict(uses[key].count)))
 
     async def _keep_reserve(self) -> None:
         """Ends the instance that holds most of the disk, once its reserve is used."""
@@ -265,7 +299,7 @@ class Patrol:
         for key, record in records.items():
             if record.process is not None:
                 processes = members(table, self._records.home(key), record.process, record)
-                with suppress(LookHangs, TooManyMounts, OSError, ValueError):  # hides no other
+                with suppress(LookHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
                     uses[key] = await self._memory_uses.at(
                         (key, record.process), partial(memory.use, record, processes)
                     )
@@ -314,7 +348,7 @@ class Patrol:
             held = await self._open_files.at(
                 (key, record.process), partial(disk_reserve.unlinked, pids, home, new_since)
             )
-        except LookHangs:
-            held = Amount()
+        except LookHangs as hangs:
+            held = Amount(is_hidden=hangs.seconds > _PATIENCE)
         share = await asyncio.to_thread(measure)
         return DiskShare(share.own + held, share.changed)
