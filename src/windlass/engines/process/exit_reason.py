@@ -121,6 +121,13 @@ def too_many_files(count: int) -> str:
     )
 
 
+def too_many_closed_connections(count: int) -> str:
+    return (
+        f"closed {count} connections whose other side does not read, which left too few for others on this "
+        "machine: read what arrives, or close such connections with a reset (SO_LINGER 0)"
+    )
+
+
 def filled_the_disk(use: DiskShare, room: Room) -> str:
     if use.own.is_hidden:
         amount = "hides files from the server"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from windlass.base import disk_reserve
+from windlass.base import closed_connections, disk_reserve
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
@@ -55,6 +55,22 @@ _UNEXPLAINED: Final = (
 _log = log("engines.process")
 
 Step = Callable[[], Awaitable[None]]
+Count = Callable[[Record, Collection[OwnedProcess]], int]
+
+
+def _threads(record: Record, processes: Collection[OwnedProcess]) -> int:
+    return sum(process.stat.threads for process in processes)
+
+
+def _files(record: Record, processes: Collection[OwnedProcess]) -> int:
+    return sum(open_files(process.stat.pid) for process in processes)
+
+
+def _closed_connections(record: Record, processes: Collection[OwnedProcess]) -> int:
+    """Where it shares the network of the machine, nobody knows whose they are."""
+    if record.cell is None or "network" not in record.cell:
+        return 0
+    return max((closed_connections.in_network_of(each.stat.pid) for each in [*processes][:1]), default=0)
 
 
 class Patrol:
@@ -84,6 +100,7 @@ class Patrol:
             self._follow_others,
             self._share_processes,
             self._share_files,
+            self._share_closed_connections,
             self._keep_reserve,
             self._keep_memory,
             self._weigh_when_due,
@@ -213,44 +230,43 @@ class Patrol:
 
     async def _share_processes(self) -> None:
         scarce = kernel_shares.Scarce("processes", most_processes(), present_processes())
-        await self._share(scarce, lambda process: process.stat.threads, exit_reason.too_many_processes)
+        await self._share(scarce, _threads, exit_reason.too_many_processes)
 
     async def _share_files(self) -> None:
         scarce = kernel_shares.Scarce("open files", most_files(), present_files())
-        await self._share(scarce, lambda process: open_files(process.stat.pid), exit_reason.too_many_files)
+        await self._share(scarce, _files, exit_reason.too_many_files)
 
-    async def _share(
-        self,
-        scarce: kernel_shares.Scarce,
-        count: Callable[[OwnedProcess], int],
-        verdict: Callable[[int], str],
-    ) -> None:
+    async def _share_closed_connections(self) -> None:
+        scarce = kernel_shares.Scarce(
+            "closed connections", closed_connections.most(), closed_connections.present()
+        )
+        await self._share(scarce, _closed_connections, exit_reason.too_many_closed_connections)
+
+    async def _share(self, scarce: kernel_shares.Scarce, count: Count, verdict: Callable[[int], str]) -> None:
         """Ends the instance with most of the organization with most, where a resource gets scarce."""
         if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
-        uses = {
-            key: kernel_shares.KernelUse(
-                record.org or record.service,
-                sum(map(count, members(table, self._records.home(key), record.process, record))),
-            )
-            for key, record in records.items()
-            if record.process is not None
-        }
-        key = kernel_shares.heaviest(uses, scarce)
-        if key is not None and (process := records[key].process):
+        uses = {}
+        for key, record in records.items():
+            if record.process is not None:
+                processes = members(table, self._records.home(key), record.process, record)
+                used = await asyncio.to_thread(count, record, processes)
+                uses[key] = kernel_shares.KernelUse(record.org or record.service, used)
+        most = kernel_shares.heaviest(uses, scarce)
+        if most is not None and (process := records[most].process):
             _log.warning(
                 "%s get scarce on this machine: the instance with most of its organization is ended",
                 scarce.name,
                 extra={
-                    "instance": key.id,
-                    "count": uses[key].count,
+                    "instance": most.id,
+                    "count": uses[most].count,
                     "present": scarce.present,
                     "most": scarce.most,
                 },
             )
-            self._instances.go(self._instances.end_for(key, process, verdict(uses[key].count)))
+            self._instances.go(self._instances.end_for(most, process, verdict(uses[most].count)))
 
     async def _keep_reserve(self) -> None:
         """Ends the instance that holds most of the disk, once its reserve is used."""
