@@ -74,7 +74,7 @@ def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machin
 
 
 def test_builds_that_would_share_the_network_are_refused_where_all_walls_are_required(tmp_path, machine):
-    machine({**ALL, "exit": "pasta is not installed"})
+    machine({**ALL, "egress": "pasta is not installed"})
     with pytest.raises(BadSetting, match=r"build steps would share .*pasta is not installed.*passt"):
         isolation_of(settings(tmp_path, isolation="required"))
     isolation_of(settings(tmp_path))  # negative control
@@ -115,7 +115,7 @@ def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
 
 
 def test_the_start_and_the_doctor_say_that_networks_need_pasta(tmp_path, machine):
-    machine({**ALL, "exit": "pasta is not installed"})
+    machine({**ALL, "egress": "pasta is not installed"})
     [said] = concerns(isolation_of(settings(tmp_path)))
     found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.OK, Level.WARN]
@@ -125,7 +125,7 @@ def test_the_start_and_the_doctor_say_that_networks_need_pasta(tmp_path, machine
 
 
 def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, machine):
-    machine({**ALL, "exit": "pasta is not installed"})
+    machine({**ALL, "egress": "pasta is not installed"})
     unstarted = Networks(tmp_path, isolation_of(settings(tmp_path)), Spawner)
     assert asyncio.run(unstarted.is_offered())
     assert asyncio.run(unstarted.of_step("acme")) is None
@@ -135,14 +135,14 @@ async def test_one_organization_deploys_where_build_steps_share_the_network_of_t
     machine(ALL)
     networks = open_engine(tmp_path, isolation=isolation_of(settings(tmp_path)))
     assert await networks.shared_network() == ""
-    machine({**ALL, "exit": "pasta is not installed"})
+    machine({**ALL, "egress": "pasta is not installed"})
     assert "install pasta" in await networks.shared_network()
 
 
 def test_the_device_of_pasta_is_named_to_a_user_who_may_not_write_it(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(pasta, "find_pasta", lambda: "/bin/false")
     monkeypatch.setattr(pasta, "TUN", "/nowhere/tun")
-    machine({**ALL, "exit": pasta.try_pasta().replace("/nowhere", "/dev/net")})
+    machine({**ALL, "egress": pasta.try_pasta().replace("/nowhere", "/dev/net")})
     [said] = concerns(isolation_of(settings(tmp_path)))
     assert "let its user write /dev/net/tun" in said
 

@@ -146,7 +146,7 @@ OF_ONE: Final = {
     "builders.docker.context": "one build",
     "control.services.registry_images": "one request",
     "control.telling.delivery": "one webhook",
-    "engines.process.looks": "one instance, and no second look at it while the first one hangs",
+    "engines.process.measurements": "one instance, and no second look at it while the first one hangs",
     "engines.process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
     "store.sqlite": "commits, in order; budgets of requests bound them",
 }

@@ -43,7 +43,11 @@ async def namespace_of(station, program):
 
 
 def inside(space: int) -> list[int]:
-    return [stat.pid for stat in kernel.everyone() if not stat.dead and kernel.space(stat.pid) == space]
+    return [
+        stat.pid
+        for stat in kernel.everyone()
+        if not stat.dead and kernel.process_namespace(stat.pid) == space
+    ]
 
 
 async def end_all(space: int) -> None:

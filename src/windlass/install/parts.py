@@ -190,10 +190,10 @@ def isolation_of(settings: Settings) -> Isolation:
             f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
-    if mode == "required" and (why := isolation.why_no_exit()):
+    if mode == "required" and (why := isolation.why_no_egress()):
         raise BadSetting(
             f"isolation: build steps would share the network of this machine ({why}). To go on: "
-            f"{isolation.exit_advice()}; or use the engine docker; or set isolation to auto"
+            f"{isolation.egress_advice()}; or use the engine docker; or set isolation to auto"
         )
     return isolation
 
@@ -256,8 +256,8 @@ def concerns(isolation: Isolation) -> list[str]:
             "Services are isolated only in part; `windlass doctor` says what to do. Here, a service does not "
             f"have {parts}"
         )
-    if why := isolation.why_no_exit():
-        warnings.append(f"Services reach no public address ({why}): {isolation.exit_advice()}")
+    if why := isolation.why_no_egress():
+        warnings.append(f"Services reach no public address ({why}): {isolation.egress_advice()}")
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
         warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "

@@ -78,7 +78,7 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
 def _engine(settings: Settings, chosen: str) -> Finding:
     if chosen not in {"process", "docker"}:
         return fail("Engine", f"there is no engine {chosen}", "choose auto, process or docker with --engine")
-    if chosen == "process" and not kernel.suits():
+    if chosen == "process" and not kernel.can_identify_processes():
         advice = "run it on Linux 5.4 or later, or start Docker"
         return fail("Engine", "process, which does not work on this system", advice)
     if settings.engine != "auto":
@@ -179,12 +179,12 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("Isolation", f"nf_tables tables of networks whose processes were killed: {tables}", advice)
     if not isolation.has_networks():
         return
-    if why := isolation.why_no_exit():
+    if why := isolation.why_no_egress():
         reach = (
             f"services reach no public address ({why}), and build steps share the machine's network, so only "
             "one organization may deploy here, unless share_machine is set"
         )
-        yield warn("Isolation", reach, isolation.exit_advice())
+        yield warn("Isolation", reach, isolation.egress_advice())
     try:
         pods = await asyncio.to_thread(pods_without_network, process_folder(settings))
     except PermissionError:

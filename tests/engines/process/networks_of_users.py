@@ -16,7 +16,7 @@ from tests.engines.stations import ask, until, wanted
 from windlass.base.isolation import socket_server
 from windlass.base.isolation.instance_connections import connect, make_socket
 from windlass.base.isolation.network import NamespaceHolder, start_of
-from windlass.base.isolation.pasta import is_led_out
+from windlass.base.isolation.pasta import has_pasta_interface
 from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
 
 
@@ -27,7 +27,7 @@ async def test_pasta_that_was_killed_leads_out_again(rig, station):
     os.kill(first, signal.SIGKILL)
 
     async def leads_out_again():
-        return pasta_of(trunk) not in (None, first) and is_led_out(trunk)
+        return pasta_of(trunk) not in (None, first) and has_pasta_interface(trunk)
 
     await until(leads_out_again)
 

@@ -12,7 +12,7 @@ from tests.engines.conformance import Conformance
 from tests.engines.stations import CAPABILITIES
 from windlass.engines.engine import Engine
 from windlass.engines.process import Pauses
-from windlass.engines.process.environment import by_this_python
+from windlass.engines.process.environment import with_this_python
 
 
 class TestConformance(Conformance):
@@ -38,6 +38,6 @@ def test_the_manual_names_every_verb_and_every_capability():
 
 def test_a_launcher_that_another_folder_of_windlass_noted_is_run_by_this_python():
     noted = ("/gone/.venv/bin/python", "-I", "-m", "windlass.launch.postgresql", "x")
-    assert by_this_python(noted) == (sys.executable, *noted[1:])
+    assert with_this_python(noted) == (sys.executable, *noted[1:])
     other = ("/gone/.venv/bin/python", "-I", "-m", "shop")
-    assert by_this_python(other) == other
+    assert with_this_python(other) == other

@@ -25,7 +25,7 @@ from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.process_table import OwnedProcess, ProcessTable, _Spaces, count
+from windlass.engines.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
 from windlass.engines.process.records import RecordStore, UnknownRecord
 
 pytestmark = pytest.mark.slow
@@ -269,7 +269,9 @@ def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path
     assert parent is not None
     read: list[int] = []
     monkeypatch.setattr(kernel, "marks", lambda pid, names: read.append(pid))
-    monkeypatch.setattr(_Spaces, "of", lambda self, pid: space if pid in (me.pid, parent.pid) else 0)
+    monkeypatch.setattr(
+        _ProcessNamespaces, "of", lambda self, pid: space if pid in (me.pid, parent.pid) else 0
+    )
     first = OwnedProcess(parent, str(tmp_path / "home"), space=space, is_told=True)
     ended = OwnedProcess(structs.replace(parent, pid=1 << 22, start=0), "other", space=space, is_told=True)
     found = count(tmp_path, ProcessTable([first, ended])).by_pid[me.pid]

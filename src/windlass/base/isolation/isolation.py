@@ -145,13 +145,15 @@ class Isolation:
         findings = self._findings()
         why = self._why()
         return [
-            MissingPart(part, what, why[part], _means(part, findings), _advice(part, why[part], findings))
+            MissingPart(
+                part, what, why[part], _consequence(part, findings), _advice(part, why[part], findings)
+            )
             for part, (what, _) in _MEANING.items()
             if part in why
         ]
 
     def holds(self) -> list[str]:
-        """Returns the names of the parts that each service has here."""
+        """Returns the names of the parts of isolation that each service has here."""
         if self.mode == "off":
             return []
         findings = self._findings()
@@ -182,25 +184,23 @@ class Isolation:
         """Returns whether networks belong to a user namespace, as those of an ordinary user do."""
         return self.has_networks() and self._findings()["identity"] == "namespace"
 
-    def why_no_exit(self) -> str:
+    def why_no_egress(self) -> str:
         """Returns why instances with networks of their own reach no public address; empty if they do."""
-        return self._findings().get("exit", "") if self.has_networks() else ""
+        return self._findings().get("egress", "") if self.has_networks() else ""
 
-    def exit_advice(self) -> str:
+    def egress_advice(self) -> str:
         """Returns how the operator gets networks that reach public addresses."""
-        return _OPEN_TUN if TUN in self.why_no_exit() else _INSTALL_PASTA
+        return _OPEN_TUN if TUN in self.why_no_egress() else _INSTALL_PASTA
 
     def why_shared_network(self) -> str:
-        """Returns why instances or build steps share the network of the machine; empty if each has one of its
-        own."""
+        """Returns why instances or build steps share the network of the machine; empty if they do not."""
         if self.has_networks():
-            why = self.why_no_exit()
-            return f"build steps share it, because {why}: {self.exit_advice()}" if why else ""
+            why = self.why_no_egress()
+            return f"build steps share it, because {why}: {self.egress_advice()}" if why else ""
         return "isolation is off" if self.mode == "off" else self._why()["network"]
 
     def why_one_organization(self) -> str:
-        """Returns why services are not kept apart well enough here for several organizations; empty if they
-        are."""
+        """Returns why this machine may serve only one organization; empty if it may serve several."""
         if why := self.why_shared_network():
             return f"they share a network: {why}"
         if self.gives_users():
@@ -314,7 +314,7 @@ def _advice(part: str, why: str, findings: Findings) -> str:
     return _FIRST if needs_identity and findings["identity"] == "none" else _MEANING[part][1]
 
 
-def _means(part: str, findings: Findings) -> str:
+def _consequence(part: str, findings: Findings) -> str:
     """Returns the consequence of a missing part on a machine with these findings."""
     rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
     match part:
@@ -369,10 +369,10 @@ def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
                 yield str(installed)
             for program in (*Path(folder).glob("python*"), Path(folder, "node")):
                 if program.is_symlink():
-                    yield from _behind(program)
+                    yield from _target_folders(program)
 
 
-def _behind(program: Path) -> Iterable[str]:
+def _target_folders(program: Path) -> Iterable[str]:
     """Yields the folder of a link's target."""
     real = program.resolve()
     if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _is_home(real.parent.parent):

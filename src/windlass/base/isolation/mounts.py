@@ -166,7 +166,8 @@ def _introduce(cell: Cell, cover: str) -> None:
 
 
 def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
-    """Has programs find others of their environment by name, and ask DNS servers that they can reach."""
+    """Mounts a hosts file with the services of the environment, and a resolv.conf with DNS servers that can
+    be reached."""
     if os.path.isfile(_RESOLVER):  # noqa: PTH113
         servers = "".join(f"nameserver {server}\n" for server in network.get("resolvers", []))
         _replace(_RESOLVER, servers, cover)

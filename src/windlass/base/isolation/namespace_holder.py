@@ -1,7 +1,7 @@
-"""The process that holds a network namespace open. It sleeps as long as its file names it.
+"""The process that holds a network namespace open. It sleeps until its file is gone or names another process.
 
-So it ends with its installation, also when the folder is erased, the file is lost, or another process takes
-its place. Where no server runs to end it, it ends itself some time after its last instance. The holder of an
+So it ends with its installation, even if the folder is erased. Without a server, it ends some time after its
+last instance. The holder of an
 ordinary user's trunk also serves sockets (socket_server.py); another process of this kind runs pasta, which
 connects that trunk to the machine.
 
@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, cast
 from windlass.base.isolation import calls, network
 from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NamespaceHolder
-from windlass.base.isolation.pasta import is_led_out, pasta_command
+from windlass.base.isolation.pasta import has_pasta_interface, pasta_command
 from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
@@ -73,7 +73,7 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
         # processes that have no more rights than itself.
         _close_others(*kept)
     if held["kind"] == "exit":
-        _lead_out(file, held)
+        _run_pasta(file, held)
     elif routes is not None and socket_server is not None:
         _serve_sockets(file, held, routes, socket_server)
     else:
@@ -136,7 +136,7 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
 
 
 def _read_note(file: str) -> dict[str, Any]:
-    """Returns what the file of a holder says; nothing if it is gone or cannot be read now."""
+    """Returns the content of the file of a holder; nothing if it is gone or cannot be read now."""
     with suppress(OSError, ValueError), open(file) as named:  # noqa: PTH123
         note: dict[str, Any] = json.load(named)
         return note
@@ -179,13 +179,13 @@ def _guards(trunk: CellNetwork, routes: Netlink) -> bool:
     return True
 
 
-def _lead_out(file: str, held: CellNetwork) -> None:
-    """Runs pasta until the trunk ends, and starts it again whenever it ends. Returns control to the server,
-    which waits until its descriptors are closed here, once pasta has made its interface."""
+def _run_pasta(file: str, held: CellNetwork) -> None:
+    """Runs pasta until the trunk ends, and starts it again whenever it ends. The server waits until this
+    process closes the server's descriptors, which it does once pasta has made its interface."""
     holder = NamespaceHolder.read(held["outer"])
     pasta = _start_pasta(held["program"], holder.pid)
     until = time.monotonic() + _LED_OUT_WITHIN
-    while not is_led_out(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
+    while not has_pasta_interface(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_LOOK_OFTEN)
     _close_others()
     trunk = os.pidfd_open(holder.pid)

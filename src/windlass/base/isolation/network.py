@@ -162,8 +162,8 @@ class ConnectionLimits(NamedTuple):
 
     @classmethod
     def of(cls, environment: int) -> ConnectionLimits:
-        """Returns the limits if one environment may have so many, as far as all together leave the half of
-        the machine's table of connections to visitors and to the machine."""
+        """Returns the limits for this many connections of one environment, lowered so that all environments
+        together use at most half of the machine's table of connections."""
         everyone = ENVIRONMENTS * environment
         with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (absent until it is used)
             everyone = min(everyone, int(table.read()) // 2)
@@ -435,7 +435,7 @@ def close_trunk(name: str) -> None:
 
 def left_trunks() -> list[str]:
     """Returns the interfaces of trunks that were killed, of any installation, for which this machine still
-    has a table; none if this user may not know."""
+    has a table; none if this user may not list tables."""
     try:
         found = [name for name in netlink.tables() if _OF_MACHINE.fullmatch(name)]
     except OSError:

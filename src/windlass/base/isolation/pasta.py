@@ -62,7 +62,7 @@ def pasta_command(program: str, trunk: int) -> list[str]:
     return [program, *_OPTIONS, str(trunk)]
 
 
-def is_led_out(trunk: int) -> bool:
+def has_pasta_interface(trunk: int) -> bool:
     """Returns whether pasta has made its interface in the network of a process."""
     with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
         return any(line.startswith(f"{UP}\t00000000\t") for line in file)

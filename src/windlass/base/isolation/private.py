@@ -58,7 +58,7 @@ def _may_be_hidden(path: str) -> bool:
 
 
 def _other_folders() -> Iterator[str]:
-    """Yields the folders at the top that are not the system's: what somebody puts there tomorrow is hidden as
+    """Yields the folders at the top that are not the system's: folders that appear there later are hidden as
     well."""
     for entry in os.scandir("/"):
         if entry.path not in {*_SYSTEM, *_ELSEWHERE, *SETTINGS} and entry.is_dir(follow_symlinks=False):

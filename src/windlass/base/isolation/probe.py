@@ -27,7 +27,7 @@ class Findings(TypedDict):
     landlock: int
     socket_filter: bool
     network: bool
-    exit: NotRequired[str]
+    egress: NotRequired[str]
     """Why networks reach no public address; absent or empty if they do."""
     why: dict[str, str]
     """The reason for each missing part."""
@@ -73,7 +73,7 @@ def try_all(uid: int, last: int) -> Findings:
         why["socket_filter"] = why["identity"]
     elif failure := _why_fails(_try_socket_filter):
         why["socket_filter"] = failure
-    leads_out = identity == "user" or "network" in why
+    has_egress = identity == "user" or "network" in why
     return Findings(
         identity=identity,
         mounts=mounts,
@@ -81,7 +81,7 @@ def try_all(uid: int, last: int) -> Findings:
         landlock=version,
         socket_filter="socket_filter" not in why,
         network="network" not in why,
-        exit="" if leads_out else try_pasta(),
+        egress="" if has_egress else try_pasta(),
         why=why,
     )
 

@@ -6,9 +6,9 @@ kernel runs the filter for each system call of the program. The filter also refu
 sockets that no filter sees, keyrings, because the kernel allows few keys for each user, and `memfd_secret`,
 whose memory nothing counts. They fail with ENOSYS, as on a kernel without them.
 
-In namespaces of its own, a program could fill what the kernel counts for nobody: the table of neighbours of
-all networks, System V memory, file systems in memory. Containers refuse the same. `clone3` passes its flags
-through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
+In namespaces of its own, a program could fill what the kernel counts for no user: the table of neighbours of
+all networks, System V memory, file systems in memory. Containers refuse namespaces, too. `clone3` passes its
+flags through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
 
 It refuses leases of files, too: whoever writes to a leased file waits up to 45 seconds for its holder, and
 the server writes files that services see.

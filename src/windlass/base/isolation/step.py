@@ -30,7 +30,7 @@ class StepRequest(TypedDict):
 
 
 def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn:
-    """Runs the step in this process, which has no other task. `server`: the process id of its parent."""
+    """Runs the step in this process, and exits with its status. `server`: the process id of its parent."""
     os.setsid()
     _take_streams(output, errors)
     cell = request["cell"]

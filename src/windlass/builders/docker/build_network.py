@@ -28,12 +28,12 @@ LEFT: Final = 24 * 3600
 """Seconds after which a network belongs to no build any more: servers that share an engine build there."""
 
 
-class _LeftNetwork(Struct, rename="pascal"):
+class _LeftoverNetwork(Struct, rename="pascal"):
     id: str
     created: datetime
 
 
-class _LeftContainer(Struct, rename="pascal"):
+class _LeftoverContainer(Struct, rename="pascal"):
     id: str
 
 
@@ -66,14 +66,14 @@ class BuildNetworks:
         for name in list(self._left):
             await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
-        for network in await self._docker.read_list("/networks", list[_LeftNetwork], params=params):
+        for network in await self._docker.read_list("/networks", list[_LeftoverNetwork], params=params):
             if time.time() - network.created.timestamp() > LEFT:
                 await self._remove(network.id)
 
     async def _remove(self, network: str) -> None:
         params = {"all": True, "filters": {"network": [network]}}
         for container in await self._docker.read_list(
-            "/containers/json", list[_LeftContainer], params=params
+            "/containers/json", list[_LeftoverContainer], params=params
         ):
             await self._delete(f"/containers/{container.id}", force=True, v=True)
         if await self._delete(f"/networks/{network}"):

@@ -69,7 +69,7 @@ def container(
             },
             # The first process of a container gets no signal that it has not asked for, and has the dead of
             # all others to bury. Programs know nothing of that.
-            "Init": not begins_by_itself(wanted, image),
+            "Init": not has_own_init(wanted, image),
             "RestartPolicy": {"Name": "no" if once else "unless-stopped"},
             "LogConfig": LOGS,
             "Mounts": [
@@ -124,7 +124,7 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
     )
 
 
-def begins_by_itself(wanted: Workload, image: Mapping[str, Any]) -> bool:
+def has_own_init(wanted: Workload, image: Mapping[str, Any]) -> bool:
     """It has an init of its own, and those insist on being the first."""
     config = image.get("Config") or {}
     labels = [

@@ -48,7 +48,7 @@ from windlass.engines.engine import (
     miss_nothing,
 )
 from windlass.engines.process import execute, files, kernel, listening, memory, ports
-from windlass.engines.process.environment import InstanceEnvironment, by_this_python
+from windlass.engines.process.environment import InstanceEnvironment, with_this_python
 from windlass.engines.process.execution import open_execution
 from windlass.engines.process.exit_reason import Pauses, as_outcome
 from windlass.engines.process.failures import away, is_full, not_erased
@@ -87,9 +87,10 @@ class ProcessEngine(EngineByHand):
         disk_reserve: int = 0,
     ) -> None:
         """`folder`: the engine's own. `builds`: the folder below which all builds are; None if they may be
-        anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two looks at
-        memory, where no cgroup limits it. `isolation`: None isolates services as far as this machine allows.
-        `disk_reserve`: bytes of the disk that instances leave free, at most a twentieth of it."""
+        anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two
+        measurements of memory, where no cgroup limits it. `isolation`: None isolates services as far as this
+        machine allows. `disk_reserve`: bytes of the disk that instances leave free, at most a twentieth of
+        it."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
@@ -232,7 +233,7 @@ class ProcessEngine(EngineByHand):
         workdir = files.working_directory(home, record.workdir)
         shown = record.cell["readable"] if record.cell else ["/"]
         if not any(Path(command[0]).is_relative_to(folder) for folder in shown):
-            command = by_this_python(command)
+            command = with_this_python(command)
         request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
         return request, first or record.process, record.cgroup
@@ -335,7 +336,7 @@ class ProcessEngine(EngineByHand):
     async def put_back(self, service: str, out: Path) -> None:
         self._records.prepare()
         await asyncio.to_thread(move_in, self._records, self._places, service, out)
-        self._records.ring()
+        self._records.notify_engines()
 
     async def trouble(self) -> str:
         try:
@@ -349,7 +350,7 @@ class ProcessEngine(EngineByHand):
     def _prepare(self) -> None:
         if self._prepared:
             return
-        if not kernel.suits():
+        if not kernel.can_identify_processes():
             raise EngineAway("Use the docker engine: the process engine needs Linux 5.4 or later, with /proc")
         try:
             self._records.prepare()
@@ -426,7 +427,7 @@ class ProcessEngine(EngineByHand):
         await asyncio.gather(*(self._instances.halt(key, _GRACE) for key in self._records.find(service)))
         await asyncio.to_thread(move_out, self._records, self._places, service, into)
         await asyncio.to_thread(erase, self._records.caches / service)
-        self._records.ring()
+        self._records.notify_engines()
 
     def _stored_data(self, service: str) -> StoredData:
         keys = self._records.find(service)

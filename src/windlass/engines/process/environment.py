@@ -20,12 +20,12 @@ def command(wanted: Workload) -> tuple[str, ...]:
     command = tuple(wanted.command or wanted.artifact.command)
     if not command:
         raise EngineError(f"Name a command in a Procfile or in the Dockerfile: {wanted.name} has none")
-    return by_this_python(command)
+    return with_this_python(command)
 
 
-def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
-    """Replaces the Python of one of our launchers by this one: a Windlass in another folder may have recorded
-    it, and a cell does not show that folder."""
+def with_this_python(command: Sequence[str]) -> tuple[str, ...]:
+    """Replaces the Python in the command of one of our launchers by the present one: the record may be of a
+    Windlass in another folder, which the cell does not show."""
     if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
         return (sys.executable, *command[1:])
     return tuple(command)

@@ -142,8 +142,8 @@ def filled_the_disk(use: DiskShare, room: Room) -> str:
 
 
 def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
-    """Adds an explanation if the program ended because a port was in use. `internal`: the ports that it chose
-    itself."""
+    """Adds an explanation if the program ended because a port was in use. `internal`: the fixed
+    ports that the program chose itself."""
     if not internal or not _TAKEN.search(words):
         return reason
     ports = " and ".join(map(str, sorted(internal)))

@@ -22,7 +22,7 @@ def not_erased(error: OSError) -> EngineError:
 
 
 def is_full(error: OSError) -> bool:
-    """Returns whether the disk has no room."""
+    """Returns whether an error means that the disk is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -87,7 +87,7 @@ def discard(home: Path, cache: Path) -> None:
 
 
 def _empty_once(folder: Path) -> None:
-    """Erases what no recorder writes, but not that the program has begun."""
+    """Erases what a run wrote, except for the mark that the program has begun."""
     had_begun = has_begun(folder)
     for name in names(folder):
         with suppress(FileNotFoundError):
@@ -232,7 +232,7 @@ class _TreeCopy:
         self._clones = True
 
     def content(self, source: Path, at: int) -> None:
-        """Into an open folder; nothing that is there is replaced."""
+        """Copies the content into an open folder. Replaces nothing that is there."""
         with os.scandir(source) as entries:
             for entry in entries:
                 if entry.is_symlink():

@@ -37,8 +37,8 @@ class InstanceInspector:
         return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
     async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
-        """Returns the ports that the program was given, or those of its own choice on which it listens;
-        none at which another program of this machine listens."""
+        """Returns the ports that the program was given, and those of its own choice on which it listens.
+        Leaves out ports on which another program of this machine listens."""
         supervisor = self._supervisors.of(key)
         if supervisor.process != record.process:
             return record.ports

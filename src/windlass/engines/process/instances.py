@@ -218,7 +218,7 @@ class Instances:
         assert record.process is not None
         self._output.follow(key, record)
         self._watch(key, record.process)
-        self._records.ring()
+        self._records.notify_engines()
         return record
 
     async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
@@ -275,7 +275,7 @@ class Instances:
         await self._output.flush(home)
         if not self._closing:
             self.adopt(key)
-        self._records.ring()
+        self._records.notify_engines()
         self.notice(key.service)
 
     async def _wait_for_parent(self, key: InstanceKey, status: int | None) -> None:
@@ -386,6 +386,6 @@ class Instances:
             cgroups.remove(record.cgroup)
         self.supervisors.let_go(key)
         self._output.drop(home)
-        aside = self._records.lay_aside(key)
-        self._records.ring()
+        aside = self._records.move_to_ended(key)
+        self._records.notify_engines()
         await self._output.finish(aside)

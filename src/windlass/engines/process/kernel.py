@@ -39,7 +39,7 @@ class Process(Struct, frozen=True):
 
 
 class Stat(Struct, frozen=True, gc=False):
-    """One line of /proc/<pid>/stat, as far as it matters here."""
+    """The fields of /proc/<pid>/stat that are used."""
 
     pid: int
     session: int
@@ -97,7 +97,7 @@ def myself() -> Process:
     return identify(os.getpid()) or Process(os.getpid(), 0, "")
 
 
-def suits() -> bool:
+def can_identify_processes() -> bool:
     """Returns whether this is a Linux that can identify processes."""
     return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
 
@@ -161,7 +161,7 @@ def user(pid: int) -> int | None:
     return None
 
 
-def space(pid: int) -> int:
+def process_namespace(pid: int) -> int:
     """Returns the number of its process namespace; 0 if it is not readable, or the process is gone."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 (called for every process)

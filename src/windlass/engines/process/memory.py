@@ -23,19 +23,19 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
 
 
 def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int) -> bool:
-    """Returns whether the sum over its processes, shared memory counted for each, is above the limit, if they
-    hold all `hidden_files`."""
+    """Returns whether an instance may be above its limit: adds up the memory of its processes, with shared
+    memory counted for each of them, and all `hidden_files`."""
     return 0 < record.memory << 20 < _resident(processes) + hidden
 
 
 def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
-    """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
-    checked only for those that look heavy. May raise TooMuchToMeasure."""
+    """Returns whether an instance is above its limit, with shared memory counted once. This is slow, so it is
+    called only for those that look heavy. May raise TooMuchToMeasure."""
     return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
 
 
 def use(record: Record, processes: Collection[OwnedProcess]) -> MemoryUse:
-    """Measures all of its memory that can be known or estimated. Slow. May raise TooMuchToMeasure."""
+    """Measures all memory of an instance that can be known or estimated. Slow. May raise TooMuchToMeasure."""
     pids = [process.stat.pid for process in processes]
     return MemoryUse(record.memory << 20, used_by(pids), kernel_buffers.held_by(pids))
 

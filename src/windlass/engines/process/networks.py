@@ -70,7 +70,7 @@ class Networks:
         self._is_offered: bool | None = None
         self._socket_server = ""
         """See `CellNetwork`."""
-        self.leads_out = True
+        self.has_egress = True
         """False if instances reach no public address."""
         self._hubs: dict[str, Process] = {}
         """The last known hub of each environment."""
@@ -84,7 +84,7 @@ class Networks:
             self._is_offered = await asyncio.to_thread(self._isolation.has_networks)
             if self._isolation.makes_networks_as_user():
                 self._socket_server = str(self._folder / _SOCKET_SERVER)
-                self.leads_out = not self._isolation.why_no_exit()
+                self.has_egress = not self._isolation.why_no_egress()
         return self._is_offered
 
     async def hub(self, environment: str, org: str) -> str:
@@ -117,7 +117,7 @@ class Networks:
     async def of_step(self, org: str) -> CellNetwork | None:
         """Returns the network of an organization's build step; None means the network of the machine, where
         its own network would reach no public address: a step could fetch nothing."""
-        if not await self.is_offered() or not self.leads_out:
+        if not await self.is_offered() or not self.has_egress:
             return None
         return CellNetwork(
             kind="instance", outer=await self.hub(f"{_STEPS}-{org}", org), resolvers=network.resolvers()
@@ -191,7 +191,7 @@ class Networks:
             trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
         else:
             os.utime(self._folder / _TRUNK)
-        self._lead_out(trunk)
+        self._connect_trunk(trunk)
         joins = not environment.startswith(_STEPS)
         return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
 
@@ -202,9 +202,9 @@ class Networks:
                 (self._folder / name).unlink(missing_ok=True)
         self._hubs.clear()
 
-    def _lead_out(self, trunk: Process) -> None:
+    def _connect_trunk(self, trunk: Process) -> None:
         """Has pasta lead from the trunk of an ordinary user to the machine."""
-        program = find_pasta() if self._socket_server and self.leads_out else None
+        program = find_pasta() if self._socket_server and self.has_egress else None
         if program is not None and not kernel.lives(self._read(_EXIT)):
             self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
@@ -277,7 +277,7 @@ class Networks:
             (self._folder / _TRUNK).unlink(missing_ok=True)
             (self._folder / _EXIT).unlink(missing_ok=True)
         elif trunk is not None:
-            self._lead_out(trunk)
+            self._connect_trunk(trunk)
         network.close_left_trunks()
         self._reap()
         return {hub for holder, hub in needed.items() if holder not in hubs}

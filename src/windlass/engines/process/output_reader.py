@@ -257,7 +257,7 @@ class OutputReader:
         return False
 
     def _take(self, output: OutputFile, *, unfinished: bool) -> bool:
-        """Returns whether there was output."""
+        """Passes on the next lines of a file. Returns whether there were any."""
         assert self._sink is not None
         lines = output.lines(unfinished=unfinished)
         if not lines:

@@ -29,7 +29,7 @@ from windlass.base.process_memory import (
 )
 from windlass.engines.process import exit_reason, files, kernel, kernel_shares, memory, memory_shares
 from windlass.engines.process.instances import Instances
-from windlass.engines.process.looks import LookHangs, Looks
+from windlass.engines.process.measurements import MeasurementHangs, Measurements
 from windlass.engines.process.memory_shares import MemoryUse
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
@@ -92,10 +92,10 @@ class Patrol:
         self._networks, self._weigh_every = networks, weigh_every
         self._disk = DiskWatch(records.folder, reserve)
         self._memory_pace = MeasurePace()
-        self._memory_uses: Looks[MemoryUse] = Looks()
+        self._memory_uses: Measurements[MemoryUse] = Measurements()
         self._next_warning = 0.0
-        self._weights: Looks[bool] = Looks()
-        self._open_files: Looks[Amount] = Looks()
+        self._weights: Measurements[bool] = Measurements()
+        self._open_files: Measurements[Amount] = Measurements()
         self._steps: tuple[Step, ...] = (
             self._follow_others,
             self._share_processes,
@@ -111,13 +111,13 @@ class Patrol:
         self._weigh_at = time.monotonic() + weigh_every
         self._tidy_at = time.monotonic() + _TIDY_EVERY
         self._has_found = self._has_renewed = False
-        self._heard = -1
+        self._notified = -1
         self._was_reading = False
 
     async def find(self) -> None:
         """Watches the instances that run already, and ends processes that must not run any more."""
         table = await self._counting.now()
-        self._heard, self._was_reading = self._records.heard(), self._output.is_reader()
+        self._notified, self._was_reading = self._records.last_notification(), self._output.is_reader()
         keys = self._records.find()
         self._output.agree(keys)
         for key in keys:
@@ -189,10 +189,10 @@ class Patrol:
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
-        present = self._records.heard(), self._output.is_reader()
-        if present == (self._heard, self._was_reading):
+        present = self._records.last_notification(), self._output.is_reader()
+        if present == (self._notified, self._was_reading):
             return
-        self._heard, self._was_reading = present
+        self._notified, self._was_reading = present
         keys = self._records.find()
         self._output.agree(keys)
         for service in self._instances.agree(keys):
@@ -206,17 +206,17 @@ class Patrol:
             return
         table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_files)
         records = {key: record for key in keys if (record := self._records.known(key))}
-        self._weights.begin({(key, record.process) for key, record in records.items()})
+        self._weights.forget_others({(key, record.process) for key, record in records.items()})
         for key, record in records.items():
             if record.process is None:
                 continue
             processes = members(table, self._records.home(key), record.process, record)
             verdict = exit_reason.too_much(record.memory)
             try:
-                is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.at(
+                is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.measure(
                     (key, record.process), partial(memory.is_heavy, record, processes)
                 )
-            except LookHangs:  # its result counts as soon as it is there
+            except MeasurementHangs:  # its result counts as soon as it is there
                 continue
             except TooManyMounts:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
@@ -275,7 +275,7 @@ class Patrol:
             return
         began, table = time.monotonic(), await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
-        self._open_files.begin({(key, record.process) for key, record in records.items()})
+        self._open_files.forget_others({(key, record.process) for key, record in records.items()})
         uses = {
             key: await self._disk_share(table, key, record, room.most_at)
             for key, record in records.items()
@@ -301,8 +301,8 @@ class Patrol:
             self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
-        """Ends the instance that is most above its memory, once the reserve of the machine is used: also what
-        the kernel holds for its sockets and pipes counts, where no control group counts it."""
+        """Ends the instance that is most above its memory limit, once the reserve of the machine is used.
+        Counts what the kernel holds for its sockets and pipes, too, where no control group does."""
         available, whole = available_memory()
         if "memory" in self._groups.controllers or not memory_shares.is_short(available, whole):
             return
@@ -310,13 +310,13 @@ class Patrol:
             return
         began, table = time.monotonic(), await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
-        self._memory_uses.begin({(key, record.process) for key, record in records.items()})
+        self._memory_uses.forget_others({(key, record.process) for key, record in records.items()})
         uses = {}
         for key, record in records.items():
             if record.process is not None:
                 processes = members(table, self._records.home(key), record.process, record)
-                with suppress(LookHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
-                    uses[key] = await self._memory_uses.at(
+                with suppress(MeasurementHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
+                    uses[key] = await self._memory_uses.measure(
                         (key, record.process), partial(memory.use, record, processes)
                     )
         heaviest = memory_shares.heaviest(uses)
@@ -361,10 +361,10 @@ class Patrol:
             )
 
         try:
-            held = await self._open_files.at(
+            held = await self._open_files.measure(
                 (key, record.process), partial(disk_reserve.unlinked, pids, home, new_since)
             )
-        except LookHangs as hangs:
+        except MeasurementHangs as hangs:
             held = Amount(is_hidden=hangs.seconds > _PATIENCE)
         share = await asyncio.to_thread(measure)
         return DiskShare(share.own + held, share.changed)

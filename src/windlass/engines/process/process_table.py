@@ -68,7 +68,11 @@ class ProcessTable:
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
     change once the environment of the process was read."""
-    prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces(folder)
+    prefix, processes, spaces = (
+        os.fsencode(folder) + b"/",
+        before.by_pid if before else {},
+        _ProcessNamespaces(folder),
+    )
     living = [stat for stat in kernel.everyone() if not stat.dead]
     known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
     homes = _homes(known.values())
@@ -92,7 +96,7 @@ def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | 
     return OwnedProcess(stat, before.home, before.space, is_told=True)
 
 
-def _member(stat: Stat, prefix: bytes, spaces: _Spaces, homes: Mapping[int, str]) -> OwnedProcess:
+def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mapping[int, str]) -> OwnedProcess:
     space = spaces.of(stat.pid)
     if space in homes:
         return OwnedProcess(stat, homes[space], space, is_told=True)
@@ -103,18 +107,18 @@ def _member(stat: Stat, prefix: bytes, spaces: _Spaces, homes: Mapping[int, str]
     return OwnedProcess(stat, home, space, is_told=marks is not None)
 
 
-class _Spaces:
+class _ProcessNamespaces:
     """Process namespaces that are children of ours; each cell has one. Namespaces that programs make below
     one count as the same."""
 
     def __init__(self, folder: Path) -> None:
         self._services = folder / "services"
-        self._ours = kernel.space(os.getpid())
+        self._ours = kernel.process_namespace(os.getpid())
         self._known = {0: 0, self._ours: 0}
         self._homes = {0: ""}
 
     def of(self, pid: int) -> int:
-        number = kernel.space(pid)
+        number = kernel.process_namespace(pid)
         if number not in self._known:
             self._known[number] = self._top(pid)
         return self._known[number]

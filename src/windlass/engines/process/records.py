@@ -221,7 +221,7 @@ class RecordStore:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
 
-    def lay_aside(self, key: InstanceKey) -> Path:
+    def move_to_ended(self, key: InstanceKey) -> Path:
         """Moves the folder of a removed instance to `ended`, where it is erased."""
         aside = self.ended / uuid4().hex
         self.home(key).rename(aside)
@@ -237,14 +237,14 @@ class RecordStore:
         later = any(other.generation > key.generation for other in self.find(key.service))
         return self.removed.returns(safe(key.service), key.generation, later=later)
 
-    def ring(self) -> None:
-        """Tells the other engines over this folder that there is something new."""
+    def notify_engines(self) -> None:
+        """Tells the other engines over this folder that something has changed."""
         self._bell.touch()  # an operator may have deleted it
-        now = time.time_ns()  # the kernel's own stamp may be the same for two that ring at once
+        now = time.time_ns()  # the kernel's own stamp may be the same for two that notify at once
         os.utime(self._bell, ns=(now, now))
 
-    def heard(self) -> int:
-        """Returns the time of the last ring; 0 if the file is gone until the next one."""
+    def last_notification(self) -> int:
+        """Returns the time of the last notification; 0 if its file is gone until the next one."""
         try:
             return self._bell.stat().st_mtime_ns
         except FileNotFoundError:

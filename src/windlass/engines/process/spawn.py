@@ -90,7 +90,9 @@ class Spawner:
                         cgroups.enter(request.cgroup, pid)
                 first = None if started.first is None else _identify(started.first)
                 spawned = SpawnedProcess(
-                    _identify(started.pid), first, kernel.space(started.pid) if started.first else 0
+                    _identify(started.pid),
+                    first,
+                    kernel.process_namespace(started.pid) if started.first else 0,
                 )
                 record(spawned)
                 launcher_client.go(started)

@@ -109,7 +109,7 @@ class InstanceStarter:
         began_without = record.cell is not None and "network" not in record.cell
         if began_without or not await self.networks.is_offered():
             return None
-        if workload.calls_server and not self.networks.leads_out:
+        if workload.calls_server and not self.networks.has_egress:
             return None
         await self._places.learn(key.service)
         address = service_address(self._places.number_of(key.service))

@@ -1,7 +1,7 @@
 """Measures instances in threads of their own, and waits some seconds for each.
 
-A measure may touch a file system that never answers, such as FUSE of the instance or NFS. Its thread cannot
-be ended; it comes back when the processes of that file system end, if not before.
+A measurement may touch a file system that never answers, such as NFS, or FUSE of the instance. Its thread
+cannot be ended. It returns at the latest when the processes of that file system end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.engines.process.records import InstanceKey
 
 _PATIENCE: Final = 5.0
 _OLDEST: Final = 60.0
-"""Seconds after the begin of a look after which its result counts no more."""
+"""Seconds after which a late result is too old to be used."""
 _HANGS: Final = (
     "an instance could not be measured within seconds: it has very many open files, or its disk hangs"
 )
@@ -30,7 +30,7 @@ InstanceRun = tuple[InstanceKey, Process | None]
 """An instance, and the process of its program."""
 
 
-class LookHangs(Exception):
+class MeasurementHangs(Exception):
     """A look has not come back yet, after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -38,24 +38,24 @@ class LookHangs(Exception):
         self.seconds = seconds
 
 
-class Looks(Generic[T]):
-    """Measures of one kind, at most one at a time for each run of an instance."""
+class Measurements(Generic[T]):
+    """Measurements of one kind, at most one at a time for each run of an instance."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
         self._started: dict[InstanceRun, tuple[Future[T], float]] = {}
-        """Looks, and when each began."""
+        """Measurements, and when each began."""
 
-    def begin(self, runs: Collection[InstanceRun]) -> None:
-        """Forgets late results for all runs but these, and old ones."""
+    def forget_others(self, runs: Collection[InstanceRun]) -> None:
+        """Forgets late results that are too old, and those of other runs than these."""
         oldest = time.monotonic() - _OLDEST
         for run, (look, began) in [*self._started.items()]:
             if look.done() and (run not in runs or began < oldest):
                 del self._started[run]
 
-    async def at(self, run: InstanceRun, look: Callable[[], T]) -> T:
-        """Returns what `look` returns, or an earlier one for this run that came back late. May raise
-        LookHangs, and does so at once while an earlier one hangs."""
+    async def measure(self, run: InstanceRun, look: Callable[[], T]) -> T:
+        """Returns the result of `look`. If an earlier call for this run ended late, returns its result
+        instead. May raise MeasurementHangs, and does so at once while an earlier call hangs."""
         started, began = self._started.get(run, (None, time.monotonic()))
         if started is None:
             started = _start(look)
@@ -66,13 +66,13 @@ class Looks(Generic[T]):
             if not started.done():
                 _log.warning(_HANGS, extra={"instance": run[0].id})
         if not started.done():
-            raise LookHangs(time.monotonic() - began)
+            raise MeasurementHangs(time.monotonic() - began)
         del self._started[run]
         return started.result()
 
 
 def _take_note(waiting: asyncio.Future[T]) -> None:
-    """Otherwise asyncio logs an exception that nothing has looked at: `at` raises that of the look itself."""
+    """Reads the exception, which asyncio would log otherwise: `measure` raises it."""
     if not waiting.cancelled():
         waiting.exception()
 
@@ -88,5 +88,5 @@ def _start(look: Callable[[], T]) -> Future[T]:
             result.set_exception(error)
 
     # Python waits for threads of a pool before it exits, and for daemons it does not.
-    threading.Thread(target=run, name="windlass-look", daemon=True).start()
+    threading.Thread(target=run, name="windlass-measurement", daemon=True).start()
     return result

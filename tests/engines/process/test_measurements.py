@@ -17,9 +17,9 @@ from tests.engines.process.helpers import KEY
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import process_memory
-from windlass.engines.process import looks as module
+from windlass.engines.process import measurements as module
 from windlass.engines.process import memory, patrol
-from windlass.engines.process.looks import LookHangs, Looks
+from windlass.engines.process.measurements import MeasurementHangs, Measurements
 from windlass.engines.process.networks import Networks
 
 HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
@@ -45,38 +45,40 @@ def hanging():
 
 
 async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging, monkeypatch):
-    looks: Looks[str] = Looks(patience=0.05)
-    with pytest.raises(LookHangs):
-        await looks.at((KEY, None), partial(hanging.look, "late"))
-    with pytest.raises(LookHangs) as hangs:
-        await looks.at((KEY, None), lambda: "second")
+    measurements: Measurements[str] = Measurements(patience=0.05)
+    with pytest.raises(MeasurementHangs):
+        await measurements.measure((KEY, None), partial(hanging.look, "late"))
+    with pytest.raises(MeasurementHangs) as hangs:
+        await measurements.measure((KEY, None), lambda: "second")
     assert hangs.value.seconds >= 0.05
-    assert await looks.at((structs.replace(KEY, index=1), None), lambda: "other") == "other"
+    assert await measurements.measure((structs.replace(KEY, index=1), None), lambda: "other") == "other"
     hanging.may_answer.set()
-    looks.begin([(KEY, None)])
+    measurements.forget_others([(KEY, None)])
 
     async def is_late() -> bool:
-        return looks._started[KEY, None][0].done()
+        return measurements._started[KEY, None][0].done()
 
     async def answers() -> str:
         try:
-            return await looks.at((KEY, None), lambda: "second")
-        except LookHangs:
+            return await measurements.measure((KEY, None), lambda: "second")
+        except MeasurementHangs:
             return ""
 
     assert await until(answers) == "late"
-    assert await looks.at((KEY, None), lambda: "second") == "second"
+    assert await measurements.measure((KEY, None), lambda: "second") == "second"
 
     hanging.may_answer.clear()
-    with pytest.raises(LookHangs):
-        await looks.at((KEY, None), partial(hanging.look, "late"))
+    with pytest.raises(MeasurementHangs):
+        await measurements.measure((KEY, None), partial(hanging.look, "late"))
     hanging.may_answer.set()
     await until(is_late)
     monkeypatch.setattr(module, "_OLDEST", 0)
-    looks.begin([(KEY, None)])
-    assert await looks.at((KEY, None), lambda: "new") == "new", "a result of long ago counts no more"
+    measurements.forget_others([(KEY, None)])
+    assert await measurements.measure((KEY, None), lambda: "new") == "new", (
+        "a result of long ago counts no more"
+    )
     with pytest.raises(ZeroDivisionError):
-        await looks.at((KEY, None), lambda: str(1 // 0))
+        await measurements.measure((KEY, None), lambda: str(1 // 0))
 
 
 @pytest.fixture
