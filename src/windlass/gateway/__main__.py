@@ -1,4 +1,4 @@
-"""Runs a gateway: `python -m windlass.gateway FOLDER`. Servers start it so."""
+"""Runs a gateway: `python -m windlass.gateway FOLDER`. Servers start a gateway with this command."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The door of the API: the gateway keeps the sockets at which servers accept, so that no port gets free.
+"""Keeps the listening sockets of the API open, so that its port is never free while no server runs.
 
-A port is free for any program as soon as nothing listens there. A service that shares the network of the
-machine could take that of the API while its server restarts, and get the tokens of its clients.
+Otherwise, a service that shares the network of the machine could take the API port while the server restarts,
+and get the tokens of its clients.
 
-Only servers accept requests. While none is there, connections wait; after a while each of them is told so,
-and what its client sends is dropped by the kernel: the gateway does not see it.
+Only servers accept requests. Without a server, connections wait; after a while each gets an answer with 503.
+The kernel drops what the client sends, so the gateway does not see it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Places = dict[tuple[str, int], socket.socket]
 
 class ApiDoor:
     def __init__(self, folder: Path, kept: Places) -> None:
-        """`kept` are the sockets of the gateway before this one."""
+        """`kept`: the sockets of the previous gateway."""
         self._loop = asyncio.get_running_loop()
         self._kept = kept
         self._servers: dict[Channel[FromServer], ConnectedServer] = {}
@@ -70,7 +70,7 @@ class ApiDoor:
         return {(DOOR, *at): kept for at, kept in self._kept.items()}
 
     def close(self) -> None:
-        """Leaves everything to the successor, if there is one."""
+        """Closes the sockets here; a successor has copies."""
         self._stop_refusing()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -105,7 +105,7 @@ class ApiDoor:
             self._wait_for_servers()
 
     def offer(self, asked: AskSockets, files: list[int]) -> KeptSockets:
-        """Returns what is kept of a server at this address, and adds copies of its sockets to `files`."""
+        """Returns the kept sockets of a server at this address, and adds copies of them to `files`."""
         for server in self._servers.values():
             if (asked.host, asked.port) in server.places:
                 return KeptSockets(process=server.process)
@@ -179,7 +179,7 @@ class ApiDoor:
 
 
 class ConnectedServer:
-    """A server that has this gateway. It accepts at its places as long as it is connected."""
+    """A server that uses this gateway. It accepts requests at its addresses as long as it is connected."""
 
     def __init__(self, door: ApiDoor, connection: socket.socket) -> None:
         self._door = door

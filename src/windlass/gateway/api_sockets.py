@@ -1,4 +1,4 @@
-"""The sockets of the API at a server: taken from its gateway, if that kept them, and kept there again."""
+"""The sockets of the API at a server, which takes them from its gateway and gives the gateway copies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PortInUse(Exception):
 def take_sockets(
     folder: Path, host: str, port: int, *, listens: bool = True
 ) -> dict[tuple[str, int], socket.socket]:
-    """Returns the sockets that the gateway has kept of a server that listened there; none if there are none.
+    """Returns the sockets that the gateway has kept of a server at this address; none if there are none.
     If the caller `listens`, the gateway closes those at other addresses with this port.
 
     Raises PortInUse if a server accepts at them."""
@@ -89,7 +89,7 @@ class ApiSockets:
         self.listening.close()
 
     async def keep(self) -> None:
-        """Gives the sockets to the gateway, and again to each that comes after it."""
+        """Gives copies of the sockets to the gateway, and to each later gateway."""
         while True:
             if (connection := connect_to(self._folder / SOCKETS, socket.SOCK_SEQPACKET)) is not None:
                 await self._give(connection)

@@ -1,4 +1,4 @@
-"""The doors of a gateway: one router each, brought to the state that servers told."""
+"""The doors of a gateway, one router each, with the routes that servers have sent."""
 
 from __future__ import annotations
 
@@ -74,12 +74,13 @@ class Doors:
         return self._routers[door].port
 
     def services(self, door: str) -> frozenset[str]:
-        """Returns the services that this door has completely: routes and ports."""
+        """Returns the services whose routes and ports are all open at this door."""
         partial = {service for at, service in self._partial if at == door}
         return self._journal.told.services(door) - partial
 
     async def restore(self, inherited: Sockets) -> None:
-        """Opens what the journal names, on the sockets of the last gateway as far as there are any."""
+        """Opens the doors and ports of the journal, on sockets of the previous gateway where it has handed
+        them over."""
         for opened in list(self._journal.told.doors.values()):
             try:
                 await self._open(opened, inherited)
@@ -137,12 +138,12 @@ class Doors:
         }
 
     def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
-        """Takes no connections any more, and gives each connection away as soon as it is idle."""
+        """Accepts no further connections, and hands each connection over as soon as it is idle."""
         for door, router in self._routers.items():
             router.leave(partial(give, door))
 
     def adopt(self, message: ClientFile, connection: socket.socket) -> None:
-        """Goes on with the connection of a client."""
+        """Takes over the connection of a client."""
         if router := self._routers.get(message.door):
             router.adopt(connection, message.port, message.waited)
         else:
@@ -151,7 +152,7 @@ class Doors:
     # Opening
 
     async def _open_or_move(self, wanted: Open) -> Open:
-        """Opens a door; one that is open already at this place stays. Answers it with its real port."""
+        """Opens a door, unless it is open at this address. Returns it with its real port."""
         opened = self._journal.told.doors.get(wanted.door)
         router = self._routers.get(wanted.door)
         if router is None or opened is None:
@@ -164,7 +165,7 @@ class Doors:
         return replace(wanted, port=self.port(wanted.door))
 
     async def _open_soon(self, wanted: Open) -> None:
-        """Opens a door. The gateway of an installation that has just ended may have its port for a moment."""
+        """Opens a door. Waits a moment for its port, which a gateway that has just ended may still have."""
         until = asyncio.get_running_loop().time() + _PATIENCE
         while True:
             try:
@@ -176,7 +177,7 @@ class Doors:
             await asyncio.sleep(_PAUSE)
 
     async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
-        """Opens a door at another place; if that is not possible, it stays where it was.
+        """Moves a door to another address. If that is not possible, the door stays where it was.
 
         It is closed first: two addresses of one machine may overlap, and its ports for services move, too."""
         if wanted.port != opened.port:
@@ -205,7 +206,8 @@ class Doors:
         self._routers[wanted.door] = router
 
     async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
-        """Repeats a change of the journal. If a port is in use meanwhile, its service is reached by name."""
+        """Repeats a change of the journal. If a port is in use by now, its service is reached only by
+        name."""
         match change:
             case Reserve():
                 with suppress(RouteError):

@@ -1,7 +1,7 @@
-"""A gateway takes over from another one: its listening sockets at once, its connections one by one.
+"""Hands the work of a gateway over to a new one: its listening sockets at once, its connections one by one.
 
-The elder takes connections until the successor does, so that none is refused. A connection of HTTP follows
-when its answer is complete. The elder ends with its last tunnel or download.
+The elder accepts connections until the successor does, so that none is refused. An HTTP connection is handed
+over when its answer is complete. The elder ends with its last tunnel or download.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LONGEST_CHANGE: Final = 20.0
 
 
 class Elder:
-    """The gateway before this one, as this one sees it."""
+    """The previous gateway, as seen by its successor."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(
@@ -60,18 +60,18 @@ class Elder:
         self.has_ended = False
 
     async def sockets(self) -> Sockets:
-        """Returns its listening sockets; none if it ends before it has sent them all."""
+        """Returns the listening sockets of the elder; none if it ends before it has sent them all."""
         async with asyncio.timeout(_PATIENCE):
             await self._sent
         return self._sockets
 
     def relieve(self, doors: Doors) -> None:
-        """Has it take no connections any more, and pass on those that it has."""
+        """Makes the elder accept no further connections, and hand over those that it has."""
         self._doors = doors
         self._channel.send(SuccessorServes())
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Returns when nothing of it is under way to these endpoints any more."""
+        """Waits until the elder has no more requests and connections under way to these endpoints."""
         parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
         await asyncio.gather(*(self._drain(part, patience) for part in parts))
 
@@ -121,7 +121,7 @@ class Succession:
         elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
         relieved: Callable[[], None],
     ) -> None:
-        """`sockets` are those that it hands over. `changing` is held while the doors must not change;
+        """`sockets`: the listening sockets to hand over. `changing` is held while the doors must not change;
         `elders` drains the gateways before this one; `relieved` is called when the successor serves."""
         self._listening = listening
         self._doors, self._sockets, self._changing = doors, sockets, changing

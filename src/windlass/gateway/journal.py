@@ -1,11 +1,11 @@
-"""The journal of a gateway: every change that it was told, so that it has its routes again after a crash.
+"""The journal of a gateway: every change that servers have sent, so that it has its routes after a crash.
 
-A change is appended before it is answered. It is not forced to the disk: after a crash of the machine no
-instance is where it was, and the server tells all routes. Until then, routes of an earlier boot lead to no
-instance, and are answered with 503: its address may belong to another one by now. Static sites are served.
+A change is appended before it is answered. It is not synced to the disk: after a crash of the machine, no
+instance is where it was, and the server sends all routes again. Until then, requests for routes of an earlier
+boot get 503, because the address of an instance may belong to another one by now. Static sites are served.
 
-A journal that cannot be written, because the disk is full, is removed: routes that are not known are told by
-the server, and old ones could lead to the instance of another service.
+A journal that cannot be written, because the disk is full, is removed: the server sends missing routes again,
+and old ones could lead to the instance of another service.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ENOUGH: Final = 1024
 
 
 class Boot(Struct, frozen=True, tag=True):
-    """The boot of the machine in which the changes after this one were told. It is not on the wire."""
+    """The boot of the machine to which the following changes belong. It is only in the journal."""
 
     id: str
 
 
 class ToldRoutes:
-    """The changes that a gateway was told, without those that later ones replaced."""
+    """The changes that servers have sent, without those that later ones replaced."""
 
     def __init__(self) -> None:
         self.doors: dict[str, Open] = {}
@@ -81,12 +81,12 @@ class ToldRoutes:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is reached through the gateway, and nothing runs that is not reached."""
+        """True if there are no routes, and no programs that the gateway has to stay for."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
         return not self.stays and not any(route.endpoints or route.site for route in routes)
 
     def of(self, door: str) -> Iterator[Change]:
-        """Yields the changes that bring a door, opened already, to where it was."""
+        """Yields the changes that restore the routes of an open door."""
         for changes in (self._reserved, self._routes):
             yield from (change for (at, _), change in changes.items() if at == door)
 
@@ -110,7 +110,7 @@ class Journal:
         self.told = ToldRoutes()
 
     def open(self) -> None:
-        """Reads what the last gateway was told, and goes on with a file of our own."""
+        """Reads the journal of the previous gateway, and goes on with a new file."""
         changes = list(_changes(self._path))
         is_of_this_boot = Boot(_boot()) in changes
         for change in changes:
@@ -131,7 +131,8 @@ class Journal:
             self._file = -1
 
     def _try_to_write(self, change: Change | None = None) -> None:
-        """Appends a change, or writes all of the journal. The gateway goes on without it."""
+        """Appends a change, or writes the whole journal. If that fails, the gateway goes on without a
+        journal."""
         is_long = self._size > _ENOUGH and self._size > 4 * len(self.told)
         try:
             if change is None or self._is_removed or is_long:

@@ -1,4 +1,5 @@
-"""The link of a server to its gateway: starts one if none runs, and goes on after either restarted."""
+"""The link of a server to its gateway: starts a gateway if none runs, and reconnects after a restart of
+either."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ class GatewayLink:
             await asyncio.sleep(_PAUSE)
 
     async def stop(self) -> None:
-        """Ends the link with its last user. The gateway goes on."""
+        """Closes the link when its last user stops. The gateway goes on."""
         self._users -= 1
         if self._users > 0 or self._keeping is None:
             return
@@ -105,7 +106,8 @@ class GatewayLink:
         self._keeping = None
 
     async def call(self, call: Call) -> GatewayState:
-        """Asks for something, again if the connection is lost: calls may be repeated. Raises RouteError."""
+        """Sends a request, and again if the connection is lost: requests may be repeated. Raises
+        RouteError."""
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE):
@@ -183,7 +185,8 @@ class GatewayLink:
             _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
 
     async def _greet(self) -> None:
-        """Repeats to a gateway what it may have lost, until it has it all: a port may be in use for long."""
+        """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
+        long."""
         greetings = list(self._greetings)
         with suppress(ConnectionError):
             while True:
@@ -212,7 +215,7 @@ class GatewayLink:
                 waiting.set_result(reply)
 
     def _lose(self) -> None:
-        """Lets those that wait for an answer ask again."""
+        """Makes callers that wait for an answer send their requests again."""
         self._is_ready.clear()
         if self._writer is not None:
             self._writer.close()

@@ -18,13 +18,13 @@ _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 def open_log(path: Path) -> int:
-    """Opens the log, and rotates it before if it is long."""
+    """Opens the log. Rotates it first if it is long."""
     rotate(path)
     return os.open(path, _FLAGS, 0o600)
 
 
 def rotate(path: Path) -> None:
-    """Renames a long log, in place of the one before."""
+    """Renames a long log, and so replaces the previous one."""
     with suppress(FileNotFoundError):
         if path.stat().st_size > LARGEST:
             path.replace(path.with_name(f"{path.name}.1"))

@@ -27,8 +27,8 @@ def is_same_place(opened: Open, wanted: Open) -> bool:
 
 
 def refuse_another_place(held: Open | None, wanted: Open) -> None:
-    """Raises RouteError if another server has a door open at another place: two servers with different
-    settings would take it from each other for ever."""
+    """Raises RouteError if another server has this door open at another address: two servers with different
+    settings would move it to and fro for ever."""
     if held is not None and not is_same_place(held, wanted):
         raise RouteError(
             f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
@@ -61,12 +61,12 @@ class Retire(Struct, frozen=True, tag=True):
 
 
 class Complete(Struct, frozen=True, tag=True):
-    """Tells that all services of all doors have their routes."""
+    """Says that all services of all doors have their routes."""
 
 
 class Keep(Struct, frozen=True, tag=True):
-    """Tells whether the gateway has to stay without a server and without routes: programs of services may be
-    running that are not reached from outside, and the ports of servers are held from them."""
+    """Says whether the gateway has to stay even without a server and without routes, to hold the ports of
+    servers: services may be running that are not reached from outside."""
 
     stays: bool
 

@@ -1,4 +1,4 @@
-"""The gateway as a program: takes over from the one that runs, and serves until it is relieved or not needed.
+"""The gateway program: takes over from a running gateway, and serves until it is relieved or not needed.
 
 It ends by itself when no server is connected and no service has an instance, or when its folder has gone.
 """
@@ -57,7 +57,7 @@ _FAREWELL: Final = 12 * 3600.0
 
 
 class Relieved(Exception):
-    """The successor makes all changes from now on. The server repeats there what is not answered here."""
+    """A successor makes all changes from now on. The server repeats unanswered requests there."""
 
 
 class GatewayProgram:
@@ -102,7 +102,7 @@ class GatewayProgram:
             self._journal.close()
 
     async def _begin(self) -> tuple[asyncio.Server, Succession, ApiDoor]:
-        """Starts, in place of the gateway that runs. Two that start at once do so one after the other."""
+        """Takes over from a running gateway. Two gateways that start at once do so one after the other."""
         lock = open_lock_file(self._folder / LOCK)
         try:
             wait_for(lock)
@@ -206,7 +206,7 @@ class GatewayProgram:
         )
 
     def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:
-        """Returns the doors that other connected servers have open. Each is at one place."""
+        """Returns the doors that other connected servers have open. Each has one address."""
         others = [opened for opened in self._links.values() if opened is not own]
         return {door: held for opened in others for door, held in opened.items()}
 

@@ -41,7 +41,7 @@ class GatewayRouter:
         trusted: Sequence[str] = (),
         access_log: str = "",
     ) -> None:
-        """`door` tells the routers of one gateway apart."""
+        """`door`: the name of this router at its gateway."""
         self._link = link
         self._opening = Open(door, host, port, tuple(trusted), access_log)
         self._door = door
@@ -69,14 +69,14 @@ class GatewayRouter:
         self._link.greet_with(self._greet)
 
     async def stop(self) -> None:
-        """Leaves the gateway, which goes on."""
+        """Closes the link. The gateway goes on."""
         if self._is_open:
             self._is_open = False
             self._link.forget_greeting(self._greet)
             await self._link.stop()
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections; requests under way may go on for `patience` seconds."""
+        """Accepts no further connections. Requests under way may go on for `patience` seconds."""
         await self._link.call(Retire(self._door, patience))
         await self.stop()
 
@@ -131,8 +131,9 @@ class GatewayRouter:
                 await self._link.call(Retire(door, patience))
 
     async def _greet(self, ask: AskGateway) -> None:
-        """Opens the door again, and tells what the gateway does not know: others may have told it newer. A
-        service that cannot be told keeps no other one from being reached; its RouteError comes at the end."""
+        """Opens the door again, and sends the routes that the gateway does not have. Routes that it has may
+        be newer ones of another server. A failure for one service does not stop the others: it is raised at
+        the end, as RouteError."""
         services = (await ask(self._opening)).services
         failed: RouteError | None = None
         for changes in (self._reserved, self._routes):

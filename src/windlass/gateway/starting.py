@@ -12,9 +12,9 @@ from windlass.gateway.log_file import open_log
 
 
 def start_gateway(folder: Path) -> int:
-    """Returns the process id. A gateway that runs in this folder already is relieved by the new one.
+    """Returns the process id. The new gateway relieves one that runs in this folder.
 
-    It gets no variable of this server: they contain secrets."""
+    It gets no environment variable of this server, because these contain secrets."""
     output = open_log(folder / LOG)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -43,7 +43,7 @@ def start_missing_gateway(folder: Path) -> int:
 
 
 def has_ended(process: int) -> bool:
-    """True if this child has ended; takes note of its end, so that it does not stay as a zombie."""
+    """Returns whether this child has ended, and reaps it."""
     try:
         return os.waitpid(process, os.WNOHANG)[0] == process
     except ChildProcessError:

@@ -25,7 +25,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
 
 
 def frames(content: bytes) -> list[bytes]:
-    """Cuts the content of a file. A last message that is not complete is left out."""
+    """Splits the content of a file into messages. Leaves out an incomplete last message."""
     messages, at = [], 0
     while at + _LENGTH.size <= len(content):
         (length,) = _LENGTH.unpack_from(content, at)

@@ -120,7 +120,7 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "MOST_BYTES", 12)
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(EngineError, match="Keep the static folder smaller"):
+    with pytest.raises(EngineError, match="Make the static folder smaller"):
         unpack(many, other)
     assert len(os.listdir(other)) == 2  # noqa: PTH208
 

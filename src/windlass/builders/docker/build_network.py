@@ -1,7 +1,8 @@
-"""The network of a build with the classic builder. Each build has one, because its steps can send anything.
+"""The network of a build with the classic builder. Each build has its own, because its steps can spoof
+packets.
 
-The bridge that an engine has by default connects the steps of all builds: with NET_RAW, which steps have, one
-takes the place of the gateway for the others, and answers what they ask the internet.
+The default bridge of an engine connects the steps of all builds. A step has the capability NET_RAW, with
+which it could take the place of the gateway for other steps, and answer their requests.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class BuildNetworks:
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[str]:
-        """Yields the name of a network that is there for the block. Containers that are left in it go with
-        it."""
+        """Yields the name of a network that exists during the block. Removes containers that are left in it,
+        too."""
         name = f"wdl-build-{uuid.uuid4()}"
         body = {
             "Name": name,
@@ -62,7 +63,7 @@ class BuildNetworks:
                 await asyncio.shield(self._remove(name))
 
     async def sweep(self) -> None:
-        """Removes networks of builds that ended without the engine, or were cut off long ago."""
+        """Removes networks of builds that ended while the engine was away, or were interrupted long ago."""
         for name in list(self._left):
             await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
@@ -80,7 +81,7 @@ class BuildNetworks:
             self._left.discard(network)
 
     async def _delete(self, path: str, **params: bool) -> bool:
-        """Returns whether it is gone."""
+        """Deletes an object. Returns whether it is gone."""
         try:
             await self._docker.raw("DELETE", path, params=params)
         except EngineRefused as refused:

@@ -1,4 +1,4 @@
-"""Turns of organizations at BuildKit within one server: builds of one organization at a time.
+"""Gives organizations turns at BuildKit, which builds for one of them at a time, within one server.
 
 `engine_turn` does the same among servers that share an engine.
 """

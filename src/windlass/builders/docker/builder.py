@@ -77,7 +77,7 @@ class _ImageSummary(TypedDict):
 
 
 class _LayerOrigin(Struct, rename="pascal"):
-    """What made an image, or one of those that it is based on."""
+    """The step that made an image, or an image that it is based on."""
 
     created_by: str = ""
     tags: list[str] | None = None
@@ -224,7 +224,8 @@ class DockerBuilder:
         return _Read(chosen, around, await _rewritten(chosen, around))
 
     async def _read_plain(self, order: Order, say: Say) -> _Read | None:
-        """Returns a Dockerfile of which the classic builder makes the same; None if that is not certain."""
+        """Returns a Dockerfile from which the classic builder makes the same image as BuildKit; None if that
+        is not certain."""
         try:
             read = await self._read(order, kit=False)
         except BuildError:
@@ -293,8 +294,8 @@ class DockerBuilder:
     def _build_options(
         self, order: Order, chosen: ChosenDockerfile, kit: bool, *, is_limited: bool
     ) -> dict[str, Any]:
-        """BuildKit takes no limits through this interface. Where it is there, a build has none with the
-        classic builder either: whether it succeeds must not depend on builds of others."""
+        """Returns the options of a build. BuildKit takes no limits through this interface. An engine with
+        BuildKit sets none with the classic builder either, so that success never depends on the builder."""
         limits = {
             "memory": order.memory * MEGABYTE,
             "memswap": order.memory * MEGABYTE,
@@ -320,8 +321,7 @@ class DockerBuilder:
         }
 
     async def _has_buildkit(self) -> bool:
-        """True unless the engine reports version 1, which means that BuildKit is switched off, or is no
-        Docker."""
+        """False if the engine reports version 1, because BuildKit is switched off, or if it is not Docker."""
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
@@ -407,8 +407,8 @@ class DockerBuilder:
             await self._delete(f"/images/{name}", force)
 
     async def _clean(self, progress: BuildProgress, scope: str) -> None:
-        """Removes layers that the classic builder left of a failed build, the last first: each is based on
-        the one before."""
+        """Removes the layers that the classic builder left of a failed build: the last one first, because
+        each is based on the one before."""
         try:
             for layer in reversed(progress.named):
                 if await self._is_layer_of(scope, layer):
@@ -417,7 +417,8 @@ class DockerBuilder:
             self._left.append((progress, scope))
 
     async def _is_layer_of(self, scope: str, layer: str) -> bool:
-        """True if builds of a service made an image, which has no name. A step can print ids of others."""
+        """True if builds of a service made this image without a name. A step can print ids of other
+        images."""
         try:
             history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])
         except EngineRefused:
@@ -452,8 +453,8 @@ async def _rewritten(chosen: ChosenDockerfile, around: Around) -> Rewritten:
 
 
 def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
-    """Returns the TCP ports of an image, and what is neither a TCP nor a UDP port. A base image may have any
-    names."""
+    """Returns the TCP ports of an image, and entries that are neither a TCP nor a UDP port: a base image may
+    have any entries."""
     known = {name: _PORT.fullmatch(name) for name in names}
     others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
     tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}

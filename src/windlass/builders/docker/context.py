@@ -94,7 +94,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
 
 @asynccontextmanager
 async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
-    """Packs in a thread, which ends with the `with` block."""
+    """Packs the files in a thread, which ends with the `with` block."""
     parcel = Parcel()
     doing = asyncio.ensure_future(asyncio.to_thread(_pack_and_end, context, parcel))
     try:
@@ -122,14 +122,14 @@ class Parcel:
             raise error
 
     def failure(self) -> BuildError | None:
-        """The error of the packing: the sender of the pieces may have replaced it by another one."""
+        """Returns the error of the packing, which the sender of the pieces may have replaced by its own."""
         return self._error
 
     def check(self) -> None:
         """Ends the packing if the rest is not needed: no further file may be written."""
         if self._left:
             self._ended = True
-            raise _Left
+            raise _RestNotNeeded
 
     def leave(self) -> None:
         """Ends the packing, because the rest is not needed."""
@@ -149,14 +149,14 @@ class Parcel:
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, None)
 
 
-class _Left(Exception):
+class _RestNotNeeded(Exception):
     """The rest of the archive is not needed."""
 
 
 def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
     try:
         _pack(context, parcel)
-    except _Left:
+    except _RestNotNeeded:
         return
     except BuildError as error:
         parcel.end(error)
@@ -179,7 +179,7 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
 
 
 class _Comparison:
-    """The work of comparing all paths of a folder with its patterns."""
+    """Compares all paths of a folder with its patterns, and counts the work of that."""
 
     def __init__(self, length: int, parcel: Parcel) -> None:
         self._length, self._parcel, self._left = length, parcel, MOST_STEPS

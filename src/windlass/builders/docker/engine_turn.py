@@ -1,9 +1,9 @@
-"""The turn of an organization at BuildKit, among servers and installations that share an engine.
+"""Gives organizations turns at BuildKit among the servers and installations that share an engine.
 
 The engine has no locks, so volumes without data mark who builds and who waits. A server marks that it builds
 before it looks for others that do, so of two that begin at once, at least one goes back. It begins only if
 nothing else waits longer, so each organization has its turn. A server that was killed leaves its marks, and
-marks that are not renewed count no more.
+marks that are not renewed no longer count.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class EngineTurn:
         """Seconds that the clock of the engine is ahead of this one."""
 
     async def is_free(self, org: str) -> bool:
-        """True if nothing tells that a build of this organization would wait."""
+        """True if a build of this organization would not wait, as far as is known."""
         return not self._others(await self._marks(), self._holder(org))
 
     @asynccontextmanager
@@ -106,7 +106,7 @@ class EngineTurn:
                 await self._remove(mark.name)
 
     def abandon(self) -> None:
-        """Renews the marks no more, as if this server had been killed."""
+        """Stops renewing the marks, as if this server had been killed."""
         for renewal in self._renewals:
             renewal.cancel()
 
@@ -175,7 +175,8 @@ class EngineTurn:
                 _log.warning("the turn at BuildKit could not be renewed", extra={"reason": str(error)})
 
     async def _make(self, names: list[str], labels: dict[str, str]) -> _TurnMark:
-        """Makes a mark, whose name is known also where the engine makes it and the answer is lost."""
+        """Makes a mark. Its name is chosen here, so that it is known even if the answer of the engine is
+        lost."""
         names.append(f"wdl-turn-{uuid.uuid4()}")
         body = {"Name": names[-1], "Labels": labels}
         mark: _TurnMark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _TurnMark)

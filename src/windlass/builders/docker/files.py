@@ -1,4 +1,4 @@
-"""Adds the files of a commit to an image with a program, as they are: for services whose program reads them.
+"""Adds the files of a commit unchanged to the image of a program that reads them.
 
 The image gets a user without rights, and a Python for the launcher of the program. An image that has a Python
 already needs no network for that.

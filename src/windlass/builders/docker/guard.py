@@ -105,7 +105,7 @@ class Rewritten(Struct, frozen=True):
 
 
 class BuildRefused(BuildError):
-    """The Dockerfile would reach something that is not its own; the message names the line."""
+    """The Dockerfile asks for something that builds may not have; the message names the line."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"Dockerfile line {line}: {_printable(why)}")
@@ -350,14 +350,15 @@ class _DockerfileWriter:
     # Images
 
     def _origin(self, stage: Stage, line: int, ref: str) -> str:
-        """Returns what is written for a stage or an image that files are taken from."""
+        """Returns the text of a `from` that names a stage or an image."""
         if "$" in ref:
             raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
         is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
         return ref if is_own else self._image(line, ref)
 
     def _copied(self, stage: Stage, line: int, ref: str) -> str:
-        """COPY takes the number of a stage as well. In a mount, BuildKit takes it for an image."""
+        """Returns the `from` of a COPY, which may also be the number of a stage. In a mount, BuildKit takes a
+        number for the name of an image."""
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
         return ref if is_number else self._origin(stage, line, ref)
 

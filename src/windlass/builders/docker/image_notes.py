@@ -18,7 +18,7 @@ NOTES: Final = "windlass.recipe"
 
 
 class ImageNotes(Struct, frozen=True, omit_defaults=True):
-    """Facts about an image that its recipe says, and no Dockerfile can."""
+    """Facts about an image that its recipe knows and a Dockerfile cannot express."""
 
     processes: Mapping[str, tuple[str, ...]] = {}
     release: tuple[str, ...] = ()

@@ -93,7 +93,7 @@ class BuildProgress:
 
     @property
     def failure(self) -> str:
-        """Returns what to do about the failure, and its reason, for a person who knows the Dockerfile."""
+        """Returns a message about a failure: what to do, and the reason, in terms of the Dockerfile."""
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):

@@ -117,7 +117,7 @@ def _below_what_it_needs(recipe: Recipe, tree: Tree, order: Order, folder: Path)
 def _built_in_workspace(
     recipe: Recipe, root: Recipe, folder: Path, workspace: Package, settings: BuildSettings
 ) -> Recipe:
-    """Returns the recipe as it is followed from the folder of the workspace."""
+    """Returns the recipe with its steps in the folder of the workspace."""
     place = shlex.quote(folder.relative_to(workspace.folder).as_posix())
     started, framework = recipe.start, recipe.build
     builds = builds_of(

@@ -16,7 +16,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
-from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears, instances_of
+from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of
 from windlass.engines.docker.files import pack, read_packed
 from windlass.engines.docker.host_ports import HostPorts
 from windlass.engines.docker.images import DockerImages
@@ -64,7 +64,7 @@ class ContainerClient:
         params = {"all": True, "filters": words.instances(**wanted)}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
         made = instances_of(self._installation, listed)
-        return [container for container in made if bears(container["Labels"], wanted)]
+        return [container for container in made if has_labels(container["Labels"], wanted)]
 
     async def inspect(self, container: str) -> Inspection | None:
         try:
@@ -122,7 +122,7 @@ class ContainerClient:
         except EngineRefused as refused:
             if refused.status != 404:
                 raise
-        await self._watch.silent(container)
+        await self._watch.wait_until_read(container)
 
     async def remove(self, container: str) -> None:
         """Removes a container, running or not, with its volumes that have no name."""

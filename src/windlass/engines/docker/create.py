@@ -105,7 +105,7 @@ def _no_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
-    """Refuses what would make lists of containers, or the description of this one, too long to be read."""
+    """Refuses a container that would make the answers of the engine about containers too long to be read."""
     if why := why_unfit(image):
         raise EngineError(why)
     if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > LONGEST_COMMAND:
@@ -125,7 +125,7 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
 
 
 def has_own_init(wanted: Workload, image: Mapping[str, Any]) -> bool:
-    """It has an init of its own, and those insist on being the first."""
+    """Returns whether the program is an init, which must be the first process of its container."""
     config = image.get("Config") or {}
     labels = [
         *(wanted.entrypoint or config.get("Entrypoint") or ()),
@@ -145,8 +145,8 @@ def variables(wanted: Workload) -> Mapping[str, str]:
 
 
 def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
-    """Returns ports as the engine writes them: `80/tcp`. It starts two programs for each, and nothing leads
-    to what runs once."""
+    """Returns the ports to publish, as the engine writes them: `80/tcp`. Those of programs that run once are
+    not published: nothing connects to them, and the engine starts two programs for each."""
     if once:
         return []
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]

@@ -1,7 +1,7 @@
 """Entries of lists that a Docker engine answers: the fields that are used, and no others.
 
-Lists may be long, and the engine may belong to an organization. What is not named here is skipped while the
-answer is decoded, so that it takes neither time nor memory.
+Lists may be long, and the engine may belong to an organization. All other fields are skipped while the
+answer is decoded, so they take neither time nor memory.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MOST_LISTED)]
 NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
 
 
-def bears(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """True if an object bears all labels that were asked for; `service` stands for `windlass.service`."""
+def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+    """True if an object has all these labels; `service` stands for `windlass.service`."""
     return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
 
 
@@ -62,7 +62,7 @@ def container_name(container: ContainerSummary) -> str:
 
 
 def instances_of(installation: str, containers: Iterable[ContainerSummary]) -> list[ContainerSummary]:
-    """Returns those that Windlass has made."""
+    """Returns the containers of a list that are instances of this installation."""
     return [
         each for each in containers if names.is_instance(installation, container_name(each), each["Labels"])
     ]

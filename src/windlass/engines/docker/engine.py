@@ -1,8 +1,8 @@
 """Runs instances as containers of a Docker engine, on this machine or another.
 
 The Docker engine restarts them itself, with growing pauses, and they go on when Windlass ends. Everything of
-Windlass bears labels, and names of containers follow from (service, generation, index): nothing has to be
-remembered to find a container again, and there are never two of one name.
+Windlass has labels, and names of containers follow from (service, generation, index), so Windlass finds a
+container again without a record, and a name is never there twice.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class DockerEngine(EngineByHand):
         await self._watch.start(notice, sink, missed, SOON)
 
     async def _learn_machine(self) -> None:
-        """Is called for each new connection: it may be another machine, or have grown."""
+        """Reads the facts of the machine. Called for each new connection, which may lead to another
+        machine."""
         self.limits, self.identity = await self._machine.learn()
         self._executions.look(self._docker)
 
@@ -150,7 +151,7 @@ class DockerEngine(EngineByHand):
                 container = str((await self._containers.inspect(name) or _refuse(workload))["Id"])
             detail = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
-            await self._watch.silent(container)
+            await self._watch.wait_until_read(container)
             return outcome_of(detail or _refuse(workload))
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
@@ -238,7 +239,7 @@ class DockerEngine(EngineByHand):
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
-        return ServiceAddress(names.sure(service, name), internal)
+        return ServiceAddress(names.unique_name(service, name), internal)
 
     async def usage(self) -> Mapping[str, Usage]:
         with self._translated():

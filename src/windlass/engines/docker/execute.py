@@ -1,7 +1,7 @@
-"""Run a command in a container, and leave nothing of it running when its time is over.
+"""Runs a command in a container, and ends all its processes when its time is over.
 
-The engine can start a command in a container, but not end one. So each bears a mark among its variables, and
-what still bears it when time is over is ended from inside, where the image has the means.
+The engine can start a command in a container, but not end one. So each command gets a mark
+among its variables. Processes with this mark are ended from inside the container, if the image has a shell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A command beside the program of a container, with its input and output.
+"""Runs a command beside the program of a container, with its input and output.
 
-The engine cannot end a command. So each bears a mark among its variables (execute.py), and a file names it
-for as long as it runs: a lock on the file is lost with the server, however that ends, and the next start of
-the engine ends the commands of files without a lock.
+The engine cannot end a command. So each command has a mark among its variables (execute.py), and a locked
+file with this name as long as it runs. The lock ends with the server, however that ends, and the next start
+of the engine ends the commands of files without a lock.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _LOST: Final = 137
 
 
 class ExecutionFiles:
-    """The files that name commands under way: one for each, called like its mark, with its container."""
+    """The files of commands under way: one for each, named after its mark, with the id of its container."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ending: asyncio.Task[None] | None = None
 
     def begin(self, container: str) -> tuple[str, int]:
-        """Names a command. Returns its mark, and the descriptor that holds it until it is closed.
+        """Makes the file of a command. Returns its mark, and the descriptor that holds the lock.
 
         Waits for no lock: another server that takes a new file for one that was left may be paused."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,7 +163,8 @@ class DockerExecution:
                 )
 
     async def wait(self) -> int:
-        """The output of a command ends a moment before the command."""
+        """Returns the exit code. Waits for the end of the command, which comes shortly after that of its
+        output."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE
         while True:

@@ -1,4 +1,4 @@
-"""Copies a folder out of an image, into a folder of this machine. The image is of strangers.
+"""Copies a folder out of an image, which is not trusted, into a folder of this machine.
 
 Only folders, regular files, and links to neighbours are unpacked; nothing is written outside of the folder,
 whatever the archive says, because links are made last.
@@ -76,7 +76,7 @@ async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> 
 
 
 async def _remove_left(docker: Docker, label: str) -> None:
-    """Removes containers of exports that were cut off long ago."""
+    """Removes containers that interrupted exports left long ago."""
     params = {"all": True, "filters": {"label": [label], "status": ["created"]}}
     for container in await docker.json("GET", "/containers/json", params=params) or ():
         if container.get("Created", 0) < time.time() - _LONG_AGO:

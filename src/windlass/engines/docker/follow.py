@@ -1,4 +1,4 @@
-"""Read what a container writes, from where reading ended the last time, for as long as it is there."""
+"""Reads the output of a container as long as it exists, from where reading ended the last time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = log("engines.docker")
 
 
 class ContainerOutput(Struct, frozen=True):
-    """A container that is listened to."""
+    """A container whose output is read."""
 
     container: str
     service: str
@@ -50,11 +50,11 @@ class ContainerFollower:
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """It runs again."""
+        """Goes on reading, because the container runs again."""
         self._woken.set()
 
-    async def silent(self, patience: float) -> None:
-        """Returns when everything that a stopped container wrote was handed on."""
+    async def wait_until_read(self, patience: float) -> None:
+        """Waits until all output of a stopped container was passed on."""
         try:
             async with asyncio.timeout(patience):
                 await self._silent.wait()
@@ -142,7 +142,7 @@ class ContainerFollower:
 
 
 class NewOutput:
-    """Tells what is new from what was read before; see `position`."""
+    """Finds the lines that were not read before; see `position`."""
 
     def __init__(self, position: Position) -> None:
         self.position = position
@@ -183,7 +183,7 @@ class NewOutput:
         self._next.count += bool(self._next.anchor) and stamp >= self._next.anchor
 
     def _advance(self, stamp: str) -> None:
-        """The anchor follows at a distance, so that little has to be read again."""
+        """Moves the anchor forward, so that little has to be read again."""
         if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > SLACK:
             self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1
             self._next = Position()
@@ -192,7 +192,7 @@ class NewOutput:
 
 
 def _moment(stamp: str) -> str:
-    """As the engine wants it: seconds and nanoseconds since the epoch."""
+    """Returns a time in the form of the engine: seconds and nanoseconds since the epoch."""
     fraction = stamp.partition(".")[2].rstrip("Z").ljust(9, "0")
     return f"{milliseconds(stamp) // 1000}.{fraction}"
 

@@ -1,7 +1,7 @@
-"""Ports of the engine's machine at which containers publish theirs: a container keeps those it was made with.
+"""Host ports of containers: a container keeps the host ports with which it was made.
 
-Left to itself, Docker gives other ports at each start of a container. After a restart of the engine, the
-gateway would lead to whatever container has the port then, also to one of another organization.
+By default, Docker chooses new host ports at each start of a container. After a restart of the engine, the
+gateway would then send requests to another container, maybe of another organization.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HostPorts:
 
     @asynccontextmanager
     async def claim(self, org: str, count: int) -> AsyncIterator[Sequence[int]]:
-        """Yields ports that no other container gets before the block has made one with them."""
+        """Yields free ports. No other container gets them while the block makes one with them."""
         if not count:
             yield ()
             return
@@ -80,7 +80,8 @@ class HostPorts:
             raise EngineRefused(409, TAKEN)
 
     def skip(self, refused: EngineRefused) -> bool:
-        """Notes the port that the engine says is taken. False if it said nothing so, or nothing new."""
+        """Notes the port that the engine reports as taken. Returns False if it reports none, or a known
+        one."""
         if not _IS_TAKEN.search(refused.message):
             return False
         taken = {int(port) for port in _PORT.findall(refused.message)}
@@ -92,7 +93,7 @@ class HostPorts:
         return bool(new)
 
     async def _held(self) -> HeldPorts:
-        """Looks at containers of all installations: they may share an engine."""
+        """Returns the ports of containers of all installations, which may share an engine."""
         params = {"all": True, "filters": {"label": [names.PORTS]}}
         held = HeldPorts()
         for container in await self._docker.read_list("/containers/json", ContainerList, params=params):
@@ -122,6 +123,6 @@ def as_label(ports: Sequence[int]) -> str:
 
 
 def read(labels: Mapping[str, str]) -> list[int]:
-    """Returns the ports that a label tells; an engine may belong to anybody, and say anything."""
+    """Returns the ports in a label. The label is not trusted, because the engine may belong to anybody."""
     numbers = labels.get(names.PORTS, "")[:_LONGEST].split(",")
     return [int(number) for number in numbers if number.isascii() and number.isdecimal()]

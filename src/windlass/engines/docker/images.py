@@ -1,7 +1,7 @@
-"""Images of instances: what a tag stands for, and whether an image is on the engine.
+"""Images of instances: resolves tags, and pulls images that are not on the engine.
 
-Images of registries are pulled by their digest, and so bear no tag here: no service finds on the engine what
-was pulled with the login of another. Only the operator puts images with a tag there.
+Images of registries are pulled by their digest, so they have no tag on the engine, and no service finds there
+what was pulled with the login of another. Only the operator puts images with a tag on the engine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from windlass.docker.images import ask_registry, image, pull, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError, Say
 
 
-def _say_nothing(line: str) -> None:
-    """Takes a line that no one reads."""
+def _ignore(line: str) -> None:
+    """Ignores a line."""
 
 
 class DockerImages:
@@ -44,7 +44,7 @@ class DockerImages:
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
-        self, ref: str, say: Say = _say_nothing, login: RegistryLogin | None = None
+        self, ref: str, say: Say = _ignore, login: RegistryLogin | None = None
     ) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata."""
         if inspection := await self._own(ref):

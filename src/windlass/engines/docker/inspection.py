@@ -109,7 +109,7 @@ def _end(state: Mapping[str, Any]) -> LastExit | None:
 
 
 def exit_code(value: Any) -> int:
-    """Raises ValueError for what can be no exit code."""
+    """Raises ValueError for a number that is not an exit code."""
     if not -_LAST_CODE <= (code := int(value)) < _LAST_CODE:
         raise ValueError("not the exit code of a process")
     return code
@@ -132,7 +132,7 @@ def _inside(inspection: Mapping[str, Any]) -> str:
 
 
 def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
-    """The port inside to the one that reaches it; where one number is both TCP and UDP, TCP."""
+    """Returns the host port of each port inside. Where a number is used for TCP and UDP, that of TCP."""
     ports: dict[int, int] = {}
     published = inspection["NetworkSettings"].get("Ports") or {}
     for inside, bound in sorted(published.items(), key=lambda item: not item[0].endswith("/udp")):
@@ -142,7 +142,7 @@ def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
 
 
 def _port(number: str) -> int:
-    """Raises ValueError for what can be no port: the router would fail with it."""
+    """Raises ValueError for a number that is not a port, because the router would fail with it."""
     if not 0 < int(number) <= _LAST_PORT:
         raise ValueError("not a port")
     return int(number)

@@ -53,8 +53,8 @@ async def _count(docker: Docker, detail: Inspection, port: int) -> int | None:
 
 
 def _read_here(pid: int, container: str) -> str | None:
-    """Returns the tables of the network of a process, if it is one of the container. The number means nothing
-    here if the engine counts processes otherwise."""
+    """Returns the tables of the network of a process, if the process belongs to the container. It may not,
+    because the engine may run in another process namespace."""
     process = Path(f"/proc/{pid}")
     with suppress(OSError):
         if _ID.fullmatch(container) and container in (process / "cgroup").read_text():

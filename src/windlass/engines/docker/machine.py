@@ -21,11 +21,11 @@ _KIND: Final = "docker"
 
 class DockerMachine:
     def __init__(self, docker: Docker, file: Path) -> None:
-        """`file` remembers the identity, for a start while the engine is away."""
+        """`file`: keeps the identity for a start while the engine is away."""
         self._docker, self._file = docker, file
 
     def remembered(self) -> str:
-        """Returns the identity of the engine that answered last; empty if none ever did."""
+        """Returns the identity of the last engine that answered; empty if none ever did."""
         with suppress(FileNotFoundError):
             return self._file.read_text()
         return ""

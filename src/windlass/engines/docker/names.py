@@ -36,56 +36,56 @@ ALL_LABELS: Final = (
     ORGANIZATION,
     PORTS,
 )
-"""The labels of an instance. A container that is none gets them empty: it inherits those of its image."""
+"""The labels of an instance. Other containers get them empty, or they would inherit those of their image."""
 
-_SURE: Final = re.compile(r"z[0-9a-f]{8}-")
+_UNIQUE: Final = re.compile(r"z[0-9a-f]{8}-")
 _LONGEST: Final = 63
 """Maximum length of a label of a host name: RFC 1035."""
 
 
-def ours(installation: str) -> str:
-    """With which names begin: a copy of this Windlass may use the same engine."""
+def name_prefix(installation: str) -> str:
+    """Returns the beginning of all names of an installation: several may use one engine."""
     return "wdl-" + hashlib.sha256(installation.encode()).hexdigest()[:8]
 
 
 def container(installation: str, service: str, generation: int, index: int) -> str:
-    """The engine allows a name once: so there are never two of one instance."""
-    return f"{ours(installation)}-{service}-{generation}-{index}"
+    """Returns the name of a container. The engine allows a name once, so an instance is never there twice."""
+    return f"{name_prefix(installation)}-{service}-{generation}-{index}"
 
 
 def network(installation: str, environment: str) -> str:
-    return f"{ours(installation)}-env-{environment[:8]}"
+    return f"{name_prefix(installation)}-env-{environment[:8]}"
 
 
 def volume(installation: str, service: str, wanted: Volume) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", wanted.name)
     if plain != wanted.name:  # two names may not become one
         plain += "-" + hashlib.sha256(wanted.name.encode()).hexdigest()[:8]
-    return f"{ours(installation)}-{service}-{plain}"
+    return f"{name_prefix(installation)}-{service}-{plain}"
 
 
-def host(name: str, longest: int = _LONGEST) -> str:
-    """A name as people gave it, as a host name: `Café Shop` is `cafe-shop`."""
+def host_name(name: str, longest: int = _LONGEST) -> str:
+    """Returns the host name for a name that people gave: `cafe-shop` for `Café Shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:longest].strip("-") or "service"
 
 
-def sure(service: str, name: str) -> str:
-    """The name of which there is no second in the network, however much names resemble each other."""
+def unique_name(service: str, name: str) -> str:
+    """Returns a name that no other service of the network has, however similar their names are."""
     prefix = f"z{service[:8]}-"
-    return prefix + host(name, _LONGEST - len(prefix))
+    return prefix + host_name(name, _LONGEST - len(prefix))
 
 
 def aliases(wanted: Workload) -> Sequence[str]:
-    """Returns the names of instances in their network, but none that could be the sure one of another
+    """Returns the names of instances in their network, but none that could be the unique name of another
     service."""
-    plain = [] if not wanted.known_as or _SURE.match(wanted.known_as) else [wanted.known_as]
-    return (sure(wanted.service, wanted.name), *plain)
+    plain = [] if not wanted.known_as or _UNIQUE.match(wanted.known_as) else [wanted.known_as]
+    return (unique_name(wanted.service, wanted.name), *plain)
 
 
 def pod(wanted: Workload, index: int) -> str:
     tail = f"-{wanted.generation}-{index}"
-    return host(wanted.name, _LONGEST - len(tail)) + tail
+    return host_name(wanted.name, _LONGEST - len(tail)) + tail
 
 
 def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
@@ -96,7 +96,7 @@ def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
         GENERATION: str(wanted.generation),
         INDEX: str(index),
         DEPLOYMENT: wanted.deployment,
-        ALIAS: host(wanted.name),
+        ALIAS: host_name(wanted.name),
         POD: pod(wanted, index),
         ORGANIZATION: wanted.org,
     }
@@ -115,8 +115,8 @@ def filters(**labels: str) -> dict[str, list[str]]:
 
 
 def is_instance(installation: str, name: str, labels: Mapping[str, Any]) -> bool:
-    """True if a container has the name that follows from its labels. A Dockerfile may set any labels, which
-    the containers of its steps bear; their names the engine chooses."""
+    """True if a container has the name that follows from its labels. A Dockerfile may set any labels, and
+    containers of its steps get them, but the engine chooses their names."""
     try:
         return name == container(installation, *identity(labels))
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""A lock between the Windlasses that share a folder: one of them reads the output of instances."""
+"""The lock of servers that share a folder: the one that holds it reads the output of instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AGAIN: Final = 0.5
 
 
 class ReaderLock:
-    """Held until it is given back, or until the process that holds it ends."""
+    """Is held until it is released, or until the process that holds it ends."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

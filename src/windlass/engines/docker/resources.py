@@ -19,7 +19,7 @@ from windlass.engines.docker.descriptions import (
     NetworkList,
     NetworkSummary,
     VolumeList,
-    bears,
+    has_labels,
     instances_of,
 )
 from windlass.engines.engine import EngineError, VolumeLost
@@ -169,7 +169,7 @@ class DockerResources:
         wanted = {"installation": self._installation, **labels}
         params = {"filters": words.filters(**wanted)}
         listed = await self._docker.read_list("/networks", NetworkList, params=params)
-        networks = [network for network in listed if bears(network["Labels"], wanted)]
+        networks = [network for network in listed if has_labels(network["Labels"], wanted)]
         environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in networks]
         return [pair for pair in zip(environments, networks, strict=True) if pair[0]]
 
@@ -178,14 +178,14 @@ class DockerResources:
         params = {"all": True, "filters": words.instances(**wanted)}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
         containers = instances_of(self._installation, listed)
-        return [container for container in containers if bears(container["Labels"], wanted)]
+        return [container for container in containers if has_labels(container["Labels"], wanted)]
 
     async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
         wanted = {"installation": self._installation, **labels}
         listed = await self._docker.read_list(
             "/volumes", VolumeList, params={"filters": words.filters(**wanted)}
         )
-        volumes = [volume for volume in listed["Volumes"] or () if bears(volume["Labels"], wanted)]
+        volumes = [volume for volume in listed["Volumes"] or () if has_labels(volume["Labels"], wanted)]
         return {volume["Name"]: volume["Labels"] or {} for volume in volumes}
 
     async def _remove(self, path: str) -> None:

@@ -37,7 +37,7 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 
 
 def _amount(figure: object) -> int:
-    """Raises ValueError for what can be no measurement: an engine may answer any number."""
+    """Raises ValueError for a number that is not a plausible measurement. The engine is not trusted."""
     if not isinstance(figure, int) or not 0 <= figure < _MOST:
         raise ValueError("not a measurement")
     return figure

@@ -1,4 +1,4 @@
-"""Watch the engine's events and listen to every container of ours, again when the engine was away."""
+"""Watches the events of the engine and reads the output of our containers, also after the engine was away."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class EventWatcher:
         return self._ends.get(container)
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
-        """From now on, or again; nothing happens where that is so already."""
+        """Reads the output of a container from now on. Does nothing if that is under way."""
         if self._task is None or not self._may_follow(container):
             return
         follower = self._followers.get(container)
@@ -134,10 +134,10 @@ class EventWatcher:
         self._is_full = True
         return False
 
-    async def silent(self, container: str) -> None:
-        """Waits until the output up to the stop was passed on."""
+    async def wait_until_read(self, container: str) -> None:
+        """Waits until all output of a stopped container was passed on."""
         if follower := self._followers.get(container):
-            await follower.silent(LAST_WORDS if self._turn.ours else LAST_WORDS_TO_ANOTHER)
+            await follower.wait_until_read(LAST_WORDS if self._turn.ours else LAST_WORDS_TO_ANOTHER)
 
     def _write(self, service: str, lines: Sequence[OutputLine]) -> None:
         self._sink(service, lines)
@@ -172,7 +172,7 @@ class EventWatcher:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _check(self) -> None:
-        """Raises Away if the engine does not answer. Where a proxy refuses the call, it was answered."""
+        """Raises Away if the engine does not answer. A refusal, also of a proxy, is an answer."""
         with suppress(EngineRefused):
             await self._docker.ping()
 
@@ -210,7 +210,7 @@ class EventWatcher:
         return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
 
     async def _adopt(self) -> None:
-        """Listens to the containers that are there, and notices each service: events may be lost."""
+        """Reads the output of all present containers, and notifies of each service: events may be lost."""
         filters = words.instances(installation=self._installation)
         params = {"all": True, "filters": filters}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
@@ -250,8 +250,8 @@ class EventWatcher:
         self._notice(labels[words.SERVICE])
 
     def _note_end(self, container: str, attributes: Mapping[str, Any]) -> None:
-        """Remembers an exit code, but not one that the image says: in events, labels of a container take the
-        place of the engine's own attributes, except its name and image."""
+        """Remembers an exit code, unless a label of the image may have set it: in events, labels of a
+        container replace the engine's own attributes, except its name and image."""
         is_short = container in self._short_of_memory
         self._short_of_memory.discard(container)
         if container in self._hides_exit_code:
