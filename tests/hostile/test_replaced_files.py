@@ -1,10 +1,13 @@
-"""The machine replaces files by rename while a service runs. What covers them for the service stays."""
+"""The machine replaces files and folders while a service runs, and new ones appear. A service sees nothing
+of them that it did not see before."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,39 @@ def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, name,
     text = inside(it, machine, lambda: replaced(machine / name), f"/etc/{name}")
     assert (OWN[name] in text) is stays
     assert ("replaced" in text) is not stays
+
+
+@pytest.fixture
+def top() -> Iterator[Path]:
+    """A folder at the top of the machine."""
+    folder = Path(tempfile.mkdtemp(dir="/"))
+    yield folder
+    for made in folder.parent.glob(f"{folder.name}*"):
+        shutil.rmtree(made)
+
+
+def appear(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "secret").write_text("secret")
+
+
+def replace_folder(folder: Path) -> None:
+    folder.rename(f"{folder}.before")
+    appear(folder)
+
+
+@pytest.mark.parametrize("what", ["appears", "is replaced"])
+@pytest.mark.parametrize("is_ordinary", [True, False])
+def test_a_service_of_an_ordinary_user_sees_no_folder_that_appears_at_the_top(
+    tmp_path, machine, top, what, is_ordinary
+):
+    it = cell(tmp_path, [])
+    if is_ordinary:
+        it |= {"identity": "namespace", "uid": 1000, "name": ""}
+    changed = {"appears": Path(f"{top}.new"), "is replaced": top}[what]
+    change = {"appears": appear, "is replaced": replace_folder}[what]
+    text = inside(it, machine, lambda: change(changed), f"{changed}/secret")
+    assert text.partition("Error")[0] == ("FileNotFound" if is_ordinary else "secret")
 
 
 @pytest.mark.parametrize("is_copy", [True, False])

@@ -210,8 +210,12 @@ async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(a
     assert not [path for path, text in said.items() if "secret" in text]
 
 
-async def test_a_service_would_read_them_if_cells_did_not_hide_them(apart, tmp_path, monkeypatch):
+async def test_a_service_would_read_them_if_cells_showed_the_folders_of_the_machine(
+    apart, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(apart, "_readable", ("/opt", "/var"))
     monkeypatch.setattr(isolation, "private_paths", lambda named: [])
+    monkeypatch.setattr(isolation, "closed_settings", tuple)
     monkeypatch.setattr(isolation, "settings_copies", lambda target: {})
     files = [files for name, files in private_files().items() if name != "home"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), files)

@@ -38,14 +38,15 @@ _AT_EMPTY_PATH: Final = 0x1000
 _AT_RECURSIVE: Final = 0x8000
 _OPEN_TREE_CLONE: Final = 1
 _MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+_MNT_DETACH: Final = 2
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 
 # Numbers of older system calls differ between architectures; newer ones are the same everywhere.
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
-    "x86_64": {"clone": 56, "keyctl": 250, "seccomp": 317},
-    "aarch64": {"clone": 220, "keyctl": 219, "seccomp": 277},
-    "riscv64": {"clone": 220, "keyctl": 219, "seccomp": 277},
+    "x86_64": {"clone": 56, "keyctl": 250, "pivot_root": 155, "seccomp": 317},
+    "aarch64": {"clone": 220, "keyctl": 219, "pivot_root": 41, "seccomp": 277},
+    "riscv64": {"clone": 220, "keyctl": 219, "pivot_root": 41, "seccomp": 277},
 }
 _OPEN_TREE: Final = 428
 _MOVE_MOUNT: Final = 429
@@ -171,6 +172,16 @@ def mount_at(copy: int, path: str) -> None:
     flags = ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
     if syscall(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), flags):
         raise_failure("move_mount")
+
+
+def move_root(path: str) -> None:
+    """Makes a mount the root of this process, and detaches the former root. Its mounts must be private."""
+    os.chdir(path)
+    if syscall(number("pivot_root"), b".", b"."):
+        raise_failure("pivot_root")
+    if libc.umount2(b".", _MNT_DETACH):  # the former root, which is above the new one now
+        raise_failure("umount of the former root")
+    os.chdir("/")
 
 
 def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:

@@ -244,10 +244,11 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
-    if cell["mounts"]:  # nothing else is visible
+    if cell["mounts"]:  # nothing else is visible below the root of the cell
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
-        others = landlock.beside((*mounts.hidden_paths(cell), *private, "/dev"))
+        tops = ("/",) if mounts.sees_machine(cell) else mounts.SYSTEM
+        others = landlock.beside((*mounts.hidden_paths(cell), *private, "/dev"), tops)
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
     if (

@@ -23,7 +23,7 @@ from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launcher_client import SOURCE, program
 from windlass.base.isolation.network import NO_FORWARDING, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.pasta import TUN
-from windlass.base.isolation.private import SHARED, private_paths
+from windlass.base.isolation.private import SHARED, closed_settings, private_paths
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.settings_copy import settings_copies
 from windlass.base.isolation.users import NAME, Users, range_of
@@ -294,6 +294,8 @@ class Isolation:
             cell["readable"] += SHARED
         if findings["mounts"]:
             cell["settings"] = settings_copies(str(self._folder / "etc"))
+        elif owner is None:
+            cell["private"] += closed_settings()
         if shared_memory:
             cell["shared_memory"] = shared_memory
         cell["families"] = findings["socket_filter"]

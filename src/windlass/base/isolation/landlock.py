@@ -94,17 +94,18 @@ def restrict(ruleset: int) -> None:
         calls.raise_failure("landlock_restrict_self")
 
 
-def beside(hidden: Iterable[str], top: str = "/") -> Iterator[str]:
-    """Returns paths that cover the whole machine except these folders: rules can only allow."""
+def beside(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
+    """Returns paths that cover everything below `paths` except what is hidden: rules can only allow."""
     hidden = list(hidden)
-    for name in os.listdir(top):  # noqa: PTH208 (names, not paths)
-        path = os.path.join(top, name)  # noqa: PTH118 (this runs at every start)
+    for path in paths:
         if path in hidden or os.path.islink(path):  # noqa: PTH114
             continue
-        if any(folder.startswith(path + "/") for folder in hidden):
+        below = path.rstrip("/") + "/"
+        if any(folder.startswith(below) for folder in hidden):
             try:
-                yield from beside(hidden, path)
+                names = os.listdir(path)  # noqa: PTH208 (names, not paths)
             except PermissionError:
                 continue
+            yield from beside(hidden, [below + name for name in names])
         else:
             yield path

@@ -1,7 +1,10 @@
 """The file system that a program sees: the system read-only, its own folders, and nothing of others.
 
-Every path keeps its name. A hidden folder is covered by an empty one, in which only the parts that the
-program needs appear again. This also gives access to folders whose parents its user may not enter.
+Every path keeps its name. A program with a user of its own sees the machine as that user may; hidden folders
+are covered by empty ones, in which only the parts that the program needs appear again. This also gives access
+to folders whose parents its user may not enter. A program of an ordinary user, who is the user of Windlass,
+gets a root of its own, in which only the system and those parts are mounted: nothing else of the machine can
+be seen, whenever it appears.
 """
 
 from __future__ import annotations
@@ -24,27 +27,45 @@ _MOST_TERMINALS: Final = 256
 """Pseudo-terminals of a cell. All cells together leave those of `kernel.pty.reserve` to the machine."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders where people and other programs keep files, and sockets of servers that accept commands."""
+PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+KERNEL: Final = ("/proc", "/sys", "/dev")
+SYSTEM: Final = (*PROGRAMS, *KERNEL, "/etc")
+"""The folders of the machine that programs of an ordinary user see."""
+_EVERYTHING: Final = ("",)
+"""Stands for a folder that each path is below."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
+_OF_KIND: Final = {
+    "system": calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_RDONLY,
+    "read": _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY,
+    "write": _ATTRIBUTES,
+}
 _RESOLVER: Final = "/etc/resolv.conf"
 _HOSTS: Final = "/etc/hosts"
 
 
 class _MountPoint(NamedTuple):
     path: str
-    kind: Literal["cover", "scratch", "read", "write"]
-    """`cover`: an empty read-only folder. `scratch`: an empty writable one."""
+    kind: Literal["cover", "scratch", "system", "read", "write"]
+    """`cover`: an empty read-only folder. `scratch`: an empty writable one. `system`: read-only, with its
+    devices."""
     source: str
 
 
 def arrange(cell: Cell) -> None:
     """Mounts the file system of a cell. Called in a mount namespace of its own."""
+    calls.set_attributes("/", 0, private=True)
     places = _places(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
-    calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
     memory = cell.get("shared_memory", 0)
-    covers = [place.path for place in places if _put(place, copies, memory)]
+    covers = []
+    if sees_machine(cell):
+        calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID)
+    else:
+        _enter_empty_root()
+        covers.append("/")
+    covers += [place.path for place in places if _put(place, copies, memory)]
     _own_terminals()
     if cell["name"] and covers:
         _introduce(cell, covers[0])
@@ -52,6 +73,26 @@ def arrange(cell: Cell) -> None:
         _name_servers(cell["network"], hosts, covers[0])
     for path in covers:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
+
+
+def sees_machine(cell: Cell) -> bool:
+    """Returns whether a cell sees the folders of the machine that are not hidden from it. Otherwise it sees
+    those of the system only, because it would read what only the user of Windlass may read."""
+    return cell["identity"] == "user" or not cell["uid"]
+
+
+def _enter_empty_root() -> None:
+    """Leaves the file system of the machine for one that has its top folders, all empty, and its top links.
+    All that is left of the machine are copies of mounts that were made before."""
+    entries = [*os.scandir("/")]
+    folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    links = [(entry.path, os.readlink(entry.path)) for entry in entries if entry.is_symlink()]  # noqa: PTH115
+    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # anywhere: this covers it for this process only
+    calls.move_root("/proc")
+    for folder in folders:
+        os.mkdir(folder)  # noqa: PTH102 (this runs at every start)
+    for path, leads in links:
+        os.symlink(leads, path)  # noqa: PTH211 (likewise)
 
 
 def _own_terminals() -> None:
@@ -80,18 +121,25 @@ def readable(cell: Cell) -> list[str]:
 def _places(cell: Cell) -> list[_MountPoint]:
     """Returns mounts in their order: parents before children, covers before shown folders."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
-    covers = [path for path in hidden_paths(cell) if _is_folder(path)]
+    named = {path for path, _ in shown}
+    copied = cell.get("settings", {})
+    places = {_MountPoint(path, "read", copy) for path, copy in copied.items()}
+    visible: tuple[str, ...] = _EVERYTHING
+    if not sees_machine(cell):
+        visible = SYSTEM
+        mounted = (path for path in SYSTEM if path not in copied and _is_folder(path))  # others may be links
+        places |= {_MountPoint(path, "system", path) for path in mounted}
+    bounds = (*visible, *PRIVATE, *named)
+    covers = [path for path in hidden_paths(cell) if _is_folder(path) and _below(path, bounds)]
     if cell["identity"] == "user":
         covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
-    places = {_MountPoint(path, "cover", "") for path in covers}
+    places |= {_MountPoint(path, "cover", "") for path in covers}
     places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
-    copied = cell.get("settings", {})
-    places |= {_MountPoint(path, "read", copy) for path, copy in copied.items()}
-    named = {path for path, _ in shown}
     for path in cell.get("private", []):
-        is_visible = path not in named and (not _below(path, (*aside, *copied)) or _below(path, named))
+        is_of_system = _below(path, visible) and not _below(path, (*aside, *copied))
+        is_visible = path not in named and (is_of_system or _below(path, named))
         if is_visible and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
             places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
     for path, kind in shown:
@@ -99,7 +147,9 @@ def _places(cell: Cell) -> list[_MountPoint]:
             continue  # it is visible already, and writable
         if _leads_elsewhere(path, cell["hidden"]):
             continue
-        if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
+        is_visible = path in visible or _below(path, visible)
+        is_mounted = kind == "write" or not is_visible or _below(path, aside)
+        if is_mounted and os.path.lexists(path):
             places.add(_MountPoint(path, "read" if kind == "read" else "write", path))
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
 
@@ -139,9 +189,9 @@ def _put(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> boo
             calls.mount("tmpfs", place.path, _PLAIN, _options(place, memory))
         return place.kind == "cover"
     copy = copies[place]
-    if not os.path.lexists(place.path):
+    if not os.path.exists(place.path):  # noqa: PTH110 (this runs at every start)
         _make(place.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
-    calls.set_attributes(copy, _ATTRIBUTES | (calls.MOUNT_ATTR_RDONLY if place.kind == "read" else 0))
+    calls.set_attributes(copy, _OF_KIND[place.kind])
     calls.mount_at(copy, place.path)
     os.close(copy)
     return False
@@ -191,6 +241,7 @@ def _put_copy(copy: int, path: str) -> None:
 
 
 def _make(path: str, *, is_folder: bool) -> None:
+    path = os.path.realpath(path)  # a link at the top may lead to what is not there
     os.makedirs(path if is_folder else os.path.dirname(path), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
     if not is_folder:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))

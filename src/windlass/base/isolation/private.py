@@ -15,13 +15,12 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from windlass.base.isolation.mounts import KERNEL, PROGRAMS
 from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
 
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, in which a group may read more than others may."""
-_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
-_ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")  # noqa: S108
-"""Folders that cells cover anyway."""
+_SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Parts of hidden folders that programs need."""
 _DEPTH: Final = 3
@@ -38,8 +37,7 @@ def private_paths(named: Iterable[str]) -> list[str]:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     real = [os.path.realpath(path) for path in (home, *named, *_OF_THE_MACHINE) if path.startswith("/")]
     chosen = [path for path in real if _may_be_hidden(path)]
-    found = (*_other_folders(), *_closed_to_others(int(time.monotonic() // _STAYS))) if os.geteuid() else ()
-    return [*dict.fromkeys((*chosen, *found))]
+    return [*dict.fromkeys(chosen)]
 
 
 def _may_be_hidden(path: str) -> bool:
@@ -57,30 +55,25 @@ def _may_be_hidden(path: str) -> bool:
     return path != "/" and not is_of_system and not (is_top and status.st_uid != os.geteuid())
 
 
-def _other_folders() -> Iterator[str]:
-    """Yields the folders at the top that are not the system's: folders that appear there later are hidden as
-    well."""
-    for entry in os.scandir("/"):
-        if entry.path not in {*_SYSTEM, *_ELSEWHERE, *SETTINGS} and entry.is_dir(follow_symlinks=False):
-            yield entry.path
+def closed_settings() -> tuple[str, ...]:
+    """Returns files among the settings that we may read or write and others may not. Landlock hides them
+    where cells see no copies of the settings."""
+    return _closed_settings(int(time.monotonic() // _STAYS)) if os.geteuid() else ()
 
 
 @lru_cache(maxsize=1)
-def _closed_to_others(_: int) -> tuple[str, ...]:
-    """Returns files at the top and settings that we may read or write and others may not."""
+def _closed_settings(_: int) -> tuple[str, ...]:
     left = iter(range(_MOST))
-    skipped = {entry.path for entry in os.scandir("/") if entry.is_dir()}
-    of_settings = (path for folder in SETTINGS for path in _look(folder, 1, set(), left))
-    return (*_look("/", 1, skipped, left), *of_settings)
+    return tuple(path for folder in SETTINGS for path in _look(folder, 1, left))
 
 
-def _look(folder: str, depth: int, skipped: set[str], left: Iterator[int]) -> Iterator[str]:
+def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
     try:
         entries = [*os.scandir(folder)]
     except OSError:
         return
     for entry in entries:
-        if entry.path in skipped or next(left, None) is None:
+        if next(left, None) is None:
             continue
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -91,7 +84,7 @@ def _look(folder: str, depth: int, skipped: set[str], left: Iterator[int]) -> It
                 if os.access(entry.path, os.X_OK):
                     yield entry.path
             elif depth < _DEPTH:
-                yield from _look(entry.path, depth + 1, skipped, left)
+                yield from _look(entry.path, depth + 1, left)
         elif not stat.S_ISLNK(mode) and _is_for_us_alone(entry.path, mode):
             yield entry.path
 
