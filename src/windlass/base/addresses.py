@@ -111,7 +111,7 @@ async def resolve(name: str, port: int) -> Sequence[Address]:
     try:
         entries = await in_a_thread(partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM))
     except UnicodeError as error:  # the codec that Python runs before the resolver
-        raise OSError("not a name that can be looked up") from error
+        raise OSError("not a valid host name") from error
     return [ip_address(address) for address in dict.fromkeys(str(entry[4][0]) for entry in entries)]
 
 
@@ -139,11 +139,11 @@ def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:
 def _refuse(text: str) -> str:
     if not text.isascii():
         raise BadHost("must be written in its ASCII form (xn--…)")
-    raise BadHost("is not the name of a machine")
+    raise BadHost("is not a host name")
 
 
 def _network(text: str) -> Network:
     try:
         return ip_network(text, strict=False)
     except ValueError as error:
-        raise ValueError(f"{text}: not a network, such as 10.0.0.0/8 or fd00::/8") from error
+        raise ValueError(f"name a network, such as 10.0.0.0/8 or fd00::/8: {text} is not one") from error

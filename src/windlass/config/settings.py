@@ -302,7 +302,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     terraform_image: Annotated[
         str,
         _says(
-            "Image with Terraform for engines that run images; other versions of it are its other tags",
+            "Image with Terraform for engines that run images; other versions are taken as other tags of it",
             pattern=_IMAGE,
         ),
     ] = "hashicorp/terraform:1.11.4"

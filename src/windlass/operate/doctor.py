@@ -219,7 +219,11 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     if report.reason:
         yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))
     elif report.unseen:
-        yield warn("Installation", report.unseen, "what it has could not be compared with the database")
+        advice = (
+            "start the engine, and run `windlass doctor` again: its services were not compared with the "
+            "database"
+        )
+        yield warn("Installation", report.unseen, advice)
     elif report.mark:
         yield ok("Installation", f"{report.installation}, in data directory and database")
     else:

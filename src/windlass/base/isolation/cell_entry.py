@@ -156,7 +156,7 @@ def _randomize_process_ids() -> None:
 
 
 def confine(cell: Cell | None, *, leads: bool = True) -> None:
-    """Gives up all rights of this process for good, and sets its limits. `leads`: starts a new session."""
+    """Gives up all rights of this process for good, and sets its limits. `leads`: it starts a new session."""
     if leads:
         os.setsid()
     os.umask(_UMASK)
@@ -164,7 +164,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
     calls.new_keyring()
     rules = _rules(cell) if cell and cell["landlock"] else None
     if cell:
-        leave(cell)
+        drop_privileges(cell)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if rules is not None:
         landlock.restrict(rules)
@@ -195,7 +195,7 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
 
 
-def leave(cell: Cell) -> None:
+def drop_privileges(cell: Cell) -> None:
     """Changes to the user of the cell and drops all capabilities. Root, where services have no users, keeps
     those that the launcher of a database needs to change its user."""
     kept = _DATABASE_CAPABILITIES if cell["identity"] == "none" and not os.geteuid() else 0

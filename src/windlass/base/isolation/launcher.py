@@ -1,8 +1,8 @@
 """A small process that starts programs and build steps, each in its cell within milliseconds.
 
 For each request it forks a process, which is a child of the server (CLONE_PARENT), so the server sees how it
-ends. The launcher keeps no state and ends with the server. Then it can leave a process behind, which runs the
-function `main` of a module that the server has named.
+ends. The launcher keeps no state and ends with the server. When it ends, it can leave a process behind, which
+runs the function `main` of a module that the server has named.
 
 A request is JSON in a memory file, sent with descriptors. For a program: that file; a pipe on which `go`
 arrives, or which is closed if the program must never run; the program's output; a pipe for the answer; the
@@ -100,8 +100,8 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
 
 
 def _leave(after: Sequence[str]) -> NoReturn:
-    """Exits, after forking the process that stays: the server may wait for this process, but not for that
-    one."""
+    """Exits, after forking the process that stays behind. The server may wait for this process, but never for
+    that one."""
     if not after or os.fork():
         os._exit(0)
 

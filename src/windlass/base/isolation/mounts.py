@@ -176,8 +176,8 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
 
 
 def _put(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
-    """Mounts one place; returns True for a cover, which is made read-only at the end. `memory`: bytes of a
-    writable folder in memory."""
+    """Mounts one place. Returns True for the empty folder that covers a hidden one: it is made read-only at
+    the end. `memory`: bytes of a writable folder in memory."""
     if not place.source:
         if not _is_folder(place.path):
             if not _below(place.path, PRIVATE):

@@ -107,7 +107,7 @@ def _lead(request: StepRequest) -> NoReturn:
     if not program:
         cell_entry.confine(request["cell"], leads=False)
         _become(request)
-    cell_entry.leave(request["cell"])
+    cell_entry.drop_privileges(request["cell"])
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:

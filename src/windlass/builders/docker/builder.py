@@ -241,7 +241,7 @@ class DockerBuilder:
     async def _checked(
         self, order: Order, read: _Read, say: Say
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
-        """Returns the Dockerfile as it is sent, with the images that were checked, and its arguments."""
+        """Returns the Dockerfile to send, with digests of the images that were checked, and its arguments."""
         platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
         for ref in read.guarded.images:
             base = await self._base(ref, order.org, say)

@@ -126,7 +126,7 @@ class Parcel:
         return self._error
 
     def check(self) -> None:
-        """Ends the packing if the rest is not needed: no further file may be written."""
+        """Raises an exception that ends the packing, if the rest is not needed."""
         if self._left:
             self._ended = True
             raise _RestNotNeeded

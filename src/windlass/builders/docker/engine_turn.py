@@ -145,7 +145,7 @@ class EngineTurn:
 
     @asynccontextmanager
     async def _marked(self, org: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
-        """Keeps a mark for the block. One that cannot be removed becomes stale."""
+        """Keeps a mark during the block. A mark that cannot be removed becomes stale."""
         labels = {LABEL: self._installation, ORGANIZATION: self._holder(org)}
         names: list[str] = []
         renewal: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""Rewrites a Dockerfile so that a build reaches no more than a container of the same service would.
+"""Rewrites a Dockerfile so that its build reaches nothing that a container of the same service could not.
 
 The engine fetches remote sources from the network of its machine, keeps cache mounts and the results of steps
 for all builds alike, and knows the images of every service. So a Dockerfile is parsed here, checked, and

@@ -40,7 +40,7 @@ class VolumeList(TypedDict):
 
 
 class MachineSummary(Struct):
-    """The part of `/info` that says what the machine is and has."""
+    """The fields of `/info` about the machine."""
 
     ID: str = ""
     NCPU: int = 0

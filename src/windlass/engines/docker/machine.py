@@ -31,8 +31,8 @@ class DockerMachine:
         return ""
 
     async def learn(self) -> tuple[EngineLimits, str]:
-        """Returns limits and identity. A proxy in front of the engine may allow only a part of its API: then
-        only what is true of every engine is known."""
+        """Returns limits and identity. If a proxy in front of the engine refuses the request, returns the
+        limits that every engine has."""
         machine = MachineSummary()
         with suppress(EngineRefused):
             machine = await self._docker.read_list("/info", MachineSummary, patience=_PATIENCE)

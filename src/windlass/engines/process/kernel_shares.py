@@ -14,13 +14,13 @@ from msgspec import Struct
 from windlass.engines.process.records import InstanceKey
 
 _SCARCE: Final = 2
-"""Instances are looked at once one part in so many of what the machine gives is used."""
+"""A resource is scarce once one part in so many of it is used."""
 _SHARE: Final = 4
-"""One organization may have one part in so many then."""
+"""Of a scarce resource, one organization may have one part in so many."""
 _RESERVE: Final = 8
-"""One part in so many is kept free, whoever has the others."""
+"""One part in so many is the reserve. Once it is used, smaller users are ended, too."""
 _FEW: Final = 16
-"""An organization with less than one part in so many is not the reason."""
+"""An organization with less than one part in so many is never the reason."""
 
 
 class KernelUse(Struct, frozen=True):
@@ -43,8 +43,8 @@ class Scarce(Struct, frozen=True):
 
 
 def heaviest(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> InstanceKey | None:
-    """Returns the instance to end: the one with most of the organization with most, if that has more than its
-    share, or more than few and the reserve is used. None: there are enough, or others have them."""
+    """Returns the instance to end: the one that uses most, of the organization that uses most. None if that
+    organization is within its share, if the resource is not scarce, or if others use it."""
     sums: dict[str, int] = {}
     for use in uses.values():
         sums[use.org] = sums.get(use.org, 0) + use.count

@@ -189,7 +189,7 @@ class OutputFile:
             os.close(file)
 
     def _open_again(self) -> int:
-        """Opens the file. Checks the position file afterwards, which shows that both are of this instance."""
+        """Opens the file, and then checks with the position file that both are of this instance."""
         try:
             file = _open(self._path)
             with on_failure(partial(os.close, file)):

@@ -269,7 +269,7 @@ class Patrol:
             self._instances.go(self._instances.end_for(most, process, verdict(uses[most].count)))
 
     async def _keep_reserve(self) -> None:
-        """Ends the instance that holds most of the disk, once its reserve is used."""
+        """Ends the instance that holds most of the disk, once the reserve of the disk is used."""
         room = self._disk.shortage() if self._output.holds else None
         if room is None or not self._disk.is_due(room):
             return

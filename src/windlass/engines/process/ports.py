@@ -96,7 +96,8 @@ class PortClaims:
 
 @contextmanager
 def _not_kept() -> Iterator[None]:
-    """Raises an EngineAway, so that the call is tried again, if another server does not release a lock."""
+    """Turns a lock that another server does not release into an EngineAway, so that the call is tried
+    again."""
     try:
         yield
     except filelock.LockKept as error:
