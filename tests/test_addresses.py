@@ -185,7 +185,7 @@ async def test_a_name_is_looked_up_to_each_of_its_addresses_once():
 
 
 async def test_a_name_that_cannot_be_looked_up_is_an_os_error():
-    with pytest.raises(OSError, match="not a name"):
+    with pytest.raises(OSError, match="not a valid host name"):
         await resolve("a" * 64, 80)
 
 
