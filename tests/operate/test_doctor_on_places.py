@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from tests.fakes.engine import FakeEngine
 from tests.operate.installations import settings_of
 from tests.running.test_shared_machine import shop
 from tests.world import make_world
@@ -92,3 +93,18 @@ async def test_organizations_whose_services_are_of_one_user_are_a_warning(
         said = [one.found for one in await diagnose(structs.replace(settings_of(world), engine="process"))]
     warned = "services of 2 organizations share a user"
     assert any(warned in one for one in said) is (identity == "namespace" and organizations == 2)
+
+
+@pytest.mark.parametrize("shares", ["isolation_networks is off", ""])
+async def test_the_doctor_names_the_organization_that_a_place_serves_alone(shares):
+    engine = FakeEngine()
+    engine.shares = shares
+    async with make_world(engine=engine) as world:
+        reads = world.installation.ctx.store.reads
+        await world.installation.ctx.store.write(lambda tx: tx.owners.renew("local", "one", LEASE))
+        one = await shop(world)
+        before = len(await examine_owners(reads, "", world.clock.now()))
+        assert (await one.deploy(world)).status == 202
+        _, *said = await examine_owners(reads, "", world.clock.now())
+        assert before == 1
+        assert ["serves the organization" in finding.found for finding in said] == [True] * bool(shares)

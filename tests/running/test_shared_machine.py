@@ -1,4 +1,5 @@
-"""Where services share one network, a place serves one organization only: the first that deployed there."""
+"""Where services share one network, a place serves one organization only: the first that has something
+there."""
 
 from __future__ import annotations
 
@@ -55,6 +56,7 @@ async def test_a_second_organization_cannot_deploy_and_is_told_the_setting():
         refused = await second.deploy(world)
         assert refused.status == 409
         assert "WINDLASS_SHARE_MACHINE=1" in refused.message
+        assert "have the organization that has services here delete them" in refused.message
         assert (await first.deploy(world)).status == 202
         assert world.engine.begun == 2
 
@@ -89,3 +91,22 @@ async def test_another_organization_may_deploy_once_the_first_has_nothing_there(
         await world.settle()
         assert (await second.deploy(world)).status == 202
         assert (await (await shop(world)).deploy(world)).status == 409
+
+
+@pytest.mark.parametrize(("part", "is_built"), [("git", False), ("builder", False), ("engine", True)])
+async def test_a_deployment_that_built_nothing_holds_no_machine(part: str, is_built: bool):
+    async with shared() as world:
+        first, second = await shop(world), await shop(world)
+        broken = getattr(world, part)
+        broken.broken = "it is away"
+        assert (await first.deploy(world)).status == 202
+        broken.broken = ""
+        assert (await second.deploy(world)).status == (409 if is_built else 202)
+        assert (await first.deploy(world)).status == (202 if is_built else 409)
+
+
+async def test_an_organization_holds_the_machine_while_its_first_deployment_waits():
+    async with shared() as world:
+        first, second = await shop(world), await shop(world)
+        assert (await world.post(f"/application/{first.app}/deploy", token=first.token)).status == 202
+        assert (await second.deploy(world)).status == 409

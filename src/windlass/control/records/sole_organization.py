@@ -1,5 +1,5 @@
 """The organization that a place serves where its services share a network or a user of the kernel: the first
-that deployed there.
+that has something built, started or kept there.
 
 In a shared network, a program can take the port of another one, and with it requests, passwords and tokens.
 Of a shared user, it can use up what the kernel counts for the user. Within one organization that is a matter
@@ -40,23 +40,28 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
     if not place:
         return
     fact = f"{_FACT}{place}"
-    sole = await tx.facts.get(fact)
-    if sole in {None, _ANY, org.encode()}:
+    if await tx.facts.get(fact) in {None, _ANY, org.encode()}:
         return
-    # One that has nothing there any more makes room.
-    if (sole or b"").decode() in await _deployed_at(tx, place):
+    if await sole_organization(tx, place):
         raise Conflict(
-            "Use a cluster with another engine, or ask the operator to follow `windlass doctor`, or to set "
-            "WINDLASS_SHARE_MACHINE=1 if all organizations here trust each other: services on this machine "
-            "share a network or a user, so one can take the ports of another or stop it. Therefore only "
-            "the organization that deployed here first may deploy"
+            "Use a cluster with another engine, or have the organization that has services here delete them, "
+            "or have the operator follow `windlass doctor`, or set WINDLASS_SHARE_MACHINE=1 if the "
+            "organizations here trust each other: services of this machine share a network or a user, so "
+            "that one can take the ports of another or stop it, and only one organization may deploy"
         )
     await tx.facts.set(fact, org.encode())
 
 
+async def sole_organization(source: Reads, place: str) -> str:
+    """Returns the organization that a place serves alone; empty if it serves several, or none yet. One that
+    has nothing there any more makes room."""
+    org = (await source.facts.get(f"{_FACT}{place}") or _ANY).decode()
+    return org if org in await _deployed_at(source, place) else ""
+
+
 async def _deployed_at(source: Reads, place: str) -> list[str]:
-    """Returns the organizations with services that were deployed at a place: those whose services run first,
-    and of these the oldest first."""
+    """Returns the organizations with services that have something at a place, or are being deployed there:
+    those whose services run first, and of these the oldest first."""
     found: list[str] = []
     for org, at in await source.statuses.deployed():
         row = await source.resources.find(cluster.name, at)

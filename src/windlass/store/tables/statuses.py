@@ -52,9 +52,14 @@ ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
 SERVICES_BY_AGE: Final = """
 SELECT status.id FROM status JOIN resource ON resource.id = status.id
 ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
-DEPLOYED: Final = """
+DEPLOYED: Final = f"""
 SELECT status.org, status.cluster FROM status JOIN resource ON resource.id = status.id
-WHERE status.deployments > 0 GROUP BY status.org, status.cluster
+WHERE status.serving IS NOT NULL OR EXISTS (
+    SELECT 1 FROM deployment
+    WHERE deployment.service = status.id
+    AND (deployment.sealed IS NOT NULL OR deployment.status IN ({OPEN_STATES}))
+)
+GROUP BY status.org, status.cluster
 ORDER BY MIN(CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END), MIN(resource.created), status.org"""
 ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
 CHANGE: Final = """
@@ -99,8 +104,9 @@ class StatusTable(Table):
         return [row[0] for row in await self._session.all(SERVICES_BY_AGE)]
 
     async def deployed(self) -> list[tuple[str, str]]:
-        """Returns organizations with services that were deployed, each with the cluster of these: those whose
-        services run first, and in each part the oldest first."""
+        """Returns organizations with services that have something built, started or kept, or are being
+        deployed, each with the cluster of these: those whose services run first, and in each part the oldest
+        first."""
         return [(row[0], row[1]) for row in await self._session.all(DEPLOYED)]
 
 
