@@ -22,8 +22,10 @@ import pytest
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import isolation, user_limits
+from windlass.base.isolation import isolation, private, user_limits
 from windlass.base.isolation.isolation import Isolation
+from windlass.config import Settings
+from windlass.operate import machine
 
 SENDS = """
 import os, signal, socket
@@ -220,6 +222,23 @@ async def test_a_service_would_read_them_if_cells_showed_the_folders_of_the_mach
     files = [files for name, files in private_files().items() if name != "home"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), files)
     assert all("secret" in text for text in said.values())
+
+
+async def test_the_doctor_names_private_files_below_usr(tmp_path, monkeypatch):
+    file = Path(private_files()["named"])
+    monkeypatch.setattr(private, "PROGRAMS", ("/usr/share",))
+
+    async def is_named() -> bool:
+        settings = Settings(data_dir=str(tmp_path), engine="process")
+        found = [finding.found async for finding in machine.runs(settings)]
+        return any(str(file) in text for text in found)
+
+    assert await is_named()
+    file.chmod(0o644)
+    try:
+        assert not await is_named()
+    finally:
+        file.chmod(0o600)
 
 
 async def test_namespaces_of_a_service_leave_some_for_others(rig, station):

@@ -7,7 +7,7 @@ import errno
 import grp
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from windlass.base import cgroups
@@ -173,6 +173,13 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("Isolation", lacks, part.advice)
     for finding in _readable_settings():
         yield finding
+    if readable := await asyncio.to_thread(isolation.readable_private_files):
+        state = f"services can read what other users of this machine may not: {_first(readable)}"
+        advice = (
+            "move it out of /usr, for example below /var/lib, or let all users read it if it holds no secrets "
+            "(chmod o+r, for folders o+rx)"
+        )
+        yield warn("Isolation", state, advice)
     if left := await asyncio.to_thread(left_trunks):
         tables = ", ".join(left)
         advice = "start Windlass, or use `windlass stop --all`: either removes them"
@@ -190,12 +197,15 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     except PermissionError:
         return  # said of the data directory
     if pods:
-        shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
         advice = (
             "deploy these services again; runs of Terraform get networks only where these reach public "
             "addresses"
         )
-        yield warn("Isolation", f"services that share the network of the machine: {shown}", advice)
+        yield warn("Isolation", f"services that share the network of the machine: {_first(pods)}", advice)
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _readable_settings() -> Iterator[Finding]:
@@ -211,7 +221,7 @@ def _readable_settings() -> Iterator[Finding]:
     if os.geteuid() and groups:
         state = (
             f"services are members of the groups {', '.join(map(_name_of_group, groups))}, as Windlass is, "
-            "and can read files of these groups that lie more than three folders deep"
+            "and can read files of these groups below /usr"
         )
         yield warn("Isolation", state, "run Windlass as a user that is in no other groups, or as root")
 

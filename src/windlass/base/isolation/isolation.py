@@ -23,7 +23,7 @@ from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launcher_client import SOURCE, program
 from windlass.base.isolation.network import NO_FORWARDING, CellNetwork, ConnectionLimits, resolvers
 from windlass.base.isolation.pasta import TUN
-from windlass.base.isolation.private import SHARED, closed_settings, private_paths
+from windlass.base.isolation.private import SHARED, closed_settings, private_paths, private_programs
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.settings_copy import settings_copies
 from windlass.base.isolation.users import NAME, Users, range_of
@@ -249,6 +249,13 @@ class Isolation:
     def gives_users(self) -> bool:
         """Returns whether each service has a user of its own."""
         return self.mode != "off" and self._findings()["identity"] == "user"
+
+    def readable_private_files(self) -> list[str]:
+        """Returns files and folders below `/usr` and the like that services may read, although other users may
+        not: services are of the user of Windlass. Takes seconds."""
+        if self.mode == "off" or self.gives_users() or not os.geteuid():
+            return []
+        return private_programs((*private_paths(self._private), *map(str, self.folders)))
 
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""

@@ -23,9 +23,13 @@ _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 _SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Parts of hidden folders that programs need."""
-_DEPTH: Final = 3
-_MOST: Final = 20_000
-"""Files that are looked at."""
+_DEPTH_OF_SETTINGS: Final = 3
+_MOST_SETTINGS: Final = 20_000
+_DEPTH_OF_PROGRAMS: Final = 50
+_MOST_PROGRAMS: Final = 2_000_000
+"""How deep to look for private files, and how many files to look at."""
+_STORE: Final = "/nix"
+"""All users may read everything in it."""
 _STAYS: Final = 60
 """Seconds for which an answer is kept."""
 
@@ -63,11 +67,24 @@ def closed_settings() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _closed_settings(_: int) -> tuple[str, ...]:
-    left = iter(range(_MOST))
-    return tuple(path for folder in SETTINGS for path in _look(folder, 1, left))
+    left = iter(range(_MOST_SETTINGS))
+    return tuple(path for folder in SETTINGS for path in _look(folder, _DEPTH_OF_SETTINGS, left))
+
+
+def private_programs(hidden: Iterable[str]) -> list[str]:
+    """Returns files and folders below `/usr` and the like that we may read or write, and others may not. Cells
+    show them, but for those that are hidden. Takes seconds."""
+    hidden = {*hidden}
+    left = iter(range(_MOST_PROGRAMS))
+    folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
+    found = (path for folder in folders for path in _look(folder, _DEPTH_OF_PROGRAMS, left))
+    copied = tuple(f"{folder}/" for folder in SETTINGS)
+    return [path for path in found if path not in hidden and not f"{path}/".startswith(copied)]
 
 
 def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
+    """Yields what we may read or write, and others may not, as deep as `depth`. `left`: the number of files to
+    look at."""
     try:
         entries = [*os.scandir(folder)]
     except OSError:
@@ -83,8 +100,8 @@ def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
             if not mode & stat.S_IXOTH:
                 if os.access(entry.path, os.X_OK):
                     yield entry.path
-            elif depth < _DEPTH:
-                yield from _look(entry.path, depth + 1, left)
+            elif depth > 1:
+                yield from _look(entry.path, depth - 1, left)
         elif not stat.S_ISLNK(mode) and _is_for_us_alone(entry.path, mode):
             yield entry.path
 
