@@ -176,8 +176,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if readable := await asyncio.to_thread(isolation.readable_private_files):
         state = f"services can read what other users of this machine may not: {_first(readable)}"
         advice = (
-            "move it out of /usr, for example below /var/lib, or let all users read it if it holds no secrets "
-            "(chmod o+r, for folders o+rx)"
+            "move it out of /usr, for example below /var/lib, or let all users read it if it holds no "
+            "secrets (chmod o+r, for folders o+rx)"
         )
         yield warn("Isolation", state, advice)
     if left := await asyncio.to_thread(left_trunks):

@@ -251,8 +251,8 @@ class Isolation:
         return self.mode != "off" and self._findings()["identity"] == "user"
 
     def readable_private_files(self) -> list[str]:
-        """Returns files and folders below `/usr` and the like that services may read, although other users may
-        not: services are of the user of Windlass. Takes seconds."""
+        """Returns files and folders below `/usr` and the like that services may read and other users may not,
+        because services are of the user of Windlass. Takes seconds."""
         if self.mode == "off" or self.gives_users() or not os.geteuid():
             return []
         return private_programs((*private_paths(self._private), *map(str, self.folders)))

@@ -72,8 +72,8 @@ def _closed_settings(_: int) -> tuple[str, ...]:
 
 
 def private_programs(hidden: Iterable[str]) -> list[str]:
-    """Returns files and folders below `/usr` and the like that we may read or write, and others may not. Cells
-    show them, but for those that are hidden. Takes seconds."""
+    """Returns files and folders below `/usr` and the like that we may read or write, and others may not.
+    Cells show them, but for those that are hidden. Takes seconds."""
     hidden = {*hidden}
     left = iter(range(_MOST_PROGRAMS))
     folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
@@ -83,8 +83,8 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
 
 
 def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
-    """Yields what we may read or write, and others may not, as deep as `depth`. `left`: the number of files to
-    look at."""
+    """Yields what we may read or write, and others may not, as deep as `depth`. `left`: one item for each
+    file that may be looked at."""
     try:
         entries = [*os.scandir(folder)]
     except OSError:
