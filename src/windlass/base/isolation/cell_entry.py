@@ -90,7 +90,7 @@ def join(cell: Cell, process: int) -> None:
         expected[calls.CLONE_NEWNET] = of_networks
     owners = {flag: fcntl.ioctl(opened[flag], _GET_USER) for flag in expected}
     if not _same(top, ours) or not all(_same(owners[flag], expected[flag]) for flag in expected):
-        raise OSError("it has left its cell for namespaces of its own")
+        raise OSError("the program has entered namespaces that it created itself")
     if of_networks is not None:
         calls.join(of_networks, calls.CLONE_NEWUSER)
         calls.join(opened[calls.CLONE_NEWNET], calls.CLONE_NEWNET)
@@ -173,7 +173,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
         socket_filter.restrict()
 
 
-def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:
+def execute_program(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:
     """Replaces this process by the program; returns only an error."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

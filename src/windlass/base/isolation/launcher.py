@@ -233,7 +233,7 @@ def _program(
         os.dup2(ours, theirs)
     if request["has_terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    error = cell_entry.become(request["command"], request["folder"], request["environment"])
+    error = cell_entry.execute_program(request["command"], request["folder"], request["environment"])
     if not request["waits"]:
         _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
     cell_entry.give_up(request["command"], error)

@@ -119,7 +119,7 @@ def _lead(request: StepRequest) -> NoReturn:
 
 
 def _become(request: StepRequest) -> NoReturn:
-    error = cell_entry.become(request["command"], request["folder"], request["environment"])
+    error = cell_entry.execute_program(request["command"], request["folder"], request["environment"])
     cell_entry.give_up(request["command"], error)
 
 

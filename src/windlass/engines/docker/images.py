@@ -67,9 +67,7 @@ class DockerImages:
         """Returns the metadata of an image that is on the engine under this name."""
         inspection = await image(self._docker, ref)
         if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):
-            raise EngineError(
-                "Name the image by its name and tag: it is not taken by the id that it has here"
-            )
+            raise EngineError("Name the image by its name and tag: an image cannot be named by its id")
         return inspection
 
 

@@ -223,8 +223,8 @@ def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
 
 
 class _TreeCopy:
-    """Symlinks stay symlinks. One that left the copied folder by a relative path, to what instances share,
-    becomes absolute, and one that named the folder absolutely names the copy."""
+    """Copies a tree with its symlinks. A relative symlink that leaves the folder, to files that instances
+    share, becomes absolute. An absolute symlink into the folder leads into the copy."""
 
     def __init__(self, source: Path, target: Path, owner: int | None) -> None:
         self._source, self._target = str(source), str(target)
