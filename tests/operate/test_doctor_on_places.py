@@ -96,15 +96,17 @@ async def test_organizations_whose_services_are_of_one_user_are_a_warning(
 
 
 @pytest.mark.parametrize("shares", ["isolation_networks is off", ""])
-async def test_the_doctor_names_the_organization_that_a_place_serves_alone(shares):
+async def test_the_doctor_names_the_organization_that_a_place_serves_alone(tmp_path, shares):
     engine = FakeEngine()
     engine.shares = shares
-    async with make_world(engine=engine) as world:
-        reads = world.installation.ctx.store.reads
-        await world.installation.ctx.store.write(lambda tx: tx.owners.renew("local", "one", LEASE))
-        one = await shop(world)
-        before = len(await examine_owners(reads, "", world.clock.now()))
+    async with make_world(folder=tmp_path, engine=engine) as world:
+        settings, one = settings_of(world), await shop(world)
+        assert await serving(settings) == []
         assert (await one.deploy(world)).status == 202
-        _, *said = await examine_owners(reads, "", world.clock.now())
-        assert before == 1
-        assert ["serves the organization" in finding.found for finding in said] == [True] * bool(shares)
+        said = await serving(settings)
+        assert len(said) == bool(shares)
+        assert all(text.startswith("serves the organization ") for text in said)
+
+
+async def serving(settings) -> list[str]:
+    return [found.found for found in await diagnose(settings) if found.found.startswith("serves ")]

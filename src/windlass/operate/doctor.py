@@ -38,7 +38,7 @@ from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs, shares_user
-from windlass.operate.place_owners import examine_owners
+from windlass.operate.place_owners import examine_organizations, examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
@@ -185,10 +185,12 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
-    """Checks owners of places, unless the next start brings the database up to date."""
+    """Checks owners of places, and names organizations that places serve alone, unless the next start brings
+    the database up to date."""
     if find_missing(migrations(), await moment.applied()):
         return ()
-    return await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
+    owners = await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
+    return (*owners, *await examine_organizations(moment.reads))
 
 
 async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:

@@ -4,7 +4,7 @@ organization that it serves alone."""
 from __future__ import annotations
 
 from windlass.base.clock import stamp
-from windlass.control.records.sole_organization import sole_organization
+from windlass.control.records.sole_organization import sole_organizations
 from windlass.core.declare.stored import NamedDocument
 from windlass.families.organization import organization
 from windlass.operate.findings import Finding, ok, warn
@@ -12,22 +12,20 @@ from windlass.store import OwnerRow, Reads
 
 
 async def examine_owners(reads: Reads, own: str, now: int) -> list[Finding]:
-    """Checks each place. `own` is the id of the server of this data directory."""
+    """Checks the owner of each place. `own` is the id of the server of this data directory."""
+    return [_of_owner(row, own, now) for row in await reads.owners.all()]
+
+
+async def examine_organizations(reads: Reads) -> list[Finding]:
+    """Names the organization of each place that serves only one."""
     findings = []
-    for row in await reads.owners.all():
-        findings.append(_of_owner(row, own, now))
-        findings += await _of_organization(reads, row.place)
+    for place, org in (await sole_organizations(reads)).items():
+        row = await reads.resources.find(organization.name, org)
+        if row is not None:
+            name = row.read(NamedDocument).name
+            served = f"serves the organization {name} ({org}) alone, until it has deleted its services there"
+            findings.append(ok(f"Place {place}", served))
     return findings
-
-
-async def _of_organization(reads: Reads, place: str) -> list[Finding]:
-    """Names the organization that a place serves alone."""
-    org = await reads.resources.find(organization.name, await sole_organization(reads, place))
-    if org is None:
-        return []
-    name = org.read(NamedDocument).name
-    served = f"serves the organization {name} ({org.id}) alone, until it has deleted its services there"
-    return [ok(f"Place {place}", served)]
 
 
 def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:

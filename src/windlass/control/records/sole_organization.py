@@ -28,7 +28,7 @@ async def note_sharing(ctx: Context) -> None:
         return
 
     async def change(tx: Tx) -> None:
-        first = "" if is_open else next(iter(await _deployed_at(tx, place)), "")
+        first = next((org for at, org in await _deployed(tx) if at == place and not is_open), "")
         await tx.facts.set(fact, _ANY if is_open else first.encode())
 
     await ctx.store.write(change)
@@ -42,7 +42,7 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
     fact = f"{_FACT}{place}"
     if await tx.facts.get(fact) in {None, _ANY, org.encode()}:
         return
-    if await sole_organization(tx, place):
+    if place in await sole_organizations(tx):
         raise Conflict(
             "Use a cluster with another engine, or have the organization that has services here delete them, "
             "or have the operator follow `windlass doctor`, or set WINDLASS_SHARE_MACHINE=1 if the "
@@ -52,19 +52,21 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
     await tx.facts.set(fact, org.encode())
 
 
-async def sole_organization(source: Reads, place: str) -> str:
-    """Returns the organization that a place serves alone; empty if it serves several, or none yet. One that
-    has nothing there any more makes room."""
-    org = (await source.facts.get(f"{_FACT}{place}") or _ANY).decode()
-    return org if org in await _deployed_at(source, place) else ""
+async def sole_organizations(source: Reads) -> dict[str, str]:
+    """Returns the organizations that places serve alone, by place. One that has nothing there any more makes
+    room."""
+    deployed = await _deployed(source)
+    return {
+        place: org for place, org in deployed if await source.facts.get(f"{_FACT}{place}") == org.encode()
+    }
 
 
-async def _deployed_at(source: Reads, place: str) -> list[str]:
-    """Returns the organizations with services that have something at a place, or are being deployed there:
-    those whose services run first, and of these the oldest first."""
-    found: list[str] = []
+async def _deployed(source: Reads) -> list[tuple[str, str]]:
+    """Returns places with organizations that have something there, or are deploying there: those whose
+    services run first, and of these the oldest first."""
+    found: list[tuple[str, str]] = []
     for org, at in await source.statuses.deployed():
         row = await source.resources.find(cluster.name, at)
-        if row is not None and place_of(spec_of(row)) == place:
-            found.append(org)
+        if row is not None:
+            found.append((place_of(spec_of(row)), org))
     return found
