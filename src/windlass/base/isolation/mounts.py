@@ -130,7 +130,7 @@ def _places(cell: Cell) -> list[_MountPoint]:
         mounted = (path for path in SYSTEM if path not in copied and _is_folder(path))  # others may be links
         places |= {_MountPoint(path, "system", path) for path in mounted}
     bounds = (*visible, *PRIVATE, *named)
-    covers = [path for path in hidden_paths(cell) if _is_folder(path) and _below(path, bounds)]
+    covers = [path for path in hidden_paths(cell) if _below(path, bounds) and _is_folder(path)]
     if cell["identity"] == "user":
         covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
     places |= {_MountPoint(path, "cover", "") for path in covers}
