@@ -1,4 +1,4 @@
-"""Turns of organizations at BuildKit."""
+"""Turns of services and organizations at BuildKit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from windlass.builders.docker.build_turns import BuildTurns
+from windlass.builders.docker.build_turns import BuildOwner, BuildTurns
+
+
+def of(org: str, service: str = "") -> BuildOwner:
+    return BuildOwner(org, service or org)
 
 
 @pytest.mark.parametrize("cancels", ["before the turn", "with the turn"])
@@ -15,11 +19,11 @@ async def test_a_build_that_is_cancelled_as_its_turn_comes_fails_no_other(cancel
     turns, began = BuildTurns(), []
 
     async def build(org: str) -> None:
-        async with turns.of(org):
+        async with turns.of(of(org)):
             began.append(org)
 
     async with AsyncExitStack() as present:
-        await present.enter_async_context(turns.of("present"))
+        await present.enter_async_context(turns.of(of("present")))
         cancelled, other = (asyncio.create_task(build(org)) for org in ("cancelled", "other"))
         while len(turns._waiting) < 2:  # noqa: ASYNC110 (both tasks begin)
             await asyncio.sleep(0)
@@ -28,19 +32,38 @@ async def test_a_build_that_is_cancelled_as_its_turn_comes_fails_no_other(cancel
     cancelled.cancel()
     await asyncio.gather(cancelled, other, return_exceptions=True)
     assert began == ["other"]
-    assert turns.is_free("anybody")
+    assert turns.is_free(of("anybody"))
 
 
 async def test_a_build_that_comes_while_a_cancelled_one_leaves_has_its_turn():
     turns = BuildTurns()
 
     async def build() -> None:
-        async with turns.of("other"):
+        async with turns.of(of("other")):
             pass
 
-    async with turns.of("present"):
+    async with turns.of(of("present")):
         cancelled = asyncio.create_task(build())
         await asyncio.sleep(0)
         cancelled.cancel()
     async with asyncio.timeout(10):
         await build()
+
+
+async def test_services_have_turns_of_their_own_and_organizations_take_turns():
+    turns, running, order = BuildTurns(), set[BuildOwner](), list[str]()
+
+    async def build(owner: BuildOwner) -> None:
+        async with turns.of(owner):
+            assert running <= {owner}, "services never build side by side"
+            running.add(owner)
+            order.append(owner.service)
+            await asyncio.sleep(0)
+            running.discard(owner)
+
+    many = [of("many", f"many-{number}") for number in range(4)]
+    async with asyncio.TaskGroup() as tasks, turns.of(many[0]):
+        for owner in (*many[1:], many[1], of("few", "few-0"), of("few", "few-1")):
+            tasks.create_task(build(owner))
+            await asyncio.sleep(0)
+    assert order == ["few-0", "many-1", "many-1", "few-1", "many-2", "many-3"]

@@ -10,6 +10,7 @@ import hashlib
 import io
 import socket
 import socketserver
+import subprocess
 import tarfile
 import threading
 import uuid
@@ -22,6 +23,7 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
+from tests.needs import needs_root
 from windlass.builders.builder import BuildError
 from windlass.builders.docker import DockerBuilder, engine_turn, guard
 from windlass.builders.docker.engine_turn import EngineTurn
@@ -307,16 +309,16 @@ ONLY_BUILDKIT = "--mount=type=tmpfs,target=/t "
 
 
 @pytest.mark.parametrize(
-    ("kit", "flag", "server"),
+    ("kit", "flag", "server", "org"),
     [
-        (True, "", "same"),
-        (True, ONLY_BUILDKIT, "same"),
-        (True, ONLY_BUILDKIT, "another"),
-        *nightly((True, "", "another"), (False, "", "same")),
+        (True, "", "same", "attacker"),
+        (True, ONLY_BUILDKIT, "same", "victim"),
+        (True, ONLY_BUILDKIT, "another", "victim"),
+        *nightly((True, "", "another", "attacker"), (False, "", "same", "attacker")),
     ],
     ids=str,
 )
-async def test_a_step_reaches_no_step_of_another_organization(host, tmp_path, kit, flag, server):
+async def test_a_step_reaches_no_step_of_another_service(host, tmp_path, kit, flag, server, org):
     """Who reaches a step can also answer in the place of its gateway, since steps have NET_RAW."""
     victim = Bench(host, tmp_path, buildkit=kit)
     attacker, word = victim.neighbour(tmp_path / "attacker"), str(uuid.uuid4())
@@ -328,9 +330,9 @@ async def test_a_step_reaches_no_step_of_another_organization(host, tmp_path, ki
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(victim.build(LISTENING.format(box=BOX, flag=flag, word=word), org="victim"))
             given = {"box": BOX, "flag": flag, "address": await address_in(victim.log), "word": uuid.uuid4()}
-            built = await attacker.build(ASKING.format(**given), org="attacker")
+            built = await attacker.build(ASKING.format(**given), org=org)
         assert word not in await attacker.runs(built.ref, "cat", "/x")
-        assert any("one organization at a time" in line for line in attacker.log) == kit
+        assert any("one service at a time" in line for line in attacker.log) == kit
 
 
 async def test_without_turns_and_networks_a_step_reaches_all_others(engine, attacker):
@@ -340,6 +342,30 @@ async def test_without_turns_and_networks_a_step_reaches_all_others(engine, atta
         address = await address_in(attacker.log)
         built = await engine.build(ASKING.format(box=BOX, flag="", address=address, word=uuid.uuid4()))
     assert word in await attacker.runs(built, "cat", "/x")
+
+
+@needs_root
+async def test_buildkit_waits_while_a_step_of_another_build_is_left_in_its_network(host, tmp_path):
+    """A step outlives its engine if that is killed. Any interface without a container stands for it."""
+    bench, name = Bench(host, tmp_path), f"wdl{uuid.uuid4().hex[:8]}"
+    async with AsyncExitStack() as after:
+        after.push_async_callback(bench.close)
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}x")
+        try:
+            run("ip", "link", "set", name, "master", "docker0", "up")
+            async with asyncio.TaskGroup() as tasks:
+                built = tasks.create_task(bench.build(f"FROM {BOX}\nRUN {ONLY_BUILDKIT}echo built\n"))
+                while not any("a step of another build" in line for line in bench.log):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert not built.done()
+                run("ip", "link", "delete", name)
+        finally:
+            subprocess.run(["ip", "link", "delete", name], check=False, stderr=subprocess.DEVNULL)
+        assert any("built" in line for line in bench.log)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
 
 
 async def address_in(log: list[str]) -> str:

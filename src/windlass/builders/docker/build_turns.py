@@ -1,6 +1,7 @@
-"""Gives organizations turns at BuildKit, which builds for one of them at a time, within one server.
+"""Gives services turns at BuildKit, which builds for one of them at a time, within one server.
 
-`engine_turn` does the same among servers that share an engine.
+Steps of BuildKit share a network. A token may be limited to one service, so neither services of one
+organization build side by side. `engine_turn` does the same among servers that share an engine.
 """
 
 from __future__ import annotations
@@ -8,37 +9,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
+from typing import NamedTuple
+
+
+class BuildOwner(NamedTuple):
+    org: str
+    service: str
 
 
 class BuildTurns:
-    """Runs builds of one organization at a time. Once another organization waits, the present one starts no
-    further build, so an organization waits for at most one turn of each other organization."""
+    """Runs builds of one service at a time. Once another service waits, the present one starts no further
+    build. Organizations take turns, so one waits for at most one service of each other organization."""
 
     def __init__(self) -> None:
-        self._holder = ""
+        self._holder: BuildOwner | None = None
         self._running = 0
-        self._waiting: dict[asyncio.Future[None], str] = {}
+        self._waiting: dict[asyncio.Future[None], BuildOwner] = {}
+        self._numbers = count(1)
+        self._served: dict[str, int] = {}
+        """The number of the last turn of each organization that has had one and waits."""
 
-    def is_free(self, org: str) -> bool:
-        """True if a build of this organization would not wait."""
+    def is_free(self, owner: BuildOwner) -> bool:
+        """True if a build of this service would not wait."""
         if not self._running:
             return not self._waiting
-        return self._holder == org and all(waiting == org for waiting in self._waiting.values())
+        return self._holder == owner and all(waiting == owner for waiting in self._waiting.values())
 
     @asynccontextmanager
-    async def of(self, org: str) -> AsyncIterator[None]:
-        if self.is_free(org):
-            self._admit(org)
+    async def of(self, owner: BuildOwner) -> AsyncIterator[None]:
+        if self.is_free(owner):
+            self._admit(owner)
         else:
-            await self._wait(org)
+            await self._wait(owner)
         try:
             yield
         finally:
             self._end()
 
-    async def _wait(self, org: str) -> None:
+    async def _wait(self, owner: BuildOwner) -> None:
         turn = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = org
+        self._waiting[turn] = owner
         try:
             await turn
         except asyncio.CancelledError:
@@ -48,9 +59,10 @@ class BuildTurns:
                 self._admit_next()
             raise
 
-    def _admit(self, org: str) -> None:
-        self._holder = org
+    def _admit(self, owner: BuildOwner) -> None:
+        self._holder = owner
         self._running += 1
+        self._served[owner.org] = next(self._numbers)
 
     def _end(self) -> None:
         self._running -= 1
@@ -58,11 +70,13 @@ class BuildTurns:
 
     def _admit_next(self) -> None:
         # The future of a cancelled build is done, and stays here until the build notices it.
-        waiting = {turn: org for turn, org in self._waiting.items() if not turn.done()}
+        waiting = {turn: owner for turn, owner in self._waiting.items() if not turn.done()}
         if self._running or not waiting:
             return
-        first = next(iter(waiting.values()))
-        for turn in [turn for turn, org in waiting.items() if org == first]:
+        organizations = {owner.org for owner in waiting.values()}
+        self._served = {org: turn for org, turn in self._served.items() if org in organizations}
+        first = min(waiting.values(), key=lambda owner: self._served.get(owner.org, 0))
+        for turn in [turn for turn, owner in waiting.items() if owner == first]:
             del self._waiting[turn]
             self._admit(first)
             turn.set_result(None)

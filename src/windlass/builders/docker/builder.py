@@ -26,7 +26,7 @@ from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.docker.build_network import BuildNetworks
-from windlass.builders.docker.build_turns import BuildTurns
+from windlass.builders.docker.build_turns import BuildOwner, BuildTurns
 from windlass.builders.docker.context import packing
 from windlass.builders.docker.engine_turn import EngineTurn
 from windlass.builders.docker.expansion import inherited
@@ -40,6 +40,7 @@ from windlass.builders.docker.guard import (
     rewritten,
 )
 from windlass.builders.docker.image_notes import NOTES, notes_of
+from windlass.builders.docker.left_steps import wait_for_left_steps
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
 from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
@@ -179,8 +180,8 @@ class DockerBuilder:
     async def _build(self, order: Order, say: Say) -> Artifact:
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         read = await self._read(order, kit)
-        if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order, say)):
-            say("BuildKit builds for one organization at a time, and another one is building now")
+        if kit and not await self._is_free(order) and (plain := await self._read_plain(order, say)):
+            say("BuildKit builds one service at a time, and builds another one now")
             try:
                 return await self._make(order, plain, say, kit=False, is_limited=False)
             except BuildError as error:
@@ -255,27 +256,26 @@ class DockerBuilder:
 
     @asynccontextmanager
     async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
-        """Yields the network for the steps of a build. No step of another organization is in it meanwhile."""
+        """Yields the network for the steps of a build. No step of another service is in it meanwhile."""
         if not kit:
             async with self._networks.made() as network:
                 yield network
             return
         async with AsyncExitStack() as turn:
-            waits = (
-                "Waiting for BuildKit: it builds for one organization at a time, and another one is "
-                "building now"
-            )
+            waits = "Waiting for BuildKit: it builds one service at a time, and builds another one now"
             notice = asyncio.get_running_loop().call_later(SOON, say, waits)
             try:
                 with order.paused():
-                    await turn.enter_async_context(self._turns.of(order.org))
-                    await turn.enter_async_context(self._engine_turn.of(order.org))
+                    await turn.enter_async_context(self._turns.of(BuildOwner(order.org, order.service)))
+                    await turn.enter_async_context(self._engine_turn.of(order.service))
+                    await wait_for_left_steps(self._docker, say)
             finally:
                 notice.cancel()
             yield "default"
 
-    async def _is_free(self, org: str) -> bool:
-        return self._turns.is_free(org) and await self._engine_turn.is_free(org)
+    async def _is_free(self, order: Order) -> bool:
+        owner = BuildOwner(order.org, order.service)
+        return self._turns.is_free(owner) and await self._engine_turn.is_free(order.service)
 
     async def _send(
         self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress

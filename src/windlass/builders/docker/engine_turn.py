@@ -1,8 +1,8 @@
-"""Gives organizations turns at BuildKit among the servers and installations that share an engine.
+"""Gives services turns at BuildKit among the servers and installations that share an engine.
 
 The engine has no locks, so volumes without data mark who builds and who waits. A server marks that it builds
 before it looks for others that do, so of two that begin at once, at least one goes back. It begins only if
-nothing else waits longer, so each organization has its turn. A server that was killed leaves its marks, and
+nothing else waits longer, so each has its turn. A server that was killed leaves its marks, and
 marks that are not renewed no longer count.
 """
 
@@ -23,7 +23,7 @@ from windlass.base.log import log
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import decode
 
-LABEL, ORGANIZATION = "windlass.build-turn", "windlass.build-organization"
+LABEL, HOLDER = "windlass.build-turn", "windlass.build-service"
 """The labels of these volumes: the installation, and who builds or waits."""
 WAITS_SINCE: Final = "windlass.build-waits-since"
 """The label of a mark that waits, with seconds of the engine's clock. Empty until it is renewed."""
@@ -43,7 +43,7 @@ class _TurnMark(Struct, rename="pascal"):
 
     @property
     def holder(self) -> str:
-        return (self.labels or {}).get(ORGANIZATION, "")
+        return (self.labels or {}).get(HOLDER, "")
 
     @property
     def since(self) -> float | None:
@@ -62,7 +62,7 @@ class _TurnMarks(Struct, rename="pascal"):
 
 
 class EngineTurn:
-    """Builds of one organization share a turn; `BuildTurns` lets those of one in at a time."""
+    """Builds of one service share a turn; `BuildTurns` lets those of one in at a time."""
 
     def __init__(self, docker: Docker, installation: str) -> None:
         self._docker, self._installation = docker, installation
@@ -79,18 +79,18 @@ class EngineTurn:
         self._ahead = 0.0
         """Seconds that the clock of the engine is ahead of this one."""
 
-    async def is_free(self, org: str) -> bool:
-        """True if a build of this organization would not wait, as far as is known."""
-        return not self._others(await self._marks(), self._holder(org))
+    async def is_free(self, service: str) -> bool:
+        """True if a build of this service would not wait, as far as is known."""
+        return not self._others(await self._marks(), self._holder(service))
 
     @asynccontextmanager
-    async def of(self, org: str) -> AsyncIterator[None]:
+    async def of(self, service: str) -> AsyncIterator[None]:
         async with self._entering:
-            if self._builds and not await self.is_free(org):
-                await self._ended.wait()  # another organization waits, and is the next
+            if self._builds and not await self.is_free(service):
+                await self._ended.wait()  # another service waits, and is the next
             async with self._lock:
                 if not self._builds:
-                    await self._take(org)
+                    await self._take(service)
                 self._builds += 1
                 self._ended.clear()
         try:
@@ -110,16 +110,16 @@ class EngineTurn:
         for renewal in self._renewals:
             renewal.cancel()
 
-    async def _take(self, org: str) -> None:
-        if await self.is_free(org) and await self._begin(org):
+    async def _take(self, service: str) -> None:
+        if await self.is_free(service) and await self._begin(service):
             return
-        async with self._marked(org, waits=True) as waiting:
-            while await self._is_behind(waiting) or not await self._begin(org):  # noqa: ASYNC110 (others end)
+        async with self._marked(service, waits=True) as waiting:
+            while await self._is_behind(waiting) or not await self._begin(service):  # noqa: ASYNC110 (others end)
                 # So that two seldom come at once.
                 await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
 
     async def _is_behind(self, waiting: _TurnMark) -> bool:
-        """True if another organization builds, or waits longer. Removes marks of killed servers."""
+        """True if another service builds, or waits longer. Removes marks of killed servers."""
         marks = await self._marks()
         for stale in (mark for mark in marks if self._is_stale(mark)):
             await self._remove(stale.name)
@@ -127,10 +127,10 @@ class EngineTurn:
         others = self._others(marks, waiting.holder)
         return any(other.since is None or (other.since, other.holder) < place for other in others)
 
-    async def _begin(self, org: str) -> bool:
-        """Marks that an organization builds, and takes that back if another one does."""
+    async def _begin(self, service: str) -> bool:
+        """Marks that a service builds, and takes that back if another one does."""
         async with AsyncExitStack() as turn:
-            mark = await turn.enter_async_context(self._marked(org, waits=False))
+            mark = await turn.enter_async_context(self._marked(service, waits=False))
             if any(other.since is None for other in self._others(await self._marks(), mark.holder)):
                 return False
             self._turn = turn.pop_all()
@@ -144,9 +144,9 @@ class EngineTurn:
                 self._ended.set()
 
     @asynccontextmanager
-    async def _marked(self, org: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
+    async def _marked(self, service: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
         """Keeps a mark during the block. A mark that cannot be removed becomes stale."""
-        labels = {LABEL: self._installation, ORGANIZATION: self._holder(org)}
+        labels = {LABEL: self._installation, HOLDER: self._holder(service)}
         names: list[str] = []
         renewal: asyncio.Task[None] | None = None
         try:
@@ -199,8 +199,8 @@ class EngineTurn:
             if refused.status not in (404, 409):
                 raise
 
-    def _holder(self, org: str) -> str:
-        return f"{self._installation}/{org}"
+    def _holder(self, service: str) -> str:
+        return f"{self._installation}/{service}"
 
     def _others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
         return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]

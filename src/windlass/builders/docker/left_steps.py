@@ -1,0 +1,79 @@
+"""Waits until no step of an earlier build runs at the Docker engine.
+
+Steps of BuildKit run in the engine's bridge. If the engine is killed, they go on, also after it is there
+again, and it does not know them any more: the next build would share the bridge with them. On the machine of
+the engine they can be seen, as interfaces of the bridge that belong to no container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import struct
+from contextlib import suppress
+from typing import Any, Final
+
+from windlass.base.subprocesses import in_thread
+from windlass.builders.builder import BuildError, Say
+from windlass.docker import Docker, EngineRefused
+
+_BRIDGE_NAME: Final = "com.docker.network.bridge.name"
+_GET_ADDRESS: Final = 0x8915
+_LONGEST_NAME: Final = 15
+_SOON: Final = 2.0
+"""Seconds in which the interface of a step that has just ended is removed."""
+_PATIENCE: Final = 600.0
+_PAUSE: Final = 0.2
+_NOT_FOUND: Final = 404
+"""An engine can be without this bridge."""
+
+
+async def wait_for_left_steps(docker: Docker, say: Say) -> None:
+    """Returns at once for an engine of another machine, whose bridge cannot be seen. Raises a BuildError."""
+    began, is_told = asyncio.get_running_loop().time(), False
+    while await _count(docker):
+        waited = asyncio.get_running_loop().time() - began
+        if waited > _PATIENCE:
+            raise BuildError(
+                "Have the operator end what is left of builds on the machine of the Docker engine "
+                "(find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names the "
+                "processes), and deploy again: a step of another build still runs in the network of BuildKit"
+            )
+        if waited > _SOON and not is_told:
+            say("Waiting for BuildKit: a step of another build still runs in its network")
+            is_told = True
+        await asyncio.sleep(_PAUSE)
+
+
+async def _count(docker: Docker) -> int:
+    """Returns how many interfaces at the bridge belong to no container; 0 if the bridge is not seen here."""
+    try:
+        bridge = await docker.json("GET", "/networks/bridge")
+    except EngineRefused as refused:
+        if refused.status == _NOT_FOUND:
+            return 0
+        raise
+    name = str((bridge.get("Options") or {}).get(_BRIDGE_NAME, "docker0"))
+    interfaces = await in_thread(_interfaces, name, _gateways(bridge))
+    if not interfaces:
+        return 0
+    # Asked again, so that a container that begins meanwhile is not taken for a step.
+    bridge = await docker.json("GET", "/networks/bridge")
+    return max(0, interfaces - len(bridge.get("Containers") or {}))
+
+
+def _gateways(bridge: dict[str, Any]) -> set[str]:
+    configs = (bridge.get("IPAM") or {}).get("Config") or ()
+    return {str(config.get("Gateway", "")) for config in configs}
+
+
+def _interfaces(name: str, gateways: set[str]) -> int:
+    """Returns how many interfaces a bridge of this machine has, if it is that of the engine."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
+        address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
+        if address in gateways:
+            return len(os.listdir(f"/sys/class/net/{name}/brif"))  # noqa: PTH208 (a count)
+    return 0
