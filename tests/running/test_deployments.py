@@ -104,6 +104,17 @@ async def test_an_unhealthy_release_is_removed_and_its_last_lines_are_kept(make_
         assert generations(world, app) == [1]
 
 
+async def test_a_probe_has_a_release_wait_for_an_hour_at_most(world):
+    endless = {"period_seconds": 3600, "failure_threshold": 1_000_000, "timeout_seconds": 1_000_000}
+    probe = {"type": {"http": {"port": 8080, "path": "/"}}} | endless
+    app = await deployed(world, healthchecks={"readiness_probe": probe})
+    shown = (await world.get(f"/application/{app}"))["healthchecks"]["readiness_probe"]
+    started = world.engine.applied[-1]
+    assert shown["failure_threshold"] == 1_000_000
+    assert started.patience == 3600
+    assert [one.timeout for one in started.ready] == [3600]
+
+
 async def lose_volume(world: World, app: str) -> None:
     world.engine.instances.clear()
     world.engine.lost.add(app)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
 
 import pytest
 
-from tests.running.deployments import deploy, deployed, deployments
+from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import REPOSITORY, World, make_world
-from windlass.control.deploying import reconcile
+from windlass.control.deploying import reconcile, release
 from windlass.store.tables import work
 
 SLOTS = 2
@@ -163,3 +164,73 @@ async def test_builds_that_wait_for_builds_of_others_keep_no_further_organizatio
         await asyncio.gather(working, return_exceptions=True)
         await world.settle()
     assert len(builder.built) >= SLOTS + MORE + 3
+
+
+@asynccontextmanager
+async def never_ready(world: World) -> AsyncIterator[None]:
+    """More applications than there are slots restart in one environment, and one in each of two others, and
+    none becomes ready: they hold all slots, and the one besides."""
+    environments = [await world.environment() for _ in range(3)]
+    homes = [*environments[:1] * (SLOTS + MORE), *environments[1:]]
+    apps = [await deployed(world, environment=environment) for environment in homes]
+    world.engine.probes.trouble = "it does not answer on port 8080"
+    for app in apps:
+        assert (await world.post(f"/application/{app}/restart-service")).status == 202
+    before = world.engine.begun
+    working = asyncio.create_task(world.installation.worker.run())
+    await reaches(lambda: world.engine.begun - before, SLOTS + 1)
+    yield
+    world.engine.probes.trouble = ""
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    await world.settle()
+
+
+async def ends(world: World, app: str, deed: str, token: str | None = None) -> str:
+    """Does something with a service. Returns how far it has come after a while."""
+    options = {"token": token} if token else {}
+    assert (await world.post(f"/application/{app}/{deed}", **options)).status == 202
+    for _ in range(60):
+        await asyncio.sleep(0.001)
+        status = str((await world.get(f"/application/{app}/deployment", **options))["results"][0]["status"])
+        if status == "SUCCEEDED":
+            break
+    return status
+
+
+async def test_releases_that_wait_until_they_are_ready_hold_up_no_other_environment(database_url: str):
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        others = [await deployed(world) for _ in range(3)]
+        org, token = await world.organization()
+        of_another = await application_of(world, org, token)
+        await world.post(f"/application/{of_another}/deploy", token=token)
+        await world.settle()
+        async with never_ready(world):
+            assert [await ends(world, app, "stop") for app in others] == ["SUCCEEDED"] * 3
+            assert await ends(world, of_another, "stop", token) == "SUCCEEDED"
+
+
+async def test_without_giving_way_releases_that_never_become_ready_would_hold_up_a_stop(monkeypatch):
+    async with make_world(parallel_deployments=SLOTS) as world:
+        other = await deployed(world)
+        monkeypatch.setattr(release, "waiting", ContextVar("deaf", default=nullcontext))
+        async with never_ready(world):
+            assert await ends(world, other, "stop") == "QUEUED"
+
+
+async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_others(database_url: str):
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        world.engine.probes.trouble = "it does not answer on port 8080"
+        environment = await world.environment()
+        for app in [await world.application(environment, ports=[PORT]) for _ in range(SLOTS + MORE)]:
+            assert (await world.post(f"/application/{app}/deploy")).status == 202
+        working = asyncio.create_task(world.installation.worker.run())
+        await has_begun(world, SLOTS)
+        for _ in range(3):
+            await another_environment_deploys(world)
+            await another_deploys(world)
+        await has_begun(world, SLOTS + 6)
+        world.engine.probes.trouble = ""
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await world.settle()

@@ -80,17 +80,18 @@ class WorkQueue(Struct):
     number: int
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
-    waiting: int = 0
-    """The running pieces that wait for other work."""
+    waiting: set[asyncio.Task[None]] = field(default_factory=set)
+    """The running pieces that only wait: for other work, or for a program to become ready."""
     of_environments: set[asyncio.Task[None]] = field(default_factory=set)
-    """The running piece that an environment with nothing under way has besides, if there is one."""
+    """The running pieces that environments with nothing under way have besides."""
 
     def has_spare(self, idle: Idle) -> bool:
-        """True if one with nothing under way may have a slot besides: an organization one, and one more for
-        each piece that waits, and an environment one."""
+        """True if one with nothing under way may have a slot besides. Pieces that wait do not count, however
+        many there are: beyond the slots, an organization has one, and an environment one."""
+        busy = self.running.keys() - self.waiting
         if idle is Idle.ENVIRONMENT:
-            return not self.of_environments
-        return len(self.running) - len(self.of_environments) <= self.slots + self.waiting
+            return len(busy) < self.slots or not busy & self.of_environments
+        return len(busy - self.of_environments) <= self.slots
 
 
 class Worker:
@@ -210,13 +211,13 @@ class Worker:
         started.add_done_callback(self._forget_task)
 
     @contextmanager
-    def _count_wait(self, queue: WorkQueue) -> Iterator[None]:
-        queue.waiting += 1
+    def _note_wait(self, queue: WorkQueue, task: asyncio.Task[None]) -> Iterator[None]:
+        queue.waiting.add(task)
         self._wake.set()
         try:
             yield
         finally:
-            queue.waiting -= 1
+            queue.waiting.discard(task)
 
     def _all(self) -> dict[asyncio.Task[None], Claim]:
         return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
@@ -272,7 +273,7 @@ class Worker:
     async def _do(self, queue: WorkQueue, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
         own = asyncio.current_task()
         assert own is not None
-        waiting.set(partial(self._count_wait, queue))
+        waiting.set(partial(self._note_wait, queue, own))
         keeper = asyncio.create_task(self._keep(claim, own))
         try:
             if earlier:

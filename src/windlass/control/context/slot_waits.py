@@ -1,6 +1,6 @@
-"""Waits of background work for other work, such as a build that waits for its turn.
+"""Waits of background work for other work, as of a build for its turn, and for programs to become ready.
 
-The worker counts them: the slots of work that waits do not keep other organizations waiting.
+The worker knows them: the slots of work that waits keep no other organization or environment waiting.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from typing import Final
 waiting: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
     "waiting", default=nullcontext
 )
-"""Marks a block of the present work in which it waits for other work."""
+"""Marks a block of the present work in which it only waits. Blocks are not nested."""

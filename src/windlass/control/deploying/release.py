@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
+from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve, takes_ports_of
@@ -68,7 +69,8 @@ async def bring_up(
         raise ReleaseFailed(str(error)) from error
     place = await ctx.places.of(new.service)
     try:
-        await place.engine.wait_until_ready(new, count, note)
+        with waiting.get()():
+            await place.engine.wait_until_ready(new, count, note)
     except ListensElsewhere:
         raise
     except NotReady as error:

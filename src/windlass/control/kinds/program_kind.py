@@ -40,6 +40,8 @@ B = TypeVar("B", bound=Base)
 MANY = 1000
 """The number of instances that stands for no limit."""
 MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
+MOST_PATIENCE = 3600.0
+"""Seconds for which a probe may have a release wait; the operator may give more to all."""
 
 
 class ProgramKind(ServiceKind[P]):
@@ -93,8 +95,12 @@ def program(spec: Program, usual: Workload) -> Workload:
         ready=asked or derived_probes(ports),
         watched=bool(asked),
         alive=alive,
-        patience=max([usual.patience, *(p.initial_delay + p.period * p.failures for p in asked)]),
+        patience=max([usual.patience, *(min(_patience_of(probe), MOST_PATIENCE) for probe in asked)]),
     )
+
+
+def _patience_of(probe: HealthProbe) -> float:
+    return probe.initial_delay + probe.period * probe.failures
 
 
 def _check_probed(
@@ -149,7 +155,7 @@ def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthPr
         port=ports[0].internal if ports else 0,
         initial_delay=asked.initial_delay_seconds,
         period=asked.period_seconds,
-        timeout=asked.timeout_seconds,
+        timeout=min(asked.timeout_seconds, MOST_PATIENCE),
         successes=asked.success_threshold,
         failures=asked.failure_threshold,
     )
