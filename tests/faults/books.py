@@ -62,7 +62,7 @@ class Books:
 
     async def ask_to_look_at_branch(self, service: str) -> None:
         async with self.changed() as tx:
-            await watch_branch(tx, service, "", 1)
+            await watch_branch(tx, service, "", "", 1)
 
     async def make_due(self, job: str) -> None:
         """Makes the timetable of a job due, a while ago."""

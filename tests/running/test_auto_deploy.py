@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -15,9 +17,10 @@ from windlass.base import dockerignore
 from windlass.builders.git import GitSource
 from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
-from windlass.control.background.worker import LEASE
+from windlass.control.background.worker import BRANCH_SLOTS, LEASE
 from windlass.control.deploying.ledger import LostClaim
 from windlass.store import Queue
+from windlass.store.tables import work
 
 EVERY = 60
 
@@ -183,6 +186,84 @@ async def test_a_git_server_that_does_not_answer_holds_no_slot_for_long(world: W
     monkeypatch.setattr(world.git, "head", lambda source: asyncio.Event().wait())
     await look(world)
     assert "did not answer within 0.01 seconds" in await said(world, app)
+
+
+async def test_a_branch_that_was_not_read_has_less_time_but_for_each_fifth_look(world: World, monkeypatch):
+    app = await deployed(world, auto_deploy=True)
+    monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.03)
+    monkeypatch.setattr(auto_deploy, "SHORT_SECONDS", 0.01)
+    given: list[float | None] = []
+    timeout = asyncio.timeout
+
+    async def silent(source: GitSource) -> None:
+        await asyncio.Event().wait()
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        given.append(seconds)
+        return timeout(seconds)
+
+    monkeypatch.setattr(world.git, "head", silent)
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    for _ in range(6):
+        world.clock.turn(11 * EVERY)
+        await world.settle()
+    looks = [seconds for seconds in given if seconds in {0.01, 0.03}]
+    assert looks == [0.03, 0.01, 0.01, 0.01, 0.01, 0.03], app
+
+
+SILENT = {"url": "https://silent.example/app.git", "branch": "main"}
+
+
+@asynccontextmanager
+async def silent_git_server(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """More services of one environment look at a git server that never answers than there are slots. Others
+    have new commits since."""
+    environment, begun, head = await world.environment(), [], world.git.head
+
+    async def answer(source: GitSource) -> Any:
+        if source.url == SILENT["url"]:
+            begun.append(source)
+            await asyncio.Event().wait()
+        return await head(source)
+
+    monkeypatch.setattr(world.git, "head", answer)
+    for _ in range(BRANCH_SLOTS + 3):
+        await world.application(environment, auto_deploy=True, git_repository=SILENT)
+    world.clock.turn(1)
+    yield
+    world.clock.turn(EVERY + 1)
+    working = asyncio.create_task(world.installation.worker.run())
+    async with asyncio.timeout(20):
+        while len(begun) < BRANCH_SLOTS:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    for _ in range(300):
+        await asyncio.sleep(0.001)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+
+async def test_a_git_server_that_never_answers_delays_no_commits_of_others(world: World, monkeypatch):
+    org, token = await world.organization()
+    project = await world.made(f"/organization/{org}/project", {"name": "shop"}, token=token)
+    environment = await world.made(f"/project/{project}/environment", {"name": "production"}, token=token)
+    body = {"name": "web", "git_repository": {"url": REPOSITORY, "branch": "main"}, "auto_deploy": True}
+    async with silent_git_server(world, monkeypatch):
+        neighbour = await deployed(world, auto_deploy=True)
+        other = await world.made(f"/environment/{environment}/application", body, token=token)
+        assert (await world.post(f"/application/{other}/deploy", token=token)).status == 202
+        await world.settle()
+        second = world.git.push("second")
+    assert (await commits(world, neighbour))[0] == second
+    deployed_there = (await world.get(f"/application/{other}/deployment", token=token))["results"]
+    assert deployed_there[0]["git_commit_id"] == second
+
+
+async def test_without_turns_of_environments_it_would_delay_them(world: World, monkeypatch):
+    monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
+    async with silent_git_server(world, monkeypatch):
+        neighbour = await deployed(world, auto_deploy=True)
+        second = world.git.push("second")
+    assert second not in await commits(world, neighbour)
 
 
 async def test_another_branch_is_followed_from_its_next_commit_on(world: World):

@@ -34,6 +34,9 @@ from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
 """Limits of what a git server may take: a few that are slow hold all slots of this work otherwise."""
+SHORT_SECONDS, FULL_EVERY = 4.0, 5
+"""The limit while a branch cannot be read, and the number of looks of which one has the full limit all the
+same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, in usual pauses."""
 MOST_STEPS: Final = 500_000
@@ -65,14 +68,15 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND
+    limit = _seconds_of_look(claim.attempts)
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
-        async with asyncio.timeout(HEAD_SECONDS):
+        async with asyncio.timeout(limit):
             branch, head = await ctx.git.head(source)
         message = await _deploy_if_new(ctx, claim, service, source, head)
     except (GitError, Conflict, TimeoutError) as failure:
         if claim.attempts == 1:
-            reason = str(failure) or f"{source.url} did not answer within {HEAD_SECONDS:g} seconds"
+            reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
             _log(ctx, service, f"New commits are not deployed now: {reason}")
         later = pause * min(2**claim.attempts, LONGEST_PAUSE)
         await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + later, claim.attempts))
@@ -80,6 +84,10 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     if message:
         _log(ctx, service, message.format(commit=head[:12], branch=branch))
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + pause))
+
+
+def _seconds_of_look(attempts: int) -> float:
+    return HEAD_SECONDS if attempts % FULL_EVERY == 1 else min(SHORT_SECONDS, HEAD_SECONDS)
 
 
 async def _end(tx: Tx, claim: Claim) -> None:

@@ -190,7 +190,7 @@ class Worker:
     async def _spare_of(self, queue: WorkQueue) -> Idle | None:
         """Returns who has nothing under way and waits behind the slots of others, if one of them may have a
         slot besides."""
-        if work_class(queue.number) not in {Queue.RECONCILE, None}:
+        if work_class(queue.number) not in {Queue.RECONCILE, Queue.BRANCHES, None}:
             return None
         now = self._ctx.clock.now()
         for idle in filter(queue.has_spare, Idle):

@@ -17,9 +17,9 @@ def service_of_work(work: str) -> str:
     return work.removeprefix(f"{AUTO_DEPLOY}:")
 
 
-async def watch_branch(tx: Tx, service: str, org: str, due: int) -> None:
+async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: int) -> None:
     """Asks for looks at the branch of a service, the first when it is due, until its settings end them."""
-    await tx.work.ask(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org)
+    await tx.work.ask(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:

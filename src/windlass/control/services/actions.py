@@ -42,7 +42,8 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
         await apply_changes(ctx, tx, call, service, settings)
         service = await tx.resources.get(service.id) or service
     if kind.deploys_new_commits(service):  # settings of earlier versions had no effect
-        await watch_branch(tx, service.id, service.org, tx.now + ctx.settings.auto_deploy_seconds * SECOND)
+        due = tx.now + ctx.settings.auto_deploy_seconds * SECOND
+        await watch_branch(tx, service.id, service.org, service.parent, due)
     return await accept(tx, service, kind.deploys_by, call, version)
 
 

@@ -36,7 +36,7 @@ class BranchChoice(Struct, frozen=True):
 async def watch_created(ctx: Context, tx: Tx, draft: Draft[S], choice: BranchChoice) -> None:
     if choice.is_watched:
         await _require_deploy(tx, draft.actor, draft.above, _AUTO_DEPLOY)
-        await watch_branch(tx, draft.id, draft.org, _next_look(ctx, tx))
+        await watch_branch(tx, draft.id, draft.org, draft.above.id, _next_look(ctx, tx))
 
 
 async def watch_updated(
@@ -53,7 +53,7 @@ async def watch_updated(
         await _require_deploy(tx, change.actor, row, choice.action_field)
     if _code_source(choice)[:2] != _code_source(before)[:2]:
         await skip_next_commit(tx, row.id)
-    await watch_branch(tx, row.id, row.org, _next_look(ctx, tx))
+    await watch_branch(tx, row.id, row.org, row.parent, _next_look(ctx, tx))
 
 
 def _next_look(ctx: Context, tx: Tx) -> int:
