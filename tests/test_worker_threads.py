@@ -9,11 +9,11 @@ import pytest
 
 from windlass.base.worker_threads import OF_A_DEPLOYMENT, use_worker_threads
 from windlass.config import Settings
-from windlass.control.context.git_reader import MOST, SPARE
+from windlass.control.context.git_reader import MOST, SPARE, SPARE_OF_CALLERS
 from windlass.control.context.upload_files import CHECKED
 
 DEPLOYMENTS = Settings().parallel_deployments
-HELD = DEPLOYMENTS * OF_A_DEPLOYMENT + MOST + SPARE + CHECKED
+HELD = DEPLOYMENTS * OF_A_DEPLOYMENT + MOST + SPARE + SPARE_OF_CALLERS + CHECKED
 """What organizations together may have at a time."""
 
 

@@ -15,8 +15,19 @@ from windlass.base.errors import Unavailable
 from windlass.builders.git import Git, GitCommit, GitError, GitSource
 from windlass.control.context import git_reader
 from windlass.control.context.call import Reading, handler_of
-from windlass.control.context.git_reader import MOST, MOST_OF_ONE, SPARE, LimitedGitReader
+from windlass.control.context.git_reader import (
+    MOST,
+    MOST_OF_CALLER,
+    MOST_OF_ONE,
+    SPARE,
+    SPARE_OF_CALLERS,
+    LimitedGitReader,
+    Reader,
+)
 from windlass.families import registry
+
+ONE = Reader("org", "ada")
+LIMIT = MOST + SPARE + SPARE_OF_CALLERS
 
 
 class Silent:
@@ -87,12 +98,12 @@ async def test_sixty_requests_for_the_commits_of_a_service_share_one_listing(wor
     assert git.begun == 1
 
 
-async def test_one_organization_has_a_part_of_all_listings_and_is_told_so(world: World, git: Silent):
+async def test_one_caller_has_a_part_of_all_listings_and_is_told_so(world: World, git: Silent):
     apps = [await world.application() for _ in range(20)]
     answers = await asked(world, git, apps)
-    assert git.most == MOST_OF_ONE
+    assert git.most == MOST_OF_CALLER
     refused = [answer for answer in answers if answer.status != 200]
-    assert len(refused) == 20 - MOST_OF_ONE
+    assert len(refused) == 20 - MOST_OF_CALLER
     assert {answer.status for answer in refused} == {503}
     assert refused[0].headers["retry-after"] == "5"
     assert "Ask again in a few seconds" in refused[0].message
@@ -101,25 +112,31 @@ async def test_one_organization_has_a_part_of_all_listings_and_is_told_so(world:
 async def test_all_organizations_together_have_a_bound(git: Silent):
     listings = LimitedGitReader(git)
     asking = [
-        asyncio.create_task(listings.commits(f"org-{number}", "service", GitSource("https://git.example/a")))
+        asyncio.create_task(
+            listings.commits(Reader(f"org-{number}", "ada"), "service", GitSource("https://git.example/a"))
+        )
         for number in range(20)
     ]
     await turned()
     git.answers.set()
     results = await asyncio.gather(*asking, return_exceptions=True)
-    assert git.most == MOST + SPARE
-    assert sum(isinstance(result, Unavailable) for result in results) == 20 - MOST - SPARE
+    assert git.most == LIMIT
+    assert sum(isinstance(result, Unavailable) for result in results) == 20 - LIMIT
 
 
 @pytest.mark.parametrize(("spare", "is_served"), [(SPARE, True), (0, False)])
 async def test_two_organizations_with_all_their_reads_leave_one_for_another(
     git: Silent, monkeypatch: pytest.MonkeyPatch, spare: int, is_served: bool
 ):
+    monkeypatch.setattr(git_reader, "MOST_OF_CALLER", MOST_OF_ONE)
     monkeypatch.setattr(git_reader, "SPARE", spare)
+    monkeypatch.setattr(git_reader, "SPARE_OF_CALLERS", 0)
     listings = LimitedGitReader(git)
 
     def asks(org: str, name: str) -> asyncio.Task[Any]:
-        return asyncio.create_task(listings.commits(org, "service", GitSource(f"https://git.example/{name}")))
+        return asyncio.create_task(
+            listings.commits(Reader(org, "ada"), "service", GitSource(f"https://git.example/{name}"))
+        )
 
     taken = [asks(org, str(number)) for org in ("mallory", "eve") for number in range(10)]
     await turned()
@@ -131,17 +148,54 @@ async def test_two_organizations_with_all_their_reads_leave_one_for_another(
     assert isinstance(other.exception(), Unavailable) is not is_served
 
 
+@pytest.mark.parametrize("is_walled", [True, False])
+async def test_a_caller_with_all_its_reads_leaves_one_for_another_of_its_organization(
+    world: World, git: Silent, monkeypatch: pytest.MonkeyPatch, is_walled: bool
+):
+    if not is_walled:
+        monkeypatch.setattr(git_reader, "MOST_OF_CALLER", MOST_OF_ONE)
+        monkeypatch.setattr(git_reader, "SPARE_OF_CALLERS", 0)
+    environment, shop = await world.environment(), await world.application()
+    token = await world.new_token("Write", limited_to=[environment])
+    apps = [await world.application(environment) for _ in range(8)]
+    taken = [asyncio.create_task(world.get(f"/application/{app}/commit", token=token)) for app in apps]
+    await until(lambda: git.running)
+    await asyncio.sleep(0.1)
+    held = git.running
+    other = asyncio.create_task(world.get(f"/application/{shop}/commit"))
+    await asyncio.sleep(0.1)
+    assert (git.running - held, other.done()) == ((1, False) if is_walled else (0, True))
+    git.answers.set()
+    await asyncio.gather(*taken, other)
+
+
+@pytest.mark.parametrize(
+    ("running", "has_one"),
+    [
+        ([("a", "1")] * MOST_OF_CALLER, True),
+        ([("a", "me")] * MOST_OF_CALLER, False),
+        ([("a", "1")] * 3 + [("a", "2")] * 2, True),
+        ([("a", "1")] * 3 + [("a", "2")] * 3, False),
+        ([("b", "1")] * 4 + [("c", "1")] * 4, True),
+        ([("b", "1")] * 4 + [("c", "1")] * 4 + [("a", "1")] * 2, False),
+        ([(str(number), "1") for number in range(LIMIT)], False),
+    ],
+)
+def test_reads_are_counted_by_caller_and_by_organization(running: list[tuple[str, str]], has_one: bool):
+    assert git_reader.has_place(Reader("a", "me"), [Reader(*one) for one in running]) is has_one
+
+
 async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
     listings, git.why = LimitedGitReader(git), "no"
     git.answers.set()
     for _ in range(5):
         with pytest.raises(GitError):
-            await listings.commits("org", "service", GitSource("https://git.example/a"))
+            await listings.commits(ONE, "service", GitSource("https://git.example/a"))
     assert git.begun == 1
     forgetful = LimitedGitReader(git, kept=-1)
     for _ in range(5):
         with pytest.raises(GitError):
-            await forgetful.commits("org", "service", GitSource("https://git.example/a"))
+            await forgetful.commits(ONE, "service", GitSource("https://git.example/a"))
     assert git.begun == 6
 
 
@@ -149,14 +203,14 @@ async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
     listings = LimitedGitReader(git)
     git.answers.set()
     for address in ("a", "b"):
-        await listings.commits("org", "service", GitSource(f"https://git.example/{address}"))
+        await listings.commits(ONE, "service", GitSource(f"https://git.example/{address}"))
     assert git.begun == 2
 
 
 async def test_a_listing_ends_with_its_last_request(git: Silent):
     listings = LimitedGitReader(git)
     asking = [
-        asyncio.create_task(listings.commits("org", "service", GitSource("https://git.example/a")))
+        asyncio.create_task(listings.commits(ONE, "service", GitSource("https://git.example/a")))
         for _ in range(2)
     ]
     await turned()
@@ -170,9 +224,7 @@ async def test_a_listing_ends_with_its_last_request(git: Silent):
 
 async def test_a_repository_that_does_not_answer_in_time_is_reported(git: Silent):
     with pytest.raises(GitError, match=r"did not answer within 0\.01 seconds"):
-        await LimitedGitReader(git, seconds=0.01).commits(
-            "org", "service", GitSource("https://git.example/a")
-        )
+        await LimitedGitReader(git, seconds=0.01).commits(ONE, "service", GitSource("https://git.example/a"))
     assert git.running == 0
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -23,10 +22,10 @@ KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
 LOOK_SECONDS: Final = 60.0
 """A look at the files of a commit fetches all of them."""
-MOST, MOST_OF_ONE = 8, 4
-"""Reads at a time, in all and of one organization."""
-SPARE = 4
-"""Reads besides, for organizations that have none under way."""
+MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
+"""Reads at a time, in all, of one organization, and of one caller in it."""
+SPARE, SPARE_OF_CALLERS = 4, 2
+"""Reads besides: for organizations that have none under way, and for callers in them that have none."""
 
 
 T = TypeVar("T")
@@ -49,6 +48,13 @@ class ReadKey(Struct, frozen=True):
     """Tells reads of the same repository apart that answer different questions."""
 
 
+class Reader(NamedTuple):
+    """Those in whose name a repository is read. A result is for all callers of the organization."""
+
+    org: str
+    caller: str
+
+
 class RunningRead(Struct, eq=False):
     task: asyncio.Task[object]
     waiting: int = 0
@@ -63,34 +69,40 @@ class LimitedGitReader:
         self._seconds, self._kept = seconds, kept
         self._reads: dict[ReadKey, RunningRead] = {}
         """Reads that run, or ended a moment ago."""
-        self._running: dict[asyncio.Task[object], ReadKey] = {}
+        self._running: dict[asyncio.Task[object], Reader] = {}
 
-    async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]:
-        commits = await self._read(ReadKey(org, service, source), self._git.commits)
+    async def commits(self, reader: Reader, service: str, source: GitSource) -> Sequence[GitCommit]:
+        commits = await self._read(reader, ReadKey(reader.org, service, source), self._git.commits)
         return cast(Sequence[GitCommit], commits)
 
-    async def default_branch(self, org: str, source: GitSource) -> str:
-        name, _ = cast(tuple[str, str], await self._read(ReadKey(org, "", source), self._git.head))
+    async def default_branch(self, reader: Reader, source: GitSource) -> str:
+        key = ReadKey(reader.org, "", source)
+        name, _ = cast(tuple[str, str], await self._read(reader, key, self._git.head))
         return name
 
     async def branches(
-        self, org: str, source: GitSource, ask: Callable[[GitSource], Awaitable[Sequence[str]]]
+        self, reader: Reader, source: GitSource, ask: Callable[[GitSource], Awaitable[Sequence[str]]]
     ) -> Sequence[str]:
-        return cast(Sequence[str], await self._read(ReadKey(org, "", source, "branches"), ask))
+        key = ReadKey(reader.org, "", source, "branches")
+        return cast(Sequence[str], await self._read(reader, key, ask))
 
     async def look(
-        self, org: str, source: GitSource, purpose: str, look: Callable[[GitSource], Awaitable[T]]
+        self, reader: Reader, source: GitSource, purpose: str, look: Callable[[GitSource], Awaitable[T]]
     ) -> T:
         """Looks at the files of a commit. `purpose` says what for: callers with the same one
         get one result."""
-        key = ReadKey(org, "", source, purpose)
-        return cast(T, await self._read(key, look, LOOK_SECONDS))
+        key = ReadKey(reader.org, "", source, purpose)
+        return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
 
     async def _read(
-        self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float | None = None
+        self,
+        reader: Reader,
+        key: ReadKey,
+        ask: Callable[[GitSource], Awaitable[object]],
+        seconds: float | None = None,
     ) -> object:
         self._forget_old()
-        read = self._reads.get(key) or self._start(key, ask, seconds or self._seconds)
+        read = self._reads.get(key) or self._start(reader, key, ask, seconds or self._seconds)
         read.waiting += 1
         try:
             return await asyncio.shield(read.task)
@@ -106,18 +118,16 @@ class LimitedGitReader:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _start(
-        self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+        self, reader: Reader, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float
     ) -> RunningRead:
-        by_org = Counter(running.org for running in self._running.values())
-        most = MOST if by_org[key.org] else MOST + SPARE
-        if by_org.total() >= most or by_org[key.org] >= MOST_OF_ONE:
+        if not has_place(reader, [*self._running.values()]):
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},
             )
         task = asyncio.create_task(_read_in_time(key.source, ask, seconds))
         read = self._reads[key] = RunningRead(task)
-        self._running[task] = key
+        self._running[task] = reader
         task.add_done_callback(lambda task: self._end(task, read))
         return read
 
@@ -132,6 +142,15 @@ class LimitedGitReader:
         self._reads = {
             key: read for key, read in self._reads.items() if read.ended is None or read.ended > old
         }
+
+
+def has_place(reader: Reader, running: Sequence[Reader]) -> bool:
+    """True if one more read may begin. Who has none under way does not wait for those who have many."""
+    of_org = sum(other.org == reader.org for other in running)
+    of_caller = running.count(reader)
+    besides = 0 if of_caller else SPARE_OF_CALLERS
+    most = MOST + besides + (0 if of_org else SPARE)
+    return len(running) < most and of_org < MOST_OF_ONE + besides and of_caller < MOST_OF_CALLER
 
 
 async def _read_in_time(

@@ -18,6 +18,7 @@ from windlass.builders.git import GitError, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
+from windlass.control.context.git_reader import Reader
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.workloads.repositories import source_at
@@ -74,7 +75,9 @@ async def look_into(
     row = await target(ctx.store.reads, call)
     source = await readable_source(ctx, call, row.org, repository, at)
     try:
-        return await ctx.git_reader.look(row.org, source, purpose, partial(_fetch, ctx, row.org, look=look))
+        return await ctx.git_reader.look(
+            Reader(row.org, call.actor.subject), source, purpose, partial(_fetch, ctx, row.org, look=look)
+        )
     except GitError as error:
         raise unreadable(error) from error
     except OutOfBounds as error:
