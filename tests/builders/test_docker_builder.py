@@ -411,6 +411,33 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         await bench.close()
 
 
+async def test_a_build_during_which_the_engine_goes_away_twice_is_not_repeated(host, tmp_path):
+    """It may be the reason. A build of another deployment is not blamed for it."""
+    async with proxied(Path(Docker(host).host.removeprefix("unix://")), tmp_path) as proxy:
+        bench = Bench(proxy.host, tmp_path)
+
+        async def interrupted(deployment: str) -> BuildError:
+            bench.log.clear()
+            text = f"FROM {BOX}\nENV A={uuid.uuid4()}\nRUN echo begun; sleep 12345\n"
+            building = asyncio.create_task(bench.build(text, deployment=deployment))
+            await until(lambda: "begun" in bench.log or building.done())
+            await proxy.vanish()
+            with pytest.raises(BuildError) as raised:
+                await building
+            with pytest.raises(BuilderAway):  # an engine that was away before a build interrupts none
+                await bench.build(text, deployment=deployment)
+            await proxy.appear()
+            return raised.value
+
+        assert isinstance(await interrupted("d1"), BuilderAway)
+        assert isinstance(await interrupted("d2"), BuilderAway)
+        twice = await interrupted("d1")
+        assert not isinstance(twice, BuilderAway)
+        assert "away twice during this build" in str(twice)
+        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d3"))
+        await bench.close()
+
+
 @pytest.mark.parametrize("buildkit", [True, *nightly(False)])
 async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_path, buildkit):
     pause = f"0.1{random.randrange(10**9)}"  # no other test's, of this run or another

@@ -61,6 +61,8 @@ HEREDOCS_SINCE: Final = 23
 """The first version of Docker whose own parser of Dockerfiles knows heredocs."""
 MOST_GIVEN: Final = 10_000
 """Most images of which a builder remembers that a registry gave them."""
+MOST_INTERRUPTED: Final = 10_000
+"""Most deployments of which a builder remembers that the engine went away while it built for them."""
 SOON: Final = 1.0
 """Seconds that a build waits for its turn without saying so."""
 UNNAMED: Final = "<none>:<none>"
@@ -117,6 +119,8 @@ class DockerBuilder:
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
         """Organizations, and images by digest that a registry gave them."""
+        self._interrupted: dict[str, None] = {}
+        """Deployments whose build was interrupted: the engine went away."""
         self._left: list[tuple[BuildProgress, str]] = []
         """Progress and scope of builds that failed because the engine went away."""
 
@@ -201,7 +205,8 @@ class DockerBuilder:
         async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             options = self._build_options(order, chosen, kit, is_limited=is_limited)
-            await self._send(chosen, {**options, "networkmode": network}, progress)
+            with self._interrupted_once(order.deployment):
+                await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
             await self._clean(progress, scope)
@@ -276,6 +281,23 @@ class DockerBuilder:
     async def _is_free(self, order: Order) -> bool:
         owner = BuildOwner(order.org, order.service)
         return self._turns.is_free(owner) and await self._engine_turn.is_free(order.service)
+
+    @contextmanager
+    def _interrupted_once(self, deployment: str) -> Iterator[None]:
+        """A restart of the engine interrupts a build, which is repeated. If the engine goes away again, the
+        build may be the reason, and would end the engine for all, again and again."""
+        try:
+            yield
+        except Away as away:
+            if deployment in self._interrupted:
+                raise BuildError(
+                    "Ask the operator why the Docker engine stops, and deploy again when it runs: it went "
+                    "away twice during this build, which is not repeated, because it may be the reason"
+                ) from away
+            self._interrupted[deployment] = None
+            if len(self._interrupted) > MOST_INTERRUPTED:
+                del self._interrupted[next(iter(self._interrupted))]
+            raise
 
     async def _send(
         self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
