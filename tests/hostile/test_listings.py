@@ -22,11 +22,11 @@ from windlass.control.context.git_reader import (
     SPARE,
     SPARE_OF_CALLERS,
     LimitedGitReader,
-    Reader,
+    ReadCaller,
 )
 from windlass.families import registry
 
-ONE = Reader("org", "ada")
+ONE = ReadCaller("org", "ada")
 LIMIT = MOST + SPARE + SPARE_OF_CALLERS
 
 
@@ -113,7 +113,9 @@ async def test_all_organizations_together_have_a_bound(git: Silent):
     listings = LimitedGitReader(git)
     asking = [
         asyncio.create_task(
-            listings.commits(Reader(f"org-{number}", "ada"), "service", GitSource("https://git.example/a"))
+            listings.commits(
+                ReadCaller(f"org-{number}", "ada"), "service", GitSource("https://git.example/a")
+            )
         )
         for number in range(20)
     ]
@@ -135,7 +137,7 @@ async def test_two_organizations_with_all_their_reads_leave_one_for_another(
 
     def asks(org: str, name: str) -> asyncio.Task[Any]:
         return asyncio.create_task(
-            listings.commits(Reader(org, "ada"), "service", GitSource(f"https://git.example/{name}"))
+            listings.commits(ReadCaller(org, "ada"), "service", GitSource(f"https://git.example/{name}"))
         )
 
     taken = [asks(org, str(number)) for org in ("mallory", "eve") for number in range(10)]
@@ -182,7 +184,7 @@ async def test_a_caller_with_all_its_reads_leaves_one_for_another_of_its_organiz
     ],
 )
 def test_reads_are_counted_by_caller_and_by_organization(running: list[tuple[str, str]], has_one: bool):
-    assert git_reader.has_place(Reader("a", "me"), [Reader(*one) for one in running]) is has_one
+    assert git_reader.has_place(ReadCaller("a", "me"), [ReadCaller(*one) for one in running]) is has_one
 
 
 async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):

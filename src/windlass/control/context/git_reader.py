@@ -48,7 +48,7 @@ class ReadKey(Struct, frozen=True):
     """Tells reads of the same repository apart that answer different questions."""
 
 
-class Reader(NamedTuple):
+class ReadCaller(NamedTuple):
     """Those in whose name a repository is read. A result is for all callers of the organization."""
 
     org: str
@@ -69,25 +69,32 @@ class LimitedGitReader:
         self._seconds, self._kept = seconds, kept
         self._reads: dict[ReadKey, RunningRead] = {}
         """Reads that run, or ended a moment ago."""
-        self._running: dict[asyncio.Task[object], Reader] = {}
+        self._running: dict[asyncio.Task[object], ReadCaller] = {}
 
-    async def commits(self, reader: Reader, service: str, source: GitSource) -> Sequence[GitCommit]:
+    async def commits(self, reader: ReadCaller, service: str, source: GitSource) -> Sequence[GitCommit]:
         commits = await self._read(reader, ReadKey(reader.org, service, source), self._git.commits)
         return cast(Sequence[GitCommit], commits)
 
-    async def default_branch(self, reader: Reader, source: GitSource) -> str:
+    async def default_branch(self, reader: ReadCaller, source: GitSource) -> str:
         key = ReadKey(reader.org, "", source)
         name, _ = cast(tuple[str, str], await self._read(reader, key, self._git.head))
         return name
 
     async def branches(
-        self, reader: Reader, source: GitSource, ask: Callable[[GitSource], Awaitable[Sequence[str]]]
+        self,
+        reader: ReadCaller,
+        source: GitSource,
+        ask: Callable[[GitSource], Awaitable[Sequence[str]]],
     ) -> Sequence[str]:
         key = ReadKey(reader.org, "", source, "branches")
         return cast(Sequence[str], await self._read(reader, key, ask))
 
     async def look(
-        self, reader: Reader, source: GitSource, purpose: str, look: Callable[[GitSource], Awaitable[T]]
+        self,
+        reader: ReadCaller,
+        source: GitSource,
+        purpose: str,
+        look: Callable[[GitSource], Awaitable[T]],
     ) -> T:
         """Looks at the files of a commit. `purpose` says what for: callers with the same one
         get one result."""
@@ -96,7 +103,7 @@ class LimitedGitReader:
 
     async def _read(
         self,
-        reader: Reader,
+        reader: ReadCaller,
         key: ReadKey,
         ask: Callable[[GitSource], Awaitable[object]],
         seconds: float | None = None,
@@ -118,7 +125,11 @@ class LimitedGitReader:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _start(
-        self, reader: Reader, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+        self,
+        reader: ReadCaller,
+        key: ReadKey,
+        ask: Callable[[GitSource], Awaitable[object]],
+        seconds: float,
     ) -> RunningRead:
         if not has_place(reader, [*self._running.values()]):
             raise Unavailable(
@@ -144,7 +155,7 @@ class LimitedGitReader:
         }
 
 
-def has_place(reader: Reader, running: Sequence[Reader]) -> bool:
+def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
     """True if one more read may begin. Who has none under way does not wait for those who have many."""
     of_org = sum(other.org == reader.org for other in running)
     of_caller = running.count(reader)

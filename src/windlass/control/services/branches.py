@@ -17,7 +17,7 @@ from windlass.base.log import log
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, prepares
 from windlass.control.context.context import Context
-from windlass.control.context.git_reader import Reader
+from windlass.control.context.git_reader import ReadCaller
 from windlass.control.kinds.service_kind import RepositorySettings
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
@@ -54,7 +54,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
     try:
         async with asyncio.timeout(SECONDS):
             reading = await source_at(ctx, source, at.org, repository, None)
-            name = await ctx.git_reader.default_branch(Reader(at.org, call.actor.subject), reading)
+            name = await ctx.git_reader.default_branch(ReadCaller(at.org, call.actor.subject), reading)
         getattr(call.body, _FIELD).branch = convert(name, Branch)
     except (GitError, Invalid, Unavailable, TimeoutError) as error:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})

@@ -8,7 +8,7 @@ from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.context.git_reader import Reader
+from windlass.control.context.git_reader import ReadCaller
 from windlass.control.request.paths import target
 from windlass.control.services.repository_files import look_into, readable_source, unreadable
 from windlass.core.detect import Recipe
@@ -33,7 +33,9 @@ async def list_branches(ctx: Context, call: Call) -> Reply:
     repository = call.sent(RepositoryToDetect).git_repository
     source = await readable_source(ctx, call, org.id, repository, _FIELD)
     try:
-        names = await ctx.git_reader.branches(Reader(org.id, call.actor.subject), source, ctx.git.branches)
+        names = await ctx.git_reader.branches(
+            ReadCaller(org.id, call.actor.subject), source, ctx.git.branches
+        )
     except GitError as error:
         raise unreadable(error) from error
     return Reply(results([encode(RepositoryBranch(name=name)) for name in names]))

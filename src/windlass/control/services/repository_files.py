@@ -18,7 +18,7 @@ from windlass.builders.git import GitError, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
-from windlass.control.context.git_reader import Reader
+from windlass.control.context.git_reader import ReadCaller
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.workloads.repositories import source_at
@@ -76,7 +76,10 @@ async def look_into(
     source = await readable_source(ctx, call, row.org, repository, at)
     try:
         return await ctx.git_reader.look(
-            Reader(row.org, call.actor.subject), source, purpose, partial(_fetch, ctx, row.org, look=look)
+            ReadCaller(row.org, call.actor.subject),
+            source,
+            purpose,
+            partial(_fetch, ctx, row.org, look=look),
         )
     except GitError as error:
         raise unreadable(error) from error

@@ -10,7 +10,7 @@ from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.context.git_reader import Reader
+from windlass.control.context.git_reader import ReadCaller
 from windlass.control.context.place import Place
 from windlass.control.context.places import cluster_of
 from windlass.control.kinds.service_kind import AnyKind
@@ -266,7 +266,7 @@ async def newest_commits(ctx: Context, call: Call) -> Sequence[GitCommit]:
     service = await target(ctx.store.reads, call)
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
-        return await ctx.git_reader.commits(Reader(service.org, call.actor.subject), service.id, source)
+        return await ctx.git_reader.commits(ReadCaller(service.org, call.actor.subject), service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
 
