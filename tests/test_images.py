@@ -107,6 +107,41 @@ class SilentRegistry:
         await asyncio.Event().wait()
 
 
+class SlowRegistry(SilentRegistry):
+    """One layer comes in small pieces, as long as somebody waits for it."""
+
+    def __init__(self, piece: int, pieces: int) -> None:
+        self._piece, self._pieces = piece, pieces
+        self.sent = 0
+
+    async def objects(self) -> AsyncIterator[dict[str, Any]]:
+        for number in range(1, self._pieces + 1):
+            self.sent = number
+            yield {
+                "id": "layer",
+                "status": "Downloading",
+                "progressDetail": {"current": number * self._piece},
+            }
+            await asyncio.sleep(0.01)
+        yield {"id": "layer", "status": "Pull complete"}
+
+
+async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine loads a few layers at a time for all organizations."""
+    monkeypatch.setattr(pulls, "MEASURED", 0.2)
+    slow: Any = SlowRegistry(piece=4, pieces=10_000)
+    with pytest.raises(EngineRefused, match=pulls.TOO_SLOW) as raised:
+        await pulls.pull(slow, REF)
+    assert why_not_pulled(REF, raised.value.message).startswith("Deploy again later, or take")
+    assert slow.sent < 10_000
+    usual: Any = SlowRegistry(piece=64 * 1024 * 10, pieces=60)
+    await pulls.pull(usual, REF)
+    assert usual.sent == 60
+    monkeypatch.setattr(pulls, "LEAST", 0)  # the control: each message gave it more time
+    patient: Any = SlowRegistry(piece=4, pieces=60)
+    await pulls.pull(patient, REF)
+
+
 async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

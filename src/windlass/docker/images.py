@@ -20,6 +20,11 @@ LOOKING: Final = 30.0
 """Seconds in which a registry says what a tag stands for: other deployments wait for the end of this one."""
 SILENT: Final = 300.0
 """Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
+LEAST: Final = 64 * 1024
+"""Bytes a second of all layers of a pull together, at least: the engine loads few at a time for all."""
+MEASURED: Final = 120.0
+"""Seconds over which that is measured."""
+TOO_SLOW: Final = "the registry sends too slowly"
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
@@ -60,17 +65,47 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     auth = registry_auth(login)
     now = asyncio.get_running_loop().time
+    speed = _PullSpeed(now())
     try:
         async with (
             asyncio.timeout(SILENT) as limit,
             docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer,
         ):
             async for message in answer.objects():
-                limit.reschedule(now() + SILENT)
+                limit.reschedule(speed.take(message, now()))
                 if "error" in message:
                     raise EngineRefused(404, str(message["error"]))
     except TimeoutError as error:  # the engine answers: its registry does not
-        raise EngineRefused(504, "timed out") from error
+        raise EngineRefused(504, TOO_SLOW if speed.is_loading else "timed out") from error
+
+
+class _PullSpeed:
+    """Says until when a pull may go on: a registry that sends a byte now and then would hold up all pulls."""
+
+    def __init__(self, now: float) -> None:
+        self._layers: dict[str, int] = {}
+        self._loading: set[str] = set()
+        self._now, self._spent, self._before = now, 0.0, 0
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def take(self, message: Mapping[str, Any], now: float) -> float:
+        """Returns the time at which the pull ends, unless enough has come before. Only the time counts in
+        which a layer is loaded, not what it waits for pulls of others."""
+        self._spent += now - self._now if self.is_loading else 0
+        self._now = now
+        layer, loaded = str(message.get("id", "")), (message.get("progressDetail") or {}).get("current")
+        if message.get("status") == "Downloading" and isinstance(loaded, int):
+            self._loading.add(layer)
+            self._layers[layer] = max(loaded, self._layers.get(layer, 0))
+        else:
+            self._loading.discard(layer)
+        total = sum(self._layers.values())
+        if total - self._before >= LEAST * MEASURED:
+            self._spent, self._before = 0, total
+        return now + (MEASURED - self._spent if self.is_loading else SILENT)
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
@@ -118,6 +153,10 @@ _REASONS: Final = (
     (
         r"x509|certificate|http response to https client",
         "Ask the operator to let the Docker engine trust the registry of {ref}: its certificate is refused",
+    ),
+    (
+        TOO_SLOW,
+        "Deploy again later, or take {ref} from a faster registry: it sends less than 64 KiB a second",
     ),
     (
         r"no space left",
