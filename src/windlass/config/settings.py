@@ -195,7 +195,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 60
     build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
-        int, _says("How long a new release may take to become healthy, unless its probes ask for more", ge=1)
+        int,
+        _says(
+            "How long a new release may take to become healthy, unless its probes ask for more: "
+            "up to an hour",
+            ge=1,
+        ),
     ] = 300
     run_seconds: Annotated[
         int,

@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from windlass.base.subprocesses import in_thread
@@ -56,7 +57,7 @@ async def _count(docker: Docker) -> int:
             return 0
         raise
     name = str((bridge.get("Options") or {}).get(_BRIDGE_NAME, "docker0"))
-    interfaces = await in_thread(_interfaces, name, _gateways(bridge))
+    interfaces = await in_thread(_interfaces, name, _gateways(bridge), docker.host)
     if not interfaces:
         return 0
     # Asked again, so that a container that begins meanwhile is not taken for a step.
@@ -69,11 +70,25 @@ def _gateways(bridge: dict[str, Any]) -> set[str]:
     return {str(config.get("Gateway", "")) for config in configs}
 
 
-def _interfaces(name: str, gateways: set[str]) -> int:
+def _interfaces(name: str, gateways: set[str], host: str) -> int:
     """Returns how many interfaces a bridge of this machine has, if it is that of the engine."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
         address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
-        if address in gateways:
+        if address in gateways and not _is_in_another_network(host):
             return len(os.listdir(f"/sys/class/net/{name}/brif"))  # noqa: PTH208 (a count)
     return 0
+
+
+def _is_in_another_network(host: str) -> bool:
+    """Returns whether an engine is known to be in another network than this process, as one without root is:
+    its bridge may have the same name and address."""
+    scheme, _, path = host.partition("://")
+    if scheme != "unix":
+        return False
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        process, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        theirs, ours = (Path(f"/proc/{each}/ns/net").stat() for each in (process, "self"))
+        return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+    return False
