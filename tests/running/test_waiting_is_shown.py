@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,7 +15,8 @@ from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.schemathesis.serving import served
 from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway
-from windlass.control.deploying import patience
+from windlass.control.deploying import ledger, patience
+from windlass.core.deploy.remedies import LOOK
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
@@ -123,6 +125,25 @@ async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monke
         assert await world.state(path) == ends
         assert len(await world.events(Event.DEPLOYMENT_CANCELLED)) == 1
         assert {instance.generation for instance in world.engine.instances.values()} <= {2}
+
+
+@pytest.mark.parametrize(("is_walled", "ends"), [(True, "CANCELED"), (False, "DEPLOYING")])
+async def test_a_release_gives_way_once_it_is_known_to_wait(monkeypatch, is_walled, ends):
+    """The newer deployment was asked for before."""
+    for name in ("LOOK_EVERY", "NOTED_AFTER"):
+        monkeypatch.setattr(readiness, name, 0.3)
+    if not is_walled:
+        monkeypatch.setattr(ledger, "give_way", AsyncMock())
+    async with make_world() as world:
+        path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
+        world.engine.probes.trouble = "it does not answer on port 3000"
+        async with working(world):
+            older = await waiting(world, path, "deploy")
+            await says(world, older, "status", "DEPLOYING")
+            await waiting(world, path, "stop")
+            await said(world, older, "message", "Look at " if is_walled else LOOK)
+            await says(world, older, "status", ends)
+            world.engine.probes.trouble = ""
 
 
 async def test_a_newer_deployment_lets_one_finish_that_waits_for_nothing():

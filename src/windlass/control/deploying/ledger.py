@@ -21,6 +21,7 @@ from windlass.control.deploying.followers import fail_followers, wake_followers
 from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import (
     finish,
+    give_way,
     has_switched,
     move,
     particulars,
@@ -120,7 +121,8 @@ class Ledger:
         if status.message in {"", details.waits}:
             await tx.statuses.change(replace(status, message=reason))
         details.waits = reason
-        await move(tx, current, Progress(current.status), details)
+        moved = await move(tx, current, Progress(current.status), details)
+        await give_way(tx, self.service, status, moved)
 
     @in_transaction
     async def freeze(

@@ -55,9 +55,8 @@ async def accept(
         await refuse_in_deletion(tx, service.parent)
     number = status.deployments + 1
     is_one_off = bool(version.command)
-    newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
     replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
-    is_under_way = await _end_replaced(tx, service, status, replaced, newer)
+    is_under_way = await _end_replaced(tx, service, status, replaced, _replaced_by(service, number))
     details = _new_particulars(service, call, version)
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
@@ -112,6 +111,17 @@ async def _end_replaced(
     for deployment in under_way:
         await _cancel_waiting(tx, status, deployment, reason)
     return bool(under_way)
+
+
+def _replaced_by(service: Row, number: int) -> str:
+    return f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
+
+
+async def give_way(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> None:
+    """Cancels a release that only waits by now, if a newer deployment was asked for while it did more."""
+    waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
+    if waiting and waiting[-1].number > deployment.number:
+        await _cancel_waiting(tx, status, deployment, _replaced_by(service, waiting[-1].number))
 
 
 async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
