@@ -39,6 +39,8 @@ LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
+_SPARE_LOOK = 2.0
+"""Seconds between looks for who may have a slot besides, while all slots are taken and more work is due."""
 _PAUSE = 1.0
 """Seconds after an error."""
 _TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
@@ -190,7 +192,7 @@ class Worker:
     async def _spare_of(self, queue: WorkQueue) -> Idle | None:
         """Returns who has nothing under way and waits behind the slots of others, if one of them may have a
         slot besides."""
-        if work_class(queue.number) not in {Queue.RECONCILE, Queue.BRANCHES, None}:
+        if not _has_spares(queue.number):
             return None
         now = self._ctx.clock.now()
         for idle in filter(queue.has_spare, Idle):
@@ -330,9 +332,17 @@ class Worker:
             queue = self._queue(number)
             if len(queue.running) < queue.slots or due > now:
                 wait = min(wait, max(0.0, (due - now) / SECOND))
+            elif _has_spares(number):  # Work of an idle one may become due behind that of others.
+                wait = min(wait, _SPARE_LOOK)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
+
+
+def _has_spares(number: int) -> bool:
+    """True for queues of deployments and of looks at branches: slots besides are for those who have nothing
+    under way."""
+    return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 
 async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
