@@ -103,7 +103,8 @@ def again(settings: Settings) -> Any:
 
 
 def settings_of(world: World) -> Settings:
-    return world.installation.ctx.settings
+    """Those of an operator: worlds of tests give ports that only a real engine refuses."""
+    return replace(world.installation.ctx.settings, public_ports=Settings().public_ports)
 
 
 def elsewhere(settings: Settings, folder: Path, database_url: str = "", *, with_key: bool = True) -> Settings:

@@ -195,7 +195,7 @@ async def test_a_start_on_another_engine_is_refused_while_services_run(tmp_path)
         assert seen is not None
         mark.write(settings, msgspec.structs.replace(seen, engine="docker"))
         process = msgspec.structs.replace(settings, engine="process")
-        with pytest.raises(CommandRefused, match=r"the engine docker .* services 1 .*stop --all --data-dir"):
+        with pytest.raises(CommandRefused, match=r"the engine docker .* run \(1\).*stop --all --data-dir"):
             await check_engine(process)
         await check_engine(msgspec.structs.replace(settings, engine="auto"))
         await world.post(f"/application/{app}/stop")

@@ -118,10 +118,11 @@ async def ask(windlass: Windlass, service: str, password: str, path: str = "stat
     return await asyncio.to_thread(send)
 
 
+# Terraform shows the command before it runs: the words of its output are not written as such in it.
 CURIOUS = """
 resource "terraform_data" "curious" {
   provisioner "local-exec" {
-    command = "env > $WINDLASS_VOLUME_TERRAFORM/env; echo it-has-begun $TF_HTTP_PASSWORD; sleep 60"
+    command = "env > $WINDLASS_VOLUME_TERRAFORM/env; echo it-has''-begun $TF_HTTP_PASSWORD; sleep 60"
   }
 }
 """

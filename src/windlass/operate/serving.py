@@ -161,9 +161,9 @@ async def check_engine(settings: Settings) -> None:
             count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
     if count:
         raise CommandRefused(
-            f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which {count} services of this "
-            f"installation run, or stop them first: `{to_type(settings, 'stop --all')}`. Volumes stay with "
-            "the engine that they were made on"
+            f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which services of this "
+            f"installation run ({count}), or stop them first: `{to_type(settings, 'stop --all')}`. Volumes "
+            "stay with the engine that they were made on"
         )
 
 
