@@ -87,9 +87,10 @@ def _move(before: Place, after: Place, *, is_copy: bool) -> None:
     after.folder.rmdir()
     if is_copy:
         shutil.copytree(before.folder, after.folder, symlinks=True, ignore=_sockets)
+        before.folder.rename(before.folder.with_name("original"))  # a copy beside it is refused
     else:
         before.folder.rename(after.folder)
-        before.folder.mkdir()  # the end of the test removes it
+    before.folder.mkdir()  # the end of the test removes it
     after.settings = replace(after.settings, data_dir=str(after.folder))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from windlass.base.clock import SystemClock
 from windlass.config import Settings
+from windlass.install import mark
 from windlass.install.composition import open_store
 from windlass.install.installation import install
 
@@ -47,3 +51,12 @@ async def known(settings: Settings) -> None:
 
 def _of(folder: Path) -> Settings:
     return Settings(data_dir=str(folder), engine="process", gateway_port=0)
+
+
+def copied(template: Path, folder: Path) -> Path:
+    """Copies an installation as if it had always been there: a copy beside its original is refused."""
+    shutil.copytree(template, folder)
+    seen = mark.read(_of(folder))
+    assert seen is not None
+    mark.write(_of(folder), replace(seen, folder=str(folder)))
+    return folder

@@ -11,6 +11,7 @@ import sys
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fakes.engine import FakeEngine
 from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
@@ -149,6 +150,19 @@ async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     assert (tmp_path / "run/volumes" / UNKNOWN / "data/file").read_text() == "precious"
     assert (tmp_path / "builds" / UNKNOWN / "data/file").read_text() == "precious"
     assert set_aside_services(settings) == []
+
+
+async def test_a_copy_beside_its_original_is_refused_because_it_would_control_its_services(tmp_path):
+    original = tmp_path / "original"
+    settings = await started(original)
+    copied = replace(settings, data_dir=str(shutil.copytree(original, tmp_path / "copy")))
+    for refused in (started(tmp_path / "copy"), backup(copied, tmp_path / "x.zip")):
+        with pytest.raises(NotOurs, match=f"rename or remove {original}"):
+            await refused
+    (tmp_path / "linked").symlink_to(original)
+    await started(tmp_path / "linked")
+    original.rename(tmp_path / "old")
+    await started(tmp_path / "copy")
 
 
 async def test_commands_beside_the_server_say_what_a_wrong_database_does_not_know(tmp_path):

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.fakes.engine import FakeEngine
-from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, precious, started
+from tests.operate.furnished import UNKNOWN, _of, copied, deployed, furnished, known, precious, started
 from tests.world import fake_parts, make_world
 from windlass.base.atomic_files import write_whole
 from windlass.control.background import holdings
@@ -97,7 +97,7 @@ async def left_by_put_back(top: Path) -> int | None:
     """Returns the first change before which a kill leaves what the next start does not put back."""
     await template(top / "0", adopted=True)
     for number in itertools.count(1):
-        folder = Path(shutil.copytree(top / "0", top / str(number)))
+        folder = copied(top / "0", top / str(number))
         with killer.at(number, folder):
             await put_back(_of(folder), UNKNOWN)
         assert len(precious(folder)) == 2, number
@@ -115,7 +115,7 @@ async def left_by_purge(top: Path) -> int | None:
     furnished(top / "0")
     await started(top / "0", adopt=True)
     for number in itertools.count(1):
-        folder = Path(shutil.copytree(top / "0", top / str(number)))
+        folder = copied(top / "0", top / str(number))
         with killer.at(number, folder):
             await purge(_of(folder), [UNKNOWN])
         if not killer.struck:

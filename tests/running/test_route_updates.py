@@ -12,7 +12,7 @@ from tests.running.deployments import deployed
 from tests.world import World, make_world
 from windlass.control.context.place import Place
 from windlass.control.deploying import route_updates
-from windlass.routers.router import Route, RouteError
+from windlass.routers.router import Listen, Route, RouteError
 
 
 class BusyRouter(FakeRouter):
@@ -85,3 +85,24 @@ async def test_a_service_whose_place_is_not_found_keeps_no_routes_of_others_wait
         await routes.catch_up(5)
         await routes.catch_up(5)
         assert set(router.routes) == {bad, good}
+
+
+class FullRouter(FakeRouter):
+    """Cannot hold ports any more once it is full: another program has one of them."""
+
+    is_full = False
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        if self.is_full:
+            raise RouteError("port 30001 is in use by another program")
+        await super().reserve(service, ports)
+
+
+async def test_a_stop_ends_also_if_another_program_has_its_port():
+    router = FullRouter()
+    async with make_world(router=router) as world:
+        app = await deployed(world)
+        router.is_full = True
+        await world.post(f"/application/{app}/stop")
+        await world.settle()
+        assert (await world.get(f"/application/{app}/status")).json["state"] == "STOPPED"

@@ -30,6 +30,8 @@ class Mark(Struct, frozen=True, kw_only=True):
     """The kind of database it was used with."""
     engine: str = ""
     """The engine that its services ran on."""
+    folder: str = ""
+    """The data directory, as a path of the machine on which it was last used."""
 
 
 def file_of(settings: Settings) -> Path:
@@ -62,7 +64,28 @@ async def present(settings: Settings, installation: str, reads: Reads, engine: s
         hash=hash.hex() if hash else "",
         database=kind_of(settings),
         engine=engine,
+        folder=_folder(settings),
     )
+
+
+def _folder(settings: Settings) -> str:
+    return str(Path(settings.data_dir).resolve())
+
+
+def original_of(settings: Settings) -> Path | None:
+    """Returns the data directory that this one was copied from with its database, if that is still there.
+    Servers that share a database may be made from copies: each has an id of its own."""
+    seen = read(settings)
+    if seen is None or not seen.folder or settings.database_url:
+        return None
+    here, there = Path(settings.data_dir), Path(seen.folder)
+    try:
+        if there.samefile(here):
+            return None
+        other = msgspec.json.decode((there / FILE).read_bytes(), type=Mark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return there if other.installation == seen.installation else None
 
 
 def kind_of(settings: Settings) -> str:

@@ -116,7 +116,9 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
 
 
 async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
-    """Raises NotOurs if data directory and database do not belong together, unless `adopt` is set."""
+    """Raises NotOurs if data directory and database do not belong together, unless `adopt` is set; and for a
+    copy of a data directory that is still there."""
+    refuse_copy(settings)
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
         raise NotOurs(refusal(settings, report))
@@ -130,11 +132,23 @@ async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -
 
 async def check(settings: Settings) -> None:
     """Raises NotOurs unless the data directory belongs to the database. For commands beside the server."""
+    refuse_copy(settings)
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
     report.reason = _reason(settings, report, await look(settings, seen)) if seen else ""
     if report.reason:
         raise NotOurs(refusal(settings, await examine(settings)))
+
+
+def refuse_copy(settings: Settings) -> None:
+    """Raises NotOurs for a copy of a data directory that is still there: both would control the same
+    processes and containers."""
+    if original := mark.original_of(settings):
+        raise NotOurs(
+            f"rename or remove {original} if it is not needed any more, or restore a backup into another "
+            f"folder to have both: {settings.data_dir} is a copy of it, and would control the services that "
+            "run from there"
+        )
 
 
 def _real_parts_for(settings: Settings) -> PartsFor:

@@ -44,10 +44,15 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 async def give_up_public_ports(ctx: Context, service: str) -> None:
     """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service inside
-    of its environment stays: nothing else may answer there."""
+    of its environment stays: nothing else may answer there. A stop goes on if that cannot be held."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
     inside = [listen for _, listen in await _inside(ctx, workload)] if workload else []
-    await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
+    try:
+        await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
+    except RouteError as error:
+        _log.warning(
+            "addresses of a stopped service are not held", extra={"service": service, "why": str(error)}
+        )
 
 
 async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
