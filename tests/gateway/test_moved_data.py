@@ -87,7 +87,7 @@ def _move(before: Place, after: Place, *, is_copy: bool) -> None:
     after.folder.rmdir()
     if is_copy:
         shutil.copytree(before.folder, after.folder, symlinks=True, ignore=_sockets)
-        before.folder.rename(before.folder.with_name("original"))  # a copy beside it is refused
+        shutil.rmtree(before.folder)  # a copy beside it is refused
     else:
         before.folder.rename(after.folder)
     before.folder.mkdir()  # the end of the test removes it
