@@ -170,6 +170,7 @@ async def test_losing_power_gives_nothing_back_and_costs_less_than_one_percent(t
         token = await world.new_token("Read")
         assert served(await asks(world, token, used)) == used
         shutil.copytree(tmp_path / "lost", found)
+    (tmp_path / "lost").rename(tmp_path / "gone")  # a copy beside its original is refused
     async with make_world(folder=found, rate_limit=LIMIT) as world:
         rest = served(await asks(world, token, 1200))
     assert LIMIT - used - LIMIT // 100 <= rest <= LIMIT - used
