@@ -21,14 +21,16 @@ VERSION = HEAD % b"200 OK" + b'{"ApiVersion": "1.41", "MinAPIVersion": "1.12"}'
 
 
 @asynccontextmanager
-async def engine(folder: Path, status: bytes, piece: bytes, pause: float) -> AsyncIterator[Docker]:
+async def engine(
+    folder: Path, status: bytes, piece: bytes, pause: float, version: bytes = VERSION
+) -> AsyncIterator[Docker]:
     """Answers with its version, and to everything else with the same piece again and again."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = await reader.readuntil(b"\r\n\r\n")
             if b" /version " in request:
-                writer.write(VERSION)
+                writer.write(version)
                 await writer.drain()
                 return
             writer.write(HEAD % status)
@@ -55,6 +57,13 @@ async def test_an_endless_refusal_is_read_as_far_as_a_reason_goes(tmp_path: Path
         with pytest.raises(EngineRefused) as refused:
             await docker.raw("GET", "/info")
     assert 0 < len(str(refused.value)) <= LONGEST_REASON + 100
+
+
+async def test_an_engine_that_fails_to_tell_its_version_is_not_called_too_old(tmp_path: Path) -> None:
+    fails = HEAD % b"500 Internal Server Error" + b'{"message": "out of memory"}'
+    async with engine(tmp_path, b"200 OK", b"{}", 0, fails) as docker:
+        with pytest.raises(EngineRefused, match="out of memory"):
+            await docker.json("GET", "/info")
 
 
 async def test_an_answer_that_drips_is_given_up_when_patience_ends(tmp_path: Path) -> None:

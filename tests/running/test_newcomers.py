@@ -176,7 +176,7 @@ def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
         ("used more than its memory of 512 MB", MEMORY),
         ("was killed: out of memory (it may use 512 MB)", MEMORY),
         ("exited with code 127: the command was not found", "Correct the start command"),
-        ("exited with code 126: the command cannot be executed", "Make the start command executable"),
+        ("exited with code 126: the command cannot be executed", "Make the program of the start command executable"),
         ("exited with code 1: port 5000 of this machine is taken", OWN_PORT),
         ("was killed by SIGKILL", "Ask the operator for more memory on the machine"),
         ("was killed by SIGTERM", LOOK),
@@ -323,6 +323,11 @@ def test_the_first_sentence_of_a_failed_step_of_a_build_says_what_to_do(code, ou
         (True, "fatal: Authentication failed for it", "Renew the git token, or let it read this repository"),
         (False, "fatal: couldn't find remote ref refs/heads/nex", "Choose another branch, or push this one"),
         (False, "fatal: repository 'it' not found", "Check the address: there is no repository at"),
+        (
+            False,
+            "fatal: detected dubious ownership in repository at '/srv/shop.git'",
+            "Ask the operator to give the repository to the user that runs Windlass",
+        ),
     ],
 )
 def test_a_repository_that_cannot_be_read_says_what_to_do(has_token, complaint, message):

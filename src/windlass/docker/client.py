@@ -268,6 +268,8 @@ class Docker:
     async def _negotiate(self) -> str:
         """The newest version that both sides know."""
         async with self._ask("GET", "/version", patience=CONNECTING) as response:
+            if response.status >= 400:
+                raise await self._no(response)
             with self.translated():
                 version = an_object(decode(await read_short(response)))
         theirs = _numbers(str(version.get("ApiVersion", "")))

@@ -84,6 +84,12 @@ _ABOUT_TOKEN: Final = {
 }
 _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
+        r"dubious ownership",
+        GitError,
+        "Ask the operator to give the repository to the user that runs Windlass (`chown -R`): at {url}, it "
+        "belongs to another user, and git reads none of those.",
+    ),
+    (
         r"couldn't find remote ref HEAD",
         GitError,
         "Push a commit first: {url} has no commits yet, or no default branch.",

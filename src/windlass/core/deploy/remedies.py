@@ -239,7 +239,8 @@ _ENDED_FOR: Final = (
     ),
     (
         re.compile(r"the command cannot be (?:run|executed)"),
-        "Make the start command executable (`git update-index --chmod=+x FILE`), and commit that",
+        "Make the program of the start command executable: with `git update-index --chmod=+x FILE` "
+        "and a commit, or with `chmod +x FILE` in the build command if the build makes it",
     ),
     (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
     (re.compile(r"\bwas killed by SIGKILL"), _KILLED),

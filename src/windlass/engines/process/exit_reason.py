@@ -83,7 +83,7 @@ def with_reason(record: Record, process: Process, status: int) -> Record:
 
 def describe_exit(status: int | None) -> str:
     if status is None:
-        return "ended while Windlass was not running, so how it ended is not known"
+        return "ended; how is not known, because another run of Windlass started it"
     if status >= 0:
         return f"exited with code {status}" + _hint(status)
     try:
