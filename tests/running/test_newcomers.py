@@ -176,7 +176,10 @@ def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
         ("used more than its memory of 512 MB", MEMORY),
         ("was killed: out of memory (it may use 512 MB)", MEMORY),
         ("exited with code 127: the command was not found", "Correct the start command"),
-        ("exited with code 126: the command cannot be executed", "Make the program of the start command executable"),
+        (
+            "exited with code 126: the command cannot be executed",
+            "Make the program of the start command executable",
+        ),
         ("exited with code 1: port 5000 of this machine is taken", OWN_PORT),
         ("was killed by SIGKILL", "Ask the operator for more memory on the machine"),
         ("was killed by SIGTERM", LOOK),
