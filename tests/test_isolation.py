@@ -347,7 +347,9 @@ def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_pa
     kept = isolation_of(settings(tmp_path))
     for name, own in (("old", None), ("new", CellNetwork(kind="instance"))):
         cell = kept.cell(name, readable=(), writable=(), temporary=tmp_path, network=own)
-        record = Record(service=name, pod=f"{name}-1-0", deployment="", workdir="", memory=1, cell=cell)
+        record = Record(
+            org="", service=name, pod=f"{name}-1-0", deployment="", workdir="", memory=1, cell=cell
+        )
         store.home(InstanceKey(name, 1, 0)).mkdir(parents=True)
         store.write(InstanceKey(name, 1, 0), record)
     lines = [one.found for one in asyncio.run(findings(tmp_path)) if "network of the machine" in one.found]

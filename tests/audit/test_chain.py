@@ -56,7 +56,7 @@ CHANGES = {
     "org": "UPDATE event SET org = 'another' WHERE seq = 5",
     "project": "UPDATE event SET project = 'another' WHERE seq = 5",
     "hash": "UPDATE event SET hash = (SELECT hash FROM event WHERE seq = 1) WHERE seq = 5",
-    "no hash": "UPDATE event SET hash = NULL WHERE seq = 5",
+    "no hash": "UPDATE event SET hash = 'none' WHERE seq = 5",
 }
 
 
@@ -80,7 +80,10 @@ async def test_the_first_event_cannot_be_removed_unseen(written: Place):
 
 
 async def test_an_added_event_is_named(written: Place):
-    columns = "id, org, kind, target, at, body, family, hash"
+    columns = (
+        "id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "
+        "environment, hash"
+    )
     await written.sql(f"INSERT INTO event (seq, {columns}) SELECT 10, {columns} FROM event WHERE seq = 3")
     found = await verdict(written)
     assert found.faults[0].startswith("Event 10 ")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from windlass.base import filelock
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.caches import TORN, CacheStore
@@ -137,29 +136,6 @@ def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
     os.utime(tmp_path / "cache" / "toolchains" / ".deps", (0, 0))
     CacheStore(tmp_path, NOTHING).sweep()
     assert (tmp_path / "cache" / "toolchains" / ".deps").is_dir()
-
-
-def former(tmp_path, org="acme"):
-    """The caches that builds of an organization shared in earlier versions, and their lock."""
-    (tmp_path / "cache" / org / "pip").mkdir(parents=True)
-    (tmp_path / "cache" / ".locks").mkdir(exist_ok=True)
-    lock = tmp_path / "cache" / ".locks" / f"{org}.lock"
-    lock.touch()
-    return tmp_path / "cache" / org, lock
-
-
-def test_caches_that_an_organization_shared_are_erased(store, tmp_path):
-    folder, lock = former(tmp_path)
-    (tmp_path / "cache" / "toolchains").mkdir()
-    _, caches = use(store)
-    assert list(caches.downloads.iterdir()) == [], "no build uses them"
-    held = filelock.try_hold(lock)
-    store.sweep()
-    assert folder.exists(), "a build of the earlier version uses them"
-    assert held is not None
-    os.close(held)
-    store.sweep()
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".services", "toolchains"]
 
 
 @pytest.mark.parametrize("gone", ["cache/.services/acme", "cache"])

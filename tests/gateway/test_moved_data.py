@@ -15,7 +15,7 @@ from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import APP, ServerProcess, deploy
 from tests.whole import Place, Processes, page, place, until
-from windlass.builders.native.artifacts import ArtifactStore, is_complete, mark_complete, name_places
+from windlass.builders.native.artifacts import ArtifactStore, is_complete, mark_complete
 from windlass.core.deploy.workload import Artifact
 
 PORTS = [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}]
@@ -34,17 +34,13 @@ def test_a_build_is_found_only_where_it_was_made(tmp_path: Path):
 
 
 def test_dependencies_are_complete_only_where_they_were_made(tmp_path: Path):
-    former, later = tmp_path / "here/s/.deps/former-1", tmp_path / "here/s/.deps/later-1"
-    for folder in (former, later):
-        folder.mkdir(parents=True)
-    (former / "complete").touch()  # as versions did that wrote no place
-    mark_complete(later)
-    name_places(tmp_path / "here")
-    assert is_complete(former)
-    assert is_complete(later)
+    folder = tmp_path / "here/s/.deps/later-1"
+    folder.mkdir(parents=True)
+    mark_complete(folder)
+    assert is_complete(folder)
     (tmp_path / "here").rename(tmp_path / "there")
     moved = tmp_path / "there/s/.deps"
-    assert not any(is_complete(folder) for folder in moved.iterdir())
+    assert [is_complete(one) for one in moved.iterdir()] == [False]
 
 
 @pytest.mark.slow

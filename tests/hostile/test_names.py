@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from tests.hostile import streets
 from tests.hostile.names import port
 from tests.hostile.streets import Street
 from windlass.control.deploying import routes
 from windlass.control.records import names
-from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.routers.builtin.table import RoutingTable
-from windlass.store import Tx
 
 VICTIMS = "api-web-prod.localhost"
 
@@ -124,42 +121,3 @@ async def test_a_port_of_the_machine_is_not_given_to_two_organizations(street: S
     await one.deploy(app, "stop")
     await other.deploy(late)
     assert (await street.world.get(f"/application/{late}/status", token=other.token))["state"] == "RUNNING"
-
-
-async def aged(street: Street) -> None:
-    """As an older Windlass left it: services hold their own name only, and deployments say no host."""
-
-    async def change(tx: Tx) -> None:
-        for service, _, deployment in await tx.statuses.serving():
-            row = await tx.deployments.get(deployment)
-            wanted = decrypt_workload(street.ctx, row) if row else None
-            assert row
-            assert wanted
-            ports = tuple(replace(port, host="") for port in wanted.ports)
-            sealed = encrypt_workload(street.ctx, replace(wanted, ports=ports))
-            await tx.deployments.change(replace(row, sealed=sealed))
-            for name in await tx.names.of(service):
-                await tx.names.release(name)
-                if not name.port:
-                    await tx.session.all(
-                        "INSERT INTO host (name, service) VALUES ($1, $2)", name.name, service
-                    )
-        await tx.session.all("DELETE FROM fact WHERE name = $1", names.FACT)
-
-    await street.ctx.store.write(change)
-
-
-async def test_an_older_windlass_hands_its_hosts_over_to_the_oldest_service(street: Street):
-    """Names that were taken are kept; composed ones go to the service that was there first."""
-    one, other = await street.two_organizations()
-    first = await one.deployed(await one.environment("prod"), "b-web", port(), port(8001, name="a"))
-    street.world.clock.turn(1)
-    second = await other.deployed(await other.environment("prod"), "web", port(), port(8001, name="a.b"))
-    third = await other.deployed(await other.environment("prod"), "a-web", port())
-    await aged(street)
-    await street.restart(first=[third, second])
-    found = [await street.ask(f"{name}.localhost") for name in ("b-web-prod", "web-prod", "a-web-prod")]
-    assert found == [first, second, third]
-    assert await street.ask("a-b-web-prod.localhost") == first
-    assert await street.ask(f"a-b-web-prod-{second[:8]}.localhost") == second
-    assert len(await street.holders()) == 5

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.webhooks.receivers import Receivers
-from tests.world import HandClock, World, make_world
-from windlass.control.request.hidden import encrypt_hidden
-from windlass.store import Row, Tx
+from tests.world import World, make_world
 
 CANARY = "CANARYxyz0123456789"
 SLACK = f"https://hooks.slack.example/services/T000/B000/{CANARY}"
@@ -109,39 +105,6 @@ async def test_no_secret_of_an_address_lies_in_the_database_or_in_a_backup(tmp_p
         assert found(data) == []
         assert await world.events("WEBHOOK_TESTED")
     assert found(data) == []
-
-
-async def test_a_start_encrypts_addresses_that_an_earlier_version_stored(database_url: str, tmp_path: Path):
-    receivers, clock = Receivers(), HandClock()
-    data = tmp_path / "data"
-    async with make_world(database_url, folder=data, out=receivers, clock=clock) as world:
-        path = await made(world, target_secret="kept", kind="STANDARD")
-        await used(world, path)
-        delivery = (await world.get(f"{path}/event"))["results"][0]["id"]
-        await world.installation.ctx.store.write(lambda tx: as_before(world, tx, path.rpartition("/")[2]))
-        assert CANARY in json.dumps((await world.get(f"{path}/event")).json)
-    async with make_world(database_url, folder=data, out=receivers, clock=clock) as world:
-        assert (await world.get(path, token=await world.new_token("Read")))["target_url"] == SHOWN
-        assert (await world.get(path))["target_url"] == SLACK
-        assert CANARY not in json.dumps((await world.get(f"{path}/event")).json)
-        sent = len(receivers.got[SLACK])
-        assert (await world.post(f"{path}/replay", {"event_id": delivery}))["replayed"] == 1
-        await world.settle()
-        assert len(receivers.got[SLACK]) == sent + 1
-        assert "webhook-signature" in receivers.got[SLACK][-1].headers
-
-
-async def as_before(world: World, tx: Tx, id: str) -> None:
-    """A webhook and its deliveries as they were stored before addresses were sealed."""
-    row: Row | None = await tx.resources.get(id)
-    assert row is not None
-    document = msgspec.json.decode(row.body) | {"target_url": SLACK}
-    sealed = encrypt_hidden(world.installation.ctx, row.org, row.id, row.tag, {"target_secret": "kept"})
-    await tx.resources.change(msgspec.structs.replace(row, body=msgspec.json.encode(document), sealed=sealed))
-    for delivery in (await tx.deliveries.page(id, 0, 100))[0]:
-        story = delivery.story.replace(SHOWN.encode(), SLACK.encode())
-        await tx.deliveries.change([msgspec.structs.replace(delivery, story=story, address="")])
-    await tx.facts.set("webhook addresses are sealed", b"")
 
 
 def found(folder: Path) -> list[str]:

@@ -11,8 +11,6 @@ from tests.jobs.sites import Programs, deployed, new_job, ready_job, runs
 from tests.jobs.test_events import asked, environment_with, events, variables
 from tests.world import World
 from windlass.control.kinds import job as job_kind
-from windlass.control.variables import earlier_outputs
-from windlass.store import Row, Tx
 
 CHOSEN = {
     "MAIN_URL": "postgresql://evil.test/main", "MAIN_HOST": "evil.test", "PATH": "/tmp/evil", "PORT": "1",
@@ -245,65 +243,3 @@ async def test_outputs_and_their_aliases_go_with_the_job(world: World) -> None:
         row["key"] for row in (await world.get(f"/application/{app}/environmentVariable"))["results"]
     }
     assert await world.installation.ctx.store.reads.job_outputs.get(job) is None
-
-
-# After an upgrade
-
-
-async def upgraded(world: World, *outputs: tuple[str, str]) -> None:
-    """Makes variables those of a job, as an earlier version has stored them, and starts again."""
-
-    async def change(tx: Tx) -> None:
-        for id, job in outputs:
-            row: Row | None = await tx.resources.get(id)
-            assert row is not None
-            document = msgspec.json.decode(row.body) | {"set_by_job": job}
-            await tx.resources.rewrite(row.id, msgspec.json.encode(document))
-        await tx.facts.set(earlier_outputs.RENAMED, b"")
-        await earlier_outputs.rename_earlier_outputs(world.installation.ctx, tx)
-
-    await world.installation.ctx.store.write(change)
-
-
-async def test_outputs_of_an_earlier_version_have_the_name_of_their_job_after_the_upgrade(
-    world: World,
-) -> None:
-    environment, _, job, app = await environment_with(world, "on_start")
-    plain, hidden = f"/environment/{environment}/environmentVariable", f"/environment/{environment}/secret"
-    own = f"/application/{app}/environmentVariable"
-    mine = await world.made(plain, {"key": "MINE", "value": "1"})
-    preload = await world.made(plain, {"key": "LD_PRELOAD", "value": "/tmp/evil.so"})
-    bucket = await world.made(plain, {"key": "BUCKET", "value": "shop"})
-    key = await world.made(hidden, {"key": "KEY", "value": "s3cret"})
-    assert (await world.post(f"{own}/{bucket}/alias", {"key": "PICTURES"})).status == 201
-    assert (await world.post(f"{own}/{bucket}/override", {"value": "mine"})).status == 201
-    assert (await world.post(f"/application/{app}/secret/{key}/alias", {"key": "API_KEY"})).status == 201
-    await upgraded(world, (preload, job), (bucket, job), (key, job))
-    assert await variables(world, environment) == {"MINE": "1"}
-    assert (await world.get(f"{plain}/{mine}"))["value"] == "1"
-    assert await outputs(world, job) == {"LD_PRELOAD": "/tmp/evil.so", "BUCKET": "shop"}
-    assert list(await outputs(world, job, "secret")) == ["KEY"]
-    world.engine.output = b""
-    await asked(world, environment, "deploy")
-    found = world.engine.running[app].variables
-    assert "LD_PRELOAD" not in found
-    assert (found["PICTURES"], found["API_KEY"], found["BUCKET"]) == ("shop", "s3cret", "mine")
-    world.engine.output = written({"BUCKET": "shop-2"})
-    await asked(world, environment, "deploy")
-    assert world.engine.running[app].variables["PICTURES"] == "shop-2"
-    listed = (await world.get(own))["results"]
-    assert {row["key"]: row["variable_type"] for row in listed} == {
-        "PICTURES": "ALIAS", "BUCKET": "VALUE", "MINE": "VALUE",
-    }  # fmt: skip
-
-
-async def test_an_output_of_a_job_that_is_gone_is_a_variable_with_its_name_after_the_upgrade(
-    world: World,
-) -> None:
-    environment = await world.environment()
-    plain = f"/environment/{environment}/environmentVariable"
-    id = await world.made(plain, {"key": "LD_PRELOAD", "value": "/tmp/evil.so"})
-    gone = "0c0b1dd2-0000-4000-8000-000000000000"
-    await upgraded(world, (id, gone))
-    assert await variables(world, environment) == {named(gone, "LD_PRELOAD"): "/tmp/evil.so"}
-    assert (await world.delete(f"{plain}/{id}")).status == 204

@@ -13,7 +13,6 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from tests.fakes.engine import FakeEngine
 from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
 from tests.world import make_world
 from windlass.base.errors import Unavailable
@@ -26,7 +25,7 @@ from windlass.core.words.events import Event
 from windlass.install import mark
 from windlass.install.installation import install
 from windlass.install.key import WrongKey
-from windlass.install.ownership import NotOurs, examine, legacy_id
+from windlass.install.ownership import NotOurs, examine
 from windlass.operate.backup import backup
 from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
@@ -55,26 +54,6 @@ async def test_a_replica_with_an_empty_data_directory_of_its_own_joins(postgres_
         shutil.copy(tmp_path / "one/key", tmp_path / "two/key")
         async with make_world(postgres_url, folder=tmp_path / "two") as twin:
             assert twin.installation.ctx.installation == world.installation.ctx.installation
-
-
-async def test_an_installation_from_before_there_were_ids_is_taken_over_silently(database_url, tmp_path):
-    engine = FakeEngine()
-    async with make_world(database_url, folder=tmp_path, engine=engine) as world:
-        app = await deployed(world)
-        store = world.installation.ctx.store
-
-        async def forget(tx) -> None:
-            await tx.session.all("DELETE FROM fact WHERE name = $1", INSTALLATION)
-
-        await store.write(forget)
-        fingerprint = world.installation.ctx.encryption.fingerprint
-        settings = world.installation.ctx.settings
-    mark.file_of(settings).unlink()
-    async with make_world(database_url, folder=tmp_path, engine=engine) as world:
-        assert world.installation.ctx.installation == legacy_id(fingerprint)
-        assert marked(settings) == legacy_id(fingerprint)
-        await world.run(30)
-        assert [one.service for one in engine.instances.values()] == [app]
 
 
 async def test_services_that_the_database_does_not_know_are_set_aside_and_reported(world):

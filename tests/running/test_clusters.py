@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import msgspec
-
 from tests.certificates import authority, write_pair
 from tests.fakes.engine import FakeEngine
 from tests.metrics.prometheus import scraped
@@ -23,9 +21,7 @@ from tests.running.clusters import (
     status,
 )
 from tests.tables import rows
-from windlass.control.services.clusters import connect_older_clusters
 from windlass.core.deploy.workload import OutputLine
-from windlass.families.cluster import Cluster
 
 # Connected
 
@@ -213,22 +209,6 @@ async def test_a_cluster_that_is_connected_later_takes_the_services_that_wait_fo
     assert engine_of(world, cloud).instances
 
 
-async def test_clusters_of_an_older_windlass_keep_the_engine_of_this_machine(world):
-    """They were stored without the field, and all their services ran here."""
-    east = await cluster(world, name="east", cloud_provider="AWS")
-    store = world.installation.ctx.store
-    row = await store.reads.resources.get(east)
-    old = {key: value for key, value in msgspec.json.decode(row.body).items() if key != "engine"}
-
-    async def as_before(tx: Any) -> None:
-        await tx.resources.rewrite(east, msgspec.json.encode(old))
-        await tx.facts.set("clusters", b"")
-
-    await store.write(as_before)
-    await store.write(lambda tx: connect_older_clusters(world.installation.ctx, tx))
-    assert (await store.reads.resources.get(east)).read(Cluster).engine == "LOCAL"
-
-
 # Apart
 
 
@@ -310,24 +290,6 @@ async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_w
     assert "(shop)" in answer.message
     deleting = await world.delete(path)
     assert (deleting.status, "(env-" in deleting.message) == (409, True)
-
-
-async def test_a_cluster_that_an_older_server_stores_during_an_upgrade_is_this_machine(world):
-    """It knows no engines, and runs all services on its machine."""
-    east = await cluster(world, name="east", cloud_provider="AWS")
-    store, path = world.installation.ctx.store, f"/organization/{world.org}/cluster/{east}"
-    row = await store.reads.resources.get(east)
-    document = {key: value for key, value in msgspec.json.decode(row.body).items() if "engine" not in key}
-    document |= {"has_access": True, "status": "DEPLOYED"}
-    await store.write(lambda tx: tx.resources.rewrite(east, msgspec.json.encode(document)))
-    world.installation.ctx.places.changed(east)
-    await world.settle()
-    app = await application_on(world, east)
-    await deploy(world, app)
-    assert {key[0] for key in world.engine.instances} == {app}
-    assert (await status(world, east))["is_deployed"] is True
-    assert (await world.patch(path, {"name": "east 2"})).status == 200
-    assert (await world.get(path))["engine"] == "LOCAL"
 
 
 async def test_the_end_of_the_certificates_of_a_cluster_is_a_metric(world, tmp_path):

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.running.clusters import TLS, application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
-from windlass.control.services.clusters import give_queues
 from windlass.store import Queue, builds_beside
 from windlass.store.tables.queues import queue_of
 
@@ -98,17 +97,6 @@ async def test_a_cluster_that_is_connected_elsewhere_later_gets_its_queue_then()
         assert (await world.patch(path, nothing)).status == 200
         await world.post(f"/application/{app}/deploy")
         assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
-
-
-async def test_clusters_of_an_older_windlass_get_their_queue_at_the_start():
-    async with make_world() as world:
-        east = await cluster(world)
-        app = await application_on(world, east)
-        store = world.installation.ctx.store
-        await store.write(lambda tx: tx.work.remove_queue(east))
-        await store.write(give_queues)
-        await world.post(f"/application/{app}/deploy")
-        assert set(await queues(world)) == {builds_beside(queue_of(east))}
 
 
 async def test_work_of_a_cluster_that_is_gone_is_still_claimed():

@@ -194,17 +194,6 @@ async def test_a_deploy_without_its_upload_says_what_to_do(world, app, chosen, s
     assert (answer.status, answer.message.startswith(message)) == (status, True), answer
 
 
-async def test_an_archive_that_an_earlier_version_kept_is_deployed(world, app):
-    done = await uploaded(world, app)
-    path = world.installation.ctx.uploads.path(StoredUpload(app, done["id"]))
-    path.rename(path.parent.parent / path.name)
-    path.parent.rmdir()
-    await deploy(world, app)
-    await world.settle()
-    assert await world.state(f"/application/{app}") == "RUNNING"
-    assert path.is_file()
-
-
 async def test_a_lost_archive_fails_the_deployment_with_what_to_do(world, app):
     chosen = await uploaded(world, app)
     world.installation.ctx.uploads.remove(StoredUpload(app, chosen["id"]))

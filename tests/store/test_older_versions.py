@@ -18,12 +18,8 @@ from windlass.base.errors import Unavailable
 from windlass.control.background import worker
 from windlass.control.background.worker import Worker
 from windlass.install import installation
-from windlass.store import postgres
 from windlass.store.migrate import RECORD, migrations
 from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
-
-APPLICATION_SETTINGS = 28
-"""The number of the migration that came with the settings of applications."""
 
 
 @asynccontextmanager
@@ -50,24 +46,6 @@ async def test_an_older_server_reads_and_changes_nothing_after_a_migration(serve
             await store.write(adds("after"))
         assert await names(store) == ["before"]
         assert await store.trouble() == OUTDATED
-
-
-@pytest.mark.parametrize("has_both_started", [True, False])
-async def test_a_server_from_before_settings_of_applications_changes_nothing_beside_a_newer_one(
-    served: Place, monkeypatch: pytest.MonkeyPatch, has_both_started: bool
-):
-    """It would deploy without release commands, and sites as programs. The control: alone, it goes on."""
-    earlier = [migration for migration in migrations() if migration.number < APPLICATION_SETTINGS]
-    await served.sql("DELETE FROM migration WHERE number >= $1", APPLICATION_SETTINGS)
-    monkeypatch.setattr(postgres, "migrations", lambda: earlier)
-    async with served.opened() as store:
-        if has_both_started:
-            async with connection_to(served) as connection:
-                await migrate(connection, [one for one in migrations() if one.number <= APPLICATION_SETTINGS])
-            with pytest.raises(Unavailable, match="older than the database"):
-                await store.write(adds("late"))
-        else:
-            await store.write(adds("alone"))
 
 
 @pytest.mark.parametrize("applied", [True, False])

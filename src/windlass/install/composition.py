@@ -44,10 +44,7 @@ from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.services.engine_access import find_access
-from windlass.control.telling.webhooks import veil_stored
-from windlass.control.variables.earlier_outputs import rename_earlier_outputs
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
@@ -57,7 +54,6 @@ from windlass.install.ownership import (
     OwnershipReport,
     PartsFor,
     holdings,
-    legacy_id,
 )
 from windlass.install.parts import Parts
 from windlass.routers.sites.store import SITES, SiteStore
@@ -168,7 +164,7 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
         """Stores key and id unless they are there: of several replicas, the first decides."""
         key, id = await tx.facts.get(CURRENT), await tx.facts.get(INSTALLATION)
         if id is None:
-            id = (new_id() if key is None else legacy_id(key.decode())).encode()
+            id = new_id().encode()
             await tx.facts.set(INSTALLATION, id)
         if key is None:
             key = encryption.fingerprint.encode()
@@ -208,10 +204,6 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
 async def seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     place = ctx.ownership.place
-    await veil_stored(ctx, tx)
-    await rename_earlier_outputs(ctx, tx)
-    await connect_older_clusters(ctx, tx)
-    await give_queues(tx)
     await follow_earlier_clock(tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.ask(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)

@@ -45,7 +45,7 @@ from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.browser_sessions import create_link
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
-from windlass.control.records.names import note_api_port, reserve_all
+from windlass.control.records.names import note_api_port
 from windlass.control.records.sole_organization import note_sharing
 from windlass.control.telling.audit_check import AuditCheck
 from windlass.control.telling.metrics import InstallationMetrics
@@ -375,7 +375,7 @@ async def install(
 async def _complete(
     installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
 ) -> None:
-    """Makes the first organization, reserves hosts, and puts services that were set aside in their place."""
+    """Makes the first organization, and puts services that were set aside in their place."""
     ctx = installation.ctx
     if adopt:
         await installation.place_owner.take()
@@ -383,7 +383,6 @@ async def _complete(
     if installation.first_token:
         owner = await installation.authenticator.admit(f"Token {installation.first_token}".encode())
         installation.first_code, _ = await ctx.store.write(lambda tx: create_link(ctx, tx, owner))
-    await reserve_all(ctx)
     if report.reason:
         await take_over(ctx, report, parts_for)
     await bring_back(ctx)

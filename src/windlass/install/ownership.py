@@ -17,24 +17,22 @@ from msgspec import Struct, field
 
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway, BuildError
-from windlass.config import BadSetting, Settings, to_type
+from windlass.config import Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.context.log_store import LOGS, Logs
-from windlass.control.records.sealing_keys import CURRENT
-from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.control.records.stored_clusters import place_of
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.families.cluster import Cluster
 from windlass.install import mark
 from windlass.install.database import file_of, looking
-from windlass.install.key import WrongKey, load_encryption
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.routers.sites.store import SITES, SiteStore
-from windlass.store.archive import Snapshot
+from windlass.store.archive import Snapshot, level
 
 _log = logging.getLogger(__name__)
 
-_PLACES: Final = 16
 """The migration since which services have a cluster."""
 PATIENCE: Final = 5.0
 """Seconds that a container engine may take to answer."""
@@ -80,8 +78,6 @@ class DatabaseState(Struct, frozen=True):
     """The state of a database, as far as it has to be compared."""
 
     installation: str = ""
-    is_older_form: bool = False
-    """It is from before databases knew their id."""
     event: int = 0
     hash: str = ""
     """The hash of the last event that the data directory has seen."""
@@ -90,11 +86,6 @@ class DatabaseState(Struct, frozen=True):
     deleted: frozenset[str] = frozenset()
     volumes: Mapping[str, Collection[str]] = {}
     """Names of volumes that hold data, by service."""
-
-
-def legacy_id(fingerprint: str) -> str:
-    """Returns the id of an installation from before there were ids: the label on its containers."""
-    return fingerprint[:16]
 
 
 async def examine(settings: Settings, parts_for: PartsFor | None = None) -> OwnershipReport:
@@ -174,14 +165,11 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
         return DatabaseState()
     async with looking(settings) as line:
         moment = Snapshot(line)
-        fingerprint = await moment.fact(CURRENT) if await moment.applied() else None
-        if fingerprint is None:
-            return DatabaseState()
-        id, reads = await moment.fact(INSTALLATION), moment.reads
-        present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
+        id = await moment.fact(INSTALLATION) if level(await moment.applied()) else None
         if id is None:
-            legacy = legacy_id(fingerprint.decode())
-            return DatabaseState(legacy, is_older_form=True, present=present, deleted=deleted)
+            return DatabaseState()
+        reads = moment.reads
+        present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
         event, _ = await reads.events.newest()
         hash = await reads.events.hash(seen.event) if seen else None
         return DatabaseState(
@@ -197,11 +185,9 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
 async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Collection[str]]:
     """Returns the volumes of services that run on the engine of this machine: others are not looked at."""
     volumes, reads = await moment.volumes(), moment.reads
-    if _PLACES not in await moment.applied():
-        return volumes
     for id in await reads.statuses.clusters():
         row = await reads.resources.get(id)
-        if row is not None and place_of(spec_of(row)) != settings.place:
+        if row is not None and place_of(row.read(Cluster)) != settings.place:
             for service in await reads.statuses.on_cluster(id):
                 volumes.pop(service, None)
     return volumes
@@ -249,16 +235,7 @@ def _without(services: Mapping[str, StoredData], others: Container[str]) -> dict
 def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
     """Returns the labels that our containers may have, the present one first."""
     labels = [database.installation, report.mark.installation if report.mark else ""]
-    if not database.installation or database.is_older_form:
-        labels.append(_label_by_key(settings))
     return [*dict.fromkeys(label for label in labels if label)] or ["none"]
-
-
-def _label_by_key(settings: Settings) -> str:
-    try:
-        return legacy_id(load_encryption(settings).fingerprint)
-    except (WrongKey, BadSetting):
-        return ""
 
 
 @asynccontextmanager
@@ -291,10 +268,7 @@ def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState
             return ""
         return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
     if report.mark is None:
-        # Databases from before there were marks have none: services unknown to them are set aside later.
-        return (
-            f"{place} does not know all that is here" if report.found and not database.is_older_form else ""
-        )
+        return f"{place} does not know all that is here" if report.found else ""
     if report.mark.installation != database.installation:
         return f"{place} is of another installation than {settings.data_dir}"
     if report.mark.event > database.event:

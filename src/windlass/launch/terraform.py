@@ -85,8 +85,7 @@ class TerraformRun:
         self.plan_of: str = request["plan_of"]
         self.arguments: dict[str, list[str]] = request["arguments"]
         self.is_in_container: bool = request.get("container", False)
-        # A server of an earlier version, which began this run, names no others.
-        urls = [request["url"], *request.get("others", ())]
+        urls = [request["url"], *request["others"]]
         self.windlass = RunServer(urls, variables[TOKEN], _OTHER_ADDRESS if self.is_in_container else "")
         self.data = Path(variables[VOLUME]) / "data"
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"

@@ -40,8 +40,7 @@ def program_environment(
         )
         environment |= {
             "TF_HTTP_USERNAME": "run",
-            # A server of an earlier version, which began this run, gave the same credential to both.
-            "TF_HTTP_PASSWORD": variables.get(STATE_TOKEN, variables[TOKEN]),
+            "TF_HTTP_PASSWORD": variables[STATE_TOKEN],
             "TF_HTTP_RETRY_MAX": "60",
             "TF_HTTP_RETRY_WAIT_MIN": "1",
             "TF_HTTP_RETRY_WAIT_MAX": "5",

@@ -24,6 +24,7 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.base.encryption import Encryption
 from windlass.store.archive import ArchiveTable, level, tables
+from windlass.store.migrate import in_form_of_release
 from windlass.terminal.refused import CommandRefused
 
 FORMAT: Final = "windlass backup 1"
@@ -75,6 +76,11 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The ids of all keys that are needed; empty in backups of earlier versions, which have one."""
     users: ArchiveFile | None = None
     """The users of services on the machine."""
+
+    @property
+    def form(self) -> Mapping[int, str]:
+        """The migrations of this version that its tables have."""
+        return in_form_of_release(self.migrations)
 
     @property
     def parts(self) -> list[ArchiveFile]:
@@ -238,7 +244,7 @@ class Archive:
     def services(self) -> set[str]:
         """Returns the services of which the archive has a record, deleted ones included."""
         values: set[str] = set()
-        for table in tables(level(self.manifest.migrations)):
+        for table in tables(level(self.manifest.form)):
             if column := _SERVICES.get(table.name):
                 place = table.columns.index(column)
                 values |= {row[place] for rows in self.batches(table) for row in rows}

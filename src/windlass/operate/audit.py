@@ -21,12 +21,9 @@ from windlass.store.archive import Snapshot, level
 from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
 from windlass.terminal.refused import CommandRefused
 
-_SINCE = 4
-"""The migration that made the chain."""
 _MOST_TOLD = 20
 _FAULTS = {
     Fault.REMOVED: "{missing}: removed.",
-    Fault.NO_HASH: "{event}: has no hash; it was changed or added.",
     Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
 }
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
@@ -34,8 +31,6 @@ _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
 
 class Verdict(Struct):
     events: int = 0
-    unchained: int = 0
-    """From before the chain began."""
     let_go: int = 0
     """Number of the last event that retention removed."""
     first: int = 0
@@ -62,8 +57,8 @@ async def verify(settings: Settings, noted: str = "") -> Verdict:
     await check(settings)
     async with looking(settings) as line:
         moment = Snapshot(line)
-        if level(await moment.applied()) < _SINCE:
-            raise CommandRefused("these events are not chained yet: start this version of Windlass once")
+        if not level(await moment.applied()):
+            raise CommandRefused("start Windlass once: this database was never used")
         verdict = Verdict()
         await _Walk(moment, Reads(line), verdict, head).whole()
     return verdict
@@ -91,21 +86,20 @@ class _Walk:
 
     async def whole(self) -> None:
         counts = self._told
-        unchained = await self._reads.counters.get("unchained")
         counted = await self._reads.counters.get("event")
         if anchor := await self._reads.events.anchor():
             counts.let_go = anchor.number
             self._compare(anchor.number, anchor.head.hash)
-        walk = ChainWalk(beginning_of(anchor, unchained), unchained)
+        walk = ChainWalk(beginning_of(anchor))
         async for row in self._moment.events():
-            self._look(EventRow(*row), unchained, walk, row)
+            self._look(EventRow(*row), walk, row)
         self._check_end(counted, walk.head.number)
         if self._newest is not None:
             counts.until, counts.number = stamp(self._newest.at), self._newest.seq
-            counts.hash = (self._newest.hash or b"").hex()
-            counts.head = f"{counts.number}:{counts.hash}" if counts.hash else ""
+            counts.hash = self._newest.hash.hex()
+            counts.head = f"{counts.number}:{counts.hash}"
 
-    def _look(self, event: EventRow, unchained: int, walk: ChainWalk, row: Sequence[Any]) -> None:
+    def _look(self, event: EventRow, walk: ChainWalk, row: Sequence[Any]) -> None:
         counts = self._told
         counts.events += 1
         if counts.events == 1:
@@ -113,10 +107,7 @@ class _Walk:
         missing, self._newest = _numbers(walk.due, event.seq - 1), event
         for fault in walk.step(row):
             counts.blame(_FAULTS[fault].format(missing=missing, event=_describe(event)))
-        if event.seq <= unchained:
-            counts.unchained += 1
-        elif event.hash is not None:
-            self._compare(event.seq, event.hash)
+        self._compare(event.seq, event.hash)
 
     def _compare(self, number: int, hash: bytes) -> None:
         if self._noted is not None and number == self._noted.number:

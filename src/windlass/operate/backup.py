@@ -129,13 +129,13 @@ async def restore(
 
 async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
     """Replaces all tables of the database by those of a backup."""
-    for table in await refill.clear(archive.manifest.migrations):
+    for table in await refill.clear(archive.manifest.form):
         for rows in archive.batches(table):
             await refill.fill(table, rows)
     # Before the commit: a number that is recorded in vain is harmless, and one that is given twice is not.
     if users := archive.users():
         await in_thread(_users(settings).merge, users)
-    await refill.finish(archive.manifest.migrations)
+    await refill.finish(archive.manifest.form)
 
 
 async def _mark(settings: Settings) -> None:
@@ -173,7 +173,7 @@ def _encryption_of(settings: Settings, manifest: Manifest) -> Encryption:
 
 
 def _check_age(manifest: Manifest) -> None:
-    later = manifest.migrations.keys() - {migration.number for migration in migrations()}
+    later = manifest.form.keys() - {migration.number for migration in migrations()}
     if later:
         raise CommandRefused(
             f"this backup was made by Windlass {manifest.windlass}, and this is {__version__}, which is "

@@ -324,8 +324,6 @@ def _print_verdict(verdict: Verdict) -> None:
         click.echo(f"{verdict.events} events, {span}.")
     else:
         click.echo("There are no events yet.")
-    if verdict.unchained:
-        click.echo(f"{verdict.unchained} of them are from before the chain began, and are not covered by it.")
     if verdict.let_go:
         click.echo(f"What came up to number {verdict.let_go} was let go because of its age.")
     for fault in verdict.faults:

@@ -171,6 +171,8 @@ class Refill:
         for migration in find_missing(migrations(), applied):
             for statement in migration.statements:
                 await self._line.run(statement)
+        await self._line.run("DELETE FROM migration")
+        for migration in migrations():
             await self._line.one(RECORD, *migration.record)
         await self._line.run("DELETE FROM place_owner")  # the server that starts with it owns its place
         await self._line.run("DELETE FROM key_holder")

@@ -63,7 +63,6 @@ def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[An
 class Fault(Enum):
     REMOVED = "removed"
     """Events before this one are not there."""
-    NO_HASH = "no hash"
     CHANGED = "changed"
     """It does not follow from the hash before it."""
 
@@ -71,11 +70,10 @@ class Fault(Enum):
 class ChainWalk:
     """Follows the chain from an event on. Trusts only what follows from the hash before."""
 
-    def __init__(self, before: Head, unchained: int) -> None:
-        """`unchained` is the number of the last event from before the chain began."""
+    def __init__(self, before: Head) -> None:
         self.due = before.number + 1
         """The number that the next event has to have."""
-        self._hash, self._unchained = before.hash, unchained
+        self._hash = before.hash
 
     @property
     def head(self) -> Head:
@@ -86,22 +84,16 @@ class ChainWalk:
         number, hash = row[0], row[-1]
         is_missing, self.due = number != self.due, number + 1
         faults = [Fault.REMOVED] if is_missing else []
-        if number <= self._unchained:
-            return faults
-        if hash is None:
-            return [*faults, Fault.NO_HASH]
         # After a gap the hash before is unknown; the gap itself is a fault already.
         if not is_missing and hash != hash_of(self._hash, row[:-1]):
             faults.append(Fault.CHANGED)
-        self._hash = hash
+        self._hash = hash if isinstance(hash, bytes) else b""  # SQLite takes text, too
         return faults
 
 
-def beginning_of(anchor: Anchor | None, unchained: int) -> Head:
+def beginning_of(anchor: Anchor | None) -> Head:
     """Returns the head after which the oldest event comes."""
-    if anchor is None:
-        return Head(0, BEGINNING)
-    return anchor.head if anchor.number > unchained else Head(anchor.number, BEGINNING)
+    return Head(0, BEGINNING) if anchor is None else anchor.head
 
 
 def anchor_of(fact: bytes | None) -> Anchor | None:

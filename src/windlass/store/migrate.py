@@ -20,6 +20,19 @@ APPLIED: Final = "SELECT number, checksum FROM migration"
 RECORD: Final = "INSERT INTO migration (number, name, checksum) VALUES ($1, $2, $3)"
 
 
+FIRST_BEFORE_RELEASE: Final = "04d8820f4a977410f6a7acd751008d7f144ab209e0415a6f226b90e93bdb3dd3"
+"""The checksum of the first migration of versions before 0.1.0."""
+LAST_BEFORE_RELEASE: Final = (38, "117459f8c79bff5e42b1860c8af5a5c21e020d80812c2bc4b41aad0814365a6d")
+"""The last migration of versions before 0.1.0, with its checksum: it left the tables of 0.1.0."""
+EXPORTER: Final = "4a939003"
+"""The last commit before 0.1.0. Its backups can be restored."""
+BEFORE_RELEASE: Final = (
+    f"Install commit {EXPORTER} of Windlass, start it once, and make a backup with it; then restore that "
+    "backup with this version into an empty database (docs/versions.md): "
+    "this one is of a version before 0.1.0"
+)
+
+
 class Changed(Exception):
     """The database was not made by the migrations of this version."""
 
@@ -45,6 +58,8 @@ class Migration(Struct, frozen=True):
 
 def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
     """Returns the migrations to apply; refuses a database of a later or an altered version."""
+    if applied.get(1) == FIRST_BEFORE_RELEASE:
+        raise Changed(BEFORE_RELEASE)
     later = applied.keys() - {migration.number for migration in wanted}
     if later:
         raise Changed(
@@ -58,6 +73,15 @@ def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> lis
                 "install an unaltered Windlass"
             )
     return [migration for migration in wanted if migration.number not in applied]
+
+
+def in_form_of_release(applied: Mapping[int, str]) -> Mapping[int, str]:
+    """Returns what stands for the migrations of a backup: those of the last version before 0.1.0 left the
+    tables of the first migration."""
+    number, checksum = LAST_BEFORE_RELEASE
+    if max(applied, default=0) == number and applied[number] == checksum:
+        return {first.number: first.checksum for first in migrations()[:1]}
+    return applied
 
 
 def newest() -> int:

@@ -44,7 +44,9 @@ def test_output_becomes_lines(tmp_path, written, lines):
         prepare(file.fileno())
         file.seek(0, os.SEEK_END)
         file.write(written)
-    tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    tail = OutputFile(
+        tmp_path, SERVICE, Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    )
     found: list[str] = []
     while new := tail.lines(unfinished=True):
         tail.advance()
@@ -52,7 +54,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
     tail.close()
     assert found == lines
     again = OutputFile(
-        tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+        tmp_path, SERVICE, Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
     )
     assert again.lines(unfinished=True) == []
     again.close()
@@ -60,7 +62,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
 
 def test_output_of_another_instance_with_the_same_name_is_not_read(tmp_path):
     home = tmp_path / "home"
-    record = Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    record = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
     home.mkdir()
     tail = OutputFile(home, SERVICE, record)
     _write(home, b"one\n")
@@ -87,7 +89,7 @@ def _ignored_lease_breaks():
 
 @pytest.mark.usefixtures("_ignored_lease_breaks")
 def test_output_that_its_program_has_a_lease_of_is_read_later(tmp_path):
-    record = Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    record = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
     tail = OutputFile(tmp_path, SERVICE, record)
     _write(tmp_path, b"one\n")
     leased = os.open(tmp_path / "output", os.O_RDWR)
@@ -110,7 +112,9 @@ def _reserve(home, start, length):
 
 
 def test_room_that_a_program_reserves_in_its_output_counts_and_is_freed(tmp_path):
-    tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    tail = OutputFile(
+        tmp_path, SERVICE, Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    )
     _write(tmp_path, b"line\n" * 300_000)
     while tail.lines(unfinished=True):
         tail.advance()

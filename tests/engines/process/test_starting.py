@@ -28,7 +28,7 @@ from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
-RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
+RECORD = Record(org="", service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 
 
 ABOUT_ITSELF = """

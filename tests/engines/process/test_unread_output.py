@@ -26,7 +26,7 @@ for _ in range(300):  # no more, if nothing bounds it
     time.sleep(0.02)
 time.sleep(100)
 """
-RECORD = Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+RECORD = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
 
 
 async def test_output_is_bounded_without_a_server_until_one_reads_again(tmp_path: Path):

@@ -82,8 +82,8 @@ class Users:
             write_whole(file, json.dumps(numbers).encode())
 
     def _next(self, assigned: dict[str, int]) -> int:
-        """Returns the number after the last one; the first of all is random. Earlier versions, which stored
-        no last number, began at the start of the range, as did all other installations."""
+        """Returns the number after the last one. The first of all is random, so that two installations
+        with one range seldom begin alike."""
         numbers, taken = self._numbers, set(assigned.values())
         last = assigned.get(_LAST, -1)
         first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))

@@ -43,4 +43,4 @@ def notes_of(labels: Mapping[str, str]) -> ImageNotes:
     try:
         return read_json(labels.get(NOTES) or "{}", ImageNotes)
     except BadJson:
-        return ImageNotes()  # an image from before this label, whose Dockerfile used its name
+        return ImageNotes()  # a label of this name that a Dockerfile has set

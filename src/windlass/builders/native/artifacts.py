@@ -30,7 +30,7 @@ from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.log import log
-from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
 from windlass.core.deploy.workload import Artifact
 
@@ -42,27 +42,14 @@ GONE: Final = ".gone-"
 RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
-SHARED: Final = "shared-"
-"""Folders whose name begins so belong to several services; see `shared_builds`."""
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock that others hold for a moment only."""
-_FORMER_CACHES: Final = ("pip", "uv", "npm")
-"""Caches of earlier versions, directly below `cache` for all organizations."""
 LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
 """Links of an artifact to what it depends on. `packages` were copied for its build, as for the next one."""
 
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
 """The end of the name of a folder that was made with a name of its own."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
-
-
-@contextmanager
-def not_kept() -> Iterator[None]:
-    """Has a build wait for its turn again where another server does not release a lock."""
-    try:
-        yield
-    except filelock.LockKept as error:
-        raise BuilderAway(str(error)) from error
 
 
 def name_of(text: str) -> str:
@@ -231,18 +218,12 @@ def services(folder: Path) -> list[str]:
     return [
         entry.name
         for entry in entries
-        if _PLAIN.fullmatch(entry.name)
-        and entry.name != CACHE
-        and not entry.name.startswith(SHARED)
-        and entry.is_dir()
+        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE and entry.is_dir()
     ]
 
 
 def finish_removals(folder: Path) -> None:
-    """Erases the rest of an interrupted removal, and caches of versions that had one for all."""
-    for name in _FORMER_CACHES:
-        if (folder / CACHE / name).exists():
-            (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
+    """Erases the rest of an interrupted removal."""
     for left in folder.glob(f"{GONE}*"):
         _try_to_erase(left)
 
@@ -275,21 +256,11 @@ def mark_complete(folder: Path) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """True if the folder is whole and where it was made. Marks of earlier versions name no folder until the
-    next sweep."""
+    """True if the folder is whole and where it was made."""
     try:
-        return (folder / COMPLETE).read_text() in {str(folder), ""}
+        return (folder / COMPLETE).read_text() == str(folder)
     except OSError:
         return False
-
-
-def name_places(folder: Path) -> None:
-    """Adds their place to marks of earlier versions: these builds were not moved yet."""
-    for mark in (*folder.glob(f"*/{DEPS}/*/{COMPLETE}"), *folder.glob(f"*/*/{DEPS}/*/{COMPLETE}")):
-        with suppress(OSError):
-            if not (facts := mark.stat()).st_size:
-                mark_complete(mark.parent)
-                os.utime(mark, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 @contextmanager

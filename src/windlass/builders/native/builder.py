@@ -35,7 +35,6 @@ from windlass.builders.native.artifacts import (
     ArtifactStore,
     finish_removals,
     name_of,
-    name_places,
     services,
 )
 from windlass.builders.native.build_state import BuildState, make_folders
@@ -44,7 +43,6 @@ from windlass.builders.native.caches import BuildCaches, CacheStore
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.plain_files import take_files
 from windlass.builders.native.reserve import check_room, held_by_build, within_reserve
-from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
 from windlass.core.deploy.build_settings import FILES
@@ -87,7 +85,6 @@ class NativeBuilder:
         self._guests = Guests(self._folder, build_memory, build_processes)
         self._calls = calls or bounded_detection()
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
-        self._shared = SharedBuilds(self._folder)
         self._caches = CacheStore(self._folder, limits)
         self._with_pip: set[str] = set()
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -114,15 +111,11 @@ class NativeBuilder:
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
-        groups = await subprocesses.in_thread(self._shared.groups_of, service)
         await subprocesses.in_thread(ArtifactStore(self._folder, service).discard)
-        await subprocesses.in_thread(self._shared.sweep, groups)
         await subprocesses.in_thread(self._caches.discard, service)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        groups = await subprocesses.in_thread(self._shared.groups_of, service)
         await subprocesses.in_thread(ArtifactStore(self._folder, service).sweep, keep)
-        await subprocesses.in_thread(self._shared.sweep, groups)
 
     async def services(self) -> Collection[str]:
         return await subprocesses.in_thread(services, self._folder)
@@ -130,19 +123,16 @@ class NativeBuilder:
     async def sweep(self, erase: Collection[str]) -> None:
         self._guests.sweep()
         await subprocesses.in_thread(finish_removals, self._folder)
-        await subprocesses.in_thread(name_places, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
             store = ArtifactStore(self._folder, service)
             await subprocesses.in_thread(store.discard if service in gone else store.sweep)
-        await subprocesses.in_thread(lambda: self._shared.sweep(self._shared.groups()))
         for service in erase:
             await subprocesses.in_thread(self._caches.discard, service)
         await subprocesses.in_thread(self._caches.sweep)
         await subprocesses.in_thread(self._toolchains.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await subprocesses.in_thread(self._shared.note_set_aside, service, into / "builds")
         await subprocesses.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
 
     async def put_back(self, service: str, out: Path) -> None:

@@ -33,8 +33,6 @@ from windlass.builders.native.tools import ToolFailed
 
 SERVICES: Final = ".services"
 _DOWNLOADS: Final = "downloads"
-_FORMER_LOCKS: Final = ".locks"
-"""Locks of earlier versions, one for each organization: its builds shared `cache/<organization>`."""
 _BUSY: Final = ".busy"
 _KEPT: Final = "kept"
 TORN: Final = "The kept files of this service are thrown away: the last build was killed while it wrote."
@@ -112,20 +110,9 @@ class CacheStore:
         Those that a build uses stay until the next sweep."""
         for left in self._folder.glob(f"{GONE}*"):
             erase(left)
-        self._erase_former()
         for org in sorted((self._folder / SERVICES).glob("*")):
             for unit in units_to_erase(self._units(org), self._limits, time.time()):
                 self._erase(unit)
-
-    def _erase_former(self) -> None:
-        """Erases the caches that all builds of an organization could write to in earlier versions."""
-        for lock in sorted((self._folder / _FORMER_LOCKS).glob("*.lock")):
-            with _alone(lock) as is_alone:
-                if is_alone:  # else a build of the earlier version uses them
-                    _remove(self._folder / lock.stem, self._folder)
-                    lock.unlink(missing_ok=True)
-        with suppress(OSError):
-            (self._folder / _FORMER_LOCKS).rmdir()
 
     def _units(self, org: Path) -> Iterator[CacheUnit]:
         for service in sorted(org.glob("*")):

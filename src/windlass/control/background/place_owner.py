@@ -21,12 +21,12 @@ from windlass.control.context.context import Context
 from windlass.control.records.recording import About, emit
 from windlass.control.records.run_servers import announce_address
 from windlass.control.records.sealed_workload import workload_of
-from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.control.records.stored_clusters import place_of
 from windlass.control.workloads.terraform_programs import known_address
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
-from windlass.families.cluster import cluster
+from windlass.families.cluster import Cluster, cluster
 from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_word
 
 LOST_WORD: Final = "place:lost:"
@@ -239,7 +239,7 @@ class PlaceOwner:
         clusters: list[Row] = []
         for id in await tx.statuses.clusters():
             row = await tx.resources.find(cluster.name, id)
-            if row is None or place_of(spec_of(row)) != place:
+            if row is None or place_of(row.read(Cluster)) != place:
                 continue
             about = About(row.id, row.family, row.id, row.family)
             emit(tx, kind, row.org, about, SYSTEM.id, SYSTEM.name, ITSELF, {"name": row.name or ""})

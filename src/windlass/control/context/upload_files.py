@@ -83,12 +83,7 @@ class UploadFiles:
             yield
 
     def path(self, upload: UploadIdentity) -> Path:
-        path = self._folder / upload.parent / upload.id
-        if (earlier := self._folder / upload.id).is_file():  # where an earlier version kept it
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileNotFoundError):  # a request at the same time was first
-                earlier.rename(path)
-        return path
+        return self._folder / upload.parent / upload.id
 
     def size(self, upload: UploadIdentity) -> int:
         """Returns the bytes that have arrived here."""

@@ -18,7 +18,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
-from windlass.control.deploying.routes import all_endpoints, refresh, reserve, takes_ports_of
+from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as
 from windlass.core.deploy.workload import Instance, Workload
@@ -53,8 +53,6 @@ async def bring_up(
     """
     await ctx.point("about to reserve")
     try:
-        if await takes_ports_of(ctx, new, old):
-            await retire_others(ctx, new, new.generation, check)
         await reserve(ctx, new, old)
     except RouteError as error:
         raise ReleaseFailed(str(error)) from error
@@ -161,7 +159,7 @@ async def _end(
 
 async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
     """Removes the new generation; the old one serves as before."""
-    place, took_over = await ctx.places.of(new.service), await takes_ports_of(ctx, new, old)
+    place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
@@ -171,7 +169,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
-        if new.alone or took_over:
+        if new.alone:
             await ctx.point("about to bring back")
             await apply(ctx, old, count, check)
             await ctx.point("brought back")

@@ -14,7 +14,7 @@ from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
 from windlass.control.deploying.sites import find_folder, served_folder
 from windlass.control.records.links import last_workload
-from windlass.control.records.names import host_keys, reserve_ports, reserve_served
+from windlass.control.records.names import host_keys, reserve_ports
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
@@ -53,12 +53,6 @@ async def give_up_public_ports(ctx: Context, service: str) -> None:
         _log.warning(
             "addresses of a stopped service are not held", extra={"service": service, "why": str(error)}
         )
-
-
-async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
-    """Returns whether the router has to listen for the new one where an instance of the old one may listen:
-    what ran alone did so in earlier versions."""
-    return old is not None and old.alone and any(not at.inside for _, at in await _inside(ctx, new))
 
 
 def _public(workload: Workload) -> list[Listen]:
@@ -252,7 +246,8 @@ async def _put(
     site: str,
 ) -> None:
     """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
-    names, absence = await _names_of(ctx, workload), await _absence(ctx, status, workload)
+    names = await ctx.store.reads.names.of(workload.service)
+    absence = await _absence(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     ctx.routing.sites.pop(workload.service, None)
     if site:  # the router speaks HTTP at all of its ports
@@ -274,15 +269,6 @@ async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[R
         _log.warning("routes are left out", extra={"service": workload.service, "why": str(error)})
         return by_name_only
     return routes
-
-
-async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:
-    """The names that its service holds, those that it serves among them."""
-    rows = await ctx.store.reads.names.of(workload.service)
-    if all(port.host or row_of(port, rows) for port in workload.ports if by_name(port)):
-        return rows
-    await reserve_served(ctx, workload.service)
-    return await ctx.store.reads.names.of(workload.service)
 
 
 async def _routes(

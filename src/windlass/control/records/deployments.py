@@ -21,13 +21,12 @@ from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.served_names import host_names
-from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
-from windlass.families.cluster import cluster
+from windlass.families.cluster import Cluster, cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
 
 RECONCILE = "reconcile"
@@ -140,7 +139,7 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
     row = await tx.resources.find(cluster.name, id)
     if row is None:
         return
-    if not spec_of(row).engine:
+    if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
     if do is not Do.RESTART:  # what runs already goes on
         await sole_organization.admit(tx, row, org)

@@ -26,8 +26,6 @@ from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
 
-FACT = "held names"
-"""Set when the services of an older Windlass have got their names."""
 _AT_ONCE = 200
 MOST_PUBLIC = 32
 """Public TCP ports of one service. There are few of them on a machine, and all organizations share them."""
@@ -150,41 +148,6 @@ async def note_api_port(ctx: Context) -> None:
     fact = f"{API}{PORT}{ctx.settings.port}"
     if await ctx.store.reads.facts.get(fact) is None:
         await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
-
-
-async def reserve_all(ctx: Context) -> None:
-    """Gives services of an older Windlass the names that they serve or declare, the oldest first."""
-    if await ctx.store.reads.facts.get(FACT):
-        return
-    services = await ctx.store.reads.statuses.services_by_age()
-    for first in range(0, len(services), _AT_ONCE):
-        part = services[first : first + _AT_ONCE]
-
-        async def change(tx: Tx, part: Sequence[str] = part) -> None:
-            for service in part:
-                await _reserve_served(ctx, tx, service)
-
-        await ctx.store.write(change)
-    await ctx.store.write(lambda tx: tx.facts.set(FACT, b"reserved"))
-
-
-async def reserve_served(ctx: Context, service: str) -> None:
-    """Gives a service the names that it serves, where it runs what an older Windlass deployed."""
-    await ctx.store.write(lambda tx: _reserve_served(ctx, tx, service))
-
-
-async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
-    service, status = await tx.resources.get(id), await tx.statuses.get(id)
-    if service is None or status is None:
-        return
-    serving = await tx.deployments.get(status.serving) if status.serving else None
-    if serving and (workload := decrypt_workload(ctx, serving)):
-        await _reserve_served_hosts(tx, workload)
-        held = {row.name for row in await tx.names.of(id)}
-        for port in workload.ports:
-            if (number := listens(port)) is not None and f"{PORT}{number}" not in held:
-                await tx.names.take(f"{PORT}{number}", id, port.name)
-    await reserve_declared(ctx, tx, service.family, id)
 
 
 class _HeldNames:

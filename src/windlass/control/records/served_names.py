@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.deploy.hosts import key_of, label
+from windlass.core.deploy.hosts import label
 from windlass.core.deploy.workload import WorkloadPort
 from windlass.store import NameRow
 
@@ -14,10 +14,7 @@ INSIDE = "inside "
 
 def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
     """The name under which a port is served, if its service holds it."""
-    if port.host:
-        return next((row for row in rows if row.name == port.host), None)
-    # Deployed by an older Windlass, which composed names each time: the oldest is the one it served.
-    return next((row for row in host_names(rows) if row.port == key_of(port)), None)
+    return next((row for row in rows if row.name == port.host), None)
 
 
 def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.stored_clusters import place_of, spec_of
-from windlass.families.cluster import cluster
+from windlass.control.records.stored_clusters import place_of
+from windlass.families.cluster import Cluster, cluster
 from windlass.store import Reads, Row, Tx
 
 _FACT = "sole organization of "
@@ -36,7 +36,7 @@ async def note_sharing(ctx: Context) -> None:
 
 async def admit(tx: Tx, on: Row, org: str) -> None:
     """Refuses a deployment on a cluster whose place serves another organization alone."""
-    place = place_of(spec_of(on))
+    place = place_of(on.read(Cluster))
     if not place:
         return
     fact = f"{_FACT}{place}"
@@ -68,5 +68,5 @@ async def _deployed(source: Reads) -> list[tuple[str, str]]:
     for org, at in await source.statuses.deployed():
         row = await source.resources.find(cluster.name, at)
         if row is not None:
-            found.append((place_of(spec_of(row)), org))
+            found.append((place_of(row.read(Cluster)), org))
     return found

@@ -1,18 +1,9 @@
-"""Clusters as they are stored, also by servers of earlier versions."""
+"""Clusters as they are stored."""
 
 from __future__ import annotations
 
-from windlass.families.cluster import THIS_MACHINE, Cluster, ClusterShown
-from windlass.store import FIRST_PLACE, Row
-
-
-def spec_of(row: Row) -> Cluster:
-    """Returns the spec of a stored cluster. A server from before clusters named engines, which runs all
-    services on its machine, may store one while servers are upgraded one by one."""
-    spec = row.read(Cluster)
-    if not spec.engine and row.read(ClusterShown).has_access:
-        spec.engine = THIS_MACHINE
-    return spec
+from windlass.families.cluster import THIS_MACHINE, Cluster
+from windlass.store import FIRST_PLACE
 
 
 def place_of(spec: Cluster) -> str:

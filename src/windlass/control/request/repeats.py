@@ -95,7 +95,6 @@ async def _keep(
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
     owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
     answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, *owner), type=StoredAnswer)
-    # An answer that an earlier version kept still holds everything.
     body, held = _split(call.operation, answer.body)
     if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
         held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, *owner_of_once))

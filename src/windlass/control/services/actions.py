@@ -41,7 +41,7 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     if settings := kind.settings(version):
         await apply_changes(ctx, tx, call, service, settings)
         service = await tx.resources.get(service.id) or service
-    if kind.deploys_new_commits(service):  # settings of earlier versions had no effect
+    if kind.deploys_new_commits(service):
         due = tx.now + ctx.settings.auto_deploy_seconds * SECOND
         await watch_branch(tx, service.id, service.org, service.parent, due)
     return await accept(tx, service, kind.deploys_by, call, version)

@@ -12,10 +12,9 @@ from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.older_database import OLDER
-from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.ports import PORT, beyond_share
 from windlass.control.records.reachability import LOST
-from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
@@ -25,12 +24,9 @@ from windlass.core.declare.document import Document, merge_patched, replace_spec
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
-from windlass.families.cluster import THIS_MACHINE, Cluster, ClusterShown, ClusterStatus, cluster
-from windlass.families.organization import organization
+from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
 from windlass.store import FIRST_PLACE, Reads, Row, Tx, cluster_word, queue_of, queues_of
 
-_CONNECTED = "clusters"
-"""Set when the clusters of an older Windlass have got their engine."""
 _ENGINE_ID = "engine_id"
 _MOST_NAMED = 5
 _SERVES_ONE = (
@@ -67,7 +63,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
     access = access_of(row.id, row.org, spec, spec.engine_key)
-    former = access_of(row.id, row.org, spec_of(row), hidden.get("engine_key", ""))
+    former = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
     is_key_sent = bool(changes.get("engine_key"))
     if access.router_port != former.router_port:
         await ctx.places.check_port(access)
@@ -109,7 +105,7 @@ class Clusters(Behaviour[Cluster]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
         if not change.before.engine:
-            change.before.engine = spec_of(change.row).engine
+            change.before.engine = change.row.read(Cluster).engine
             change.spec.engine = change.spec.engine or change.before.engine
         if _engine_of(change.before) != _engine_of(change.spec):
             await _check_place(ctx, tx, change.spec)
@@ -184,13 +180,6 @@ async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
         await tx.work.add_queue(id, queues_of(place).deployments)
 
 
-async def give_queues(tx: Tx) -> None:
-    """Gives queues to clusters in use that another version of Windlass has connected."""
-    for id in await tx.statuses.clusters():
-        if row := await tx.resources.find(cluster.name, id):
-            await give_queue(tx, id, row.read(Cluster))
-
-
 async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster) -> None:
     """Reserves the port of the cluster, as ports of services are: none has two holders."""
     wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
@@ -242,19 +231,6 @@ def _left_behind(services: Sequence[str]) -> str:
         f"there is not erased yet (services: {len(services)}). To give it up, disconnect the cluster first: "
         "set engine and the fields that go with it to null"
     )
-
-
-async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
-    """Gives clusters of an older Windlass the engine of this machine: all services ran on it."""
-    if await tx.facts.get(_CONNECTED):
-        return
-    for org in await tx.resources.of_parent(NO_PARENT, organization.name):
-        for row in await tx.resources.of_parent(org.id, cluster.name):
-            await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": THIS_MACHINE}))
-    await tx.facts.set(_CONNECTED, b"connected")
-
-
-# Since then
 
 
 @reads("cluster.status")

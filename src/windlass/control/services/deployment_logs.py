@@ -27,7 +27,6 @@ from windlass.control.services.deployment_groups import (
 from windlass.control.services.environments import services_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import BUILDS, OUTPUT_FOLLOWS, DeploymentStage, Do, State, is_failure, logged
-from windlass.core.deploy.workload import is_of_release
 from windlass.families.deployment_log import DeploymentLogQuery
 from windlass.families.environment import EnvironmentShown
 from windlass.store import Row
@@ -133,8 +132,7 @@ def _note(past: PastDeployment, at: int, state: State, step: State, message: str
 
 def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
     line = _lines.decode(encoded)
-    # A line of an older version names no stage.
-    starts = line.stage in _STARTED or is_of_release(line.pod_name)
+    starts = line.stage in _STARTED
     step = past.words.under_way if starts else State.BUILDING
     return LogEntry(line.created_at, line.id, past, step, step, line.message)
 

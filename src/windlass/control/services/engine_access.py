@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from windlass.base.encryption import Encryption
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
-from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.hidden import decrypt_with
 from windlass.families.cluster import Cluster, cluster
 from windlass.store import NOT_TOLD, Row
@@ -26,7 +26,7 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
     """Returns the engine that the row of a cluster names."""
-    return access_of(row.id, row.org, spec_of(row), decrypt_with(encryption, row).get("engine_key", ""))
+    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
 
 
 def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:

@@ -37,14 +37,14 @@ class AuditCheck:
     async def look(self) -> None:
         """Checks the next part of the chain."""
         reads = self._ctx.store.reads
-        anchor, unchained = await reads.events.anchor(), await reads.counters.get("unchained")
-        before = beginning_of(anchor, unchained)
+        anchor = await reads.events.anchor()
+        before = beginning_of(anchor)
         if self._checked is not None and self._checked.number > before.number:
             before = self._checked
         rows = await reads.events.chain(before.number, AT_ONCE)
         if await reads.events.anchor() != anchor:
             return  # Retention has deleted events meanwhile, which are not missing.
-        walk = ChainWalk(before, unchained)
+        walk = ChainWalk(before)
         faulty = {row[0] for row in rows if walk.step(row)}
         if faulty - self.faults:
             _log.error(

@@ -25,7 +25,7 @@ from windlass.control.request.changing import check_tag
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden, whole_addresses
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paging
-from windlass.core.declare.document import Document, veil
+from windlass.core.declare.document import Document
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
@@ -37,7 +37,6 @@ SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous
 TEST_LANE: Final = "test"
 """Test deliveries wait for nothing, and nothing waits for them."""
 KEPT = 14 * DAY
-_VEILED: Final = "webhook addresses are sealed"
 _AT_ONCE: Final = 1000
 
 WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
@@ -191,35 +190,6 @@ def address_of(ctx: Context, row: Row) -> str:
 def mark_of(ctx: Context, row: Row, address: str) -> str:
     """Tells addresses of one webhook apart without keeping them readable."""
     return ctx.encryption.mark(b"address", row.id.encode(), address.encode())
-
-
-async def veil_stored(ctx: Context, tx: Tx) -> None:
-    """Seals the addresses that earlier versions kept readable. Does nothing from the second start on."""
-    if await tx.facts.get(_VEILED):
-        return
-    for org in await tx.resources.of_parent("", organization.name):
-        for row in await tx.resources.of_org(org.id, webhook.name):
-            await _veil(ctx, tx, row)
-    await tx.facts.set(_VEILED, b"1")
-
-
-async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
-    hidden = decrypt_hidden(ctx, row)
-    address = hidden.get("target_url", row.read(Subscription).target_url)
-    sealed = encrypt_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
-    body = rewritten(row.body, {"target_url": veil(address)})
-    await tx.resources.change(replace(row, body=body, sealed=sealed))
-    mark, skip = mark_of(ctx, row, address), 0
-    while page := (await tx.deliveries.page(row.id, skip, _AT_ONCE))[0]:
-        await tx.deliveries.change([_veil_delivery(delivery, address, mark) for delivery in page])
-        skip += len(page)
-
-
-def _veil_delivery(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
-    story = attempts_of(delivery.story)
-    sent_there = bool(story) and story[-1].target_url == address
-    attempts = [replace(attempt, target_url=veil(attempt.target_url)) for attempt in story]
-    return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
 
 
 def reencrypt(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) -> Row:

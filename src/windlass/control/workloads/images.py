@@ -78,8 +78,7 @@ async def fetch_image(
 async def find_registry(
     ctx: Context, org: str, registry_id: str | UnsetType | None
 ) -> ContainerRegistry | None:
-    """Returns the registry of an image, with its secrets. None also for an id that names no registry:
-    services of older versions have such ids, which had no effect."""
+    """Returns the registry of an image, with its secrets; None if it was deleted since."""
     if not registry_id:
         return None
     row = await ctx.store.reads.resources.find(container_registry.name, registry_id)

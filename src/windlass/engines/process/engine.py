@@ -278,10 +278,6 @@ class ProcessEngine(EngineByHand):
             routed.append(
                 RoutedAddress(address, internal, await networks.hub(workload.environment, workload.org))
             )
-        # For instances that an earlier version started without networks.
-        former = self._places.known(service).get(internal)
-        if former is not None:
-            routed.append(RoutedAddress(ports.HOST, former))
         return routed
 
     @property

@@ -116,8 +116,8 @@ class _CommandStreams:
 
 
 def _open_terminal(pid: int) -> tuple[int, int]:
-    """Opens a terminal among those that a process sees, so that its path leads to it there. A process of an
-    earlier version sees those of the machine."""
+    """Opens a terminal among those that a process sees, so that its path leads to it there. A process
+    without a view of its own sees those of the machine."""
     with suppress(OSError):
         outer = os.open(f"/proc/{pid}/root/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         with on_failure(partial(os.close, outer)):

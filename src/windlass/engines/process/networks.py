@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 _TRUNK, _EXIT = "trunk", "exit"
 _SOCKET_SERVER: Final = "maker"
-"""The socket of the trunk's socket server. Trunks of earlier versions that still run listen there."""
+"""The socket of the trunk's socket server."""
 _HUB, _HOSTS = network.HUB, ".hosts"
 _STEPS: Final = "steps"
 """Prefix of the hub of an organization's build steps, used in place of an environment."""
@@ -57,8 +57,8 @@ _MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]
 class HolderNote(Process, frozen=True):
     """The content of the file of a holder."""
 
-    network: CellNetwork | None = None
-    """What it holds; None if an earlier version has started it."""
+    network: CellNetwork
+    """What it holds."""
 
 
 class Networks:
@@ -234,7 +234,7 @@ class Networks:
         hubs = [name for name in names(self._folder) if name.endswith(_HUB)]
         for name in (*hubs, _TRUNK):  # the trunk last: its holder reads the others then
             note = self._read(name)
-            if note is not None and note.network is not None:
+            if note is not None:
                 rules = self._isolation.with_rules(note.network)
                 if rules != note.network:
                     self._note(name, structs.replace(note, network=rules))

@@ -63,8 +63,7 @@ class Record(Struct, frozen=True, kw_only=True):
     service: str
     pod: str
     deployment: str
-    org: str = ""
-    """Its organization; empty if an earlier version started it."""
+    org: str
     workdir: str
     memory: int
     """Megabytes that it may use."""
@@ -73,15 +72,12 @@ class Record(Struct, frozen=True, kw_only=True):
     made: bool = False
     """Its working copy is complete."""
     made_at: int = 0
-    """The time when it was complete: the program has changed files that are newer. 0 if an earlier version
-    made it."""
+    """The time when it was complete: the program has changed files that are newer. 0 until then."""
     process: Process | None = None
     first: Process | None = None
-    """The first process of its cell, which stays as long as the cell; None if the cell has none, or if an
-    earlier version started it."""
+    """The first process of its cell, which stays as long as the cell; None if the cell has none."""
     space: int = 0
-    """The number of the process namespace of its cell; 0 if it has none, or if an earlier version started
-    it."""
+    """The number of the process namespace of its cell; 0 if it has none."""
     engine: Process | None = None
     """The Windlass that started it. Only that one sees its exit status."""
     last: Process | None = None

@@ -29,8 +29,8 @@ class Result(NamedTuple):
     """The exit code; negative: the signal that killed it."""
     at: int
     """Milliseconds since the epoch."""
-    peak_memory: int = 0
-    """Bytes that its largest process used; 0 if an earlier version recorded it."""
+    peak_memory: int
+    """Bytes that its largest process used."""
 
 
 def recording_command(command: Sequence[str], folder: Path) -> list[str]:

@@ -33,8 +33,7 @@ class EventRow(Struct, frozen=True, gc=False):
     origin: str = ""
     project: str = ""
     environment: str = ""
-    hash: bytes | None = None
-    """None if it is older than the chain."""
+    hash: bytes = b""
 
 
 _COLUMNS: Final = columns(EventRow)
@@ -76,7 +75,7 @@ class EventTable(Table):
         return (row[0], row[1]) if row else (0, None)
 
     async def hash(self, number: int) -> bytes | None:
-        """Returns None if there is no such event, or it is older than the chain."""
+        """Returns None if there is no such event."""
         row = await self._session.one(HASH, number)
         return row[0] if row else None
 
@@ -113,8 +112,8 @@ class EventChanges(EventTable):
         end.head = Head(before + len(events), rows[-1][-1])
 
     async def _head(self, number: int) -> Head:
-        """Returns the head that the next event is chained to. An event that is missing or has no hash is no
-        link: a new chain begins after it, and verifying tells whether that is allowed."""
+        """Returns the head that the next event is chained to. An event that is missing is no link: a new
+        chain begins after it, and verifying tells whether that is allowed."""
         return Head(number, await self.hash(number) or BEGINNING)
 
     async def forget(self, before: int, most: int) -> int:
@@ -125,6 +124,6 @@ class EventChanges(EventTable):
         if expired:
             number, _, hash = expired[-1]
             await self._session.all(FORGET, number)
-            anchor = Anchor(number, (hash or BEGINNING).hex())
+            anchor = Anchor(number, hash.hex())
             await self._session.all(facts.SET, ANCHOR, msgspec.json.encode(anchor))
         return len(expired)

@@ -49,9 +49,6 @@ WHERE status.serving IS NOT NULL AND NOT EXISTS (
 SERVICES: Final = "SELECT id FROM status ORDER BY id"
 CLUSTERS: Final = "SELECT DISTINCT cluster FROM status WHERE cluster <> '' ORDER BY cluster"
 ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
-SERVICES_BY_AGE: Final = """
-SELECT status.id FROM status JOIN resource ON resource.id = status.id
-ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
 DEPLOYED: Final = f"""
 SELECT status.org, status.cluster FROM status JOIN resource ON resource.id = status.id
 WHERE status.serving IS NOT NULL OR EXISTS (
@@ -98,10 +95,6 @@ class StatusTable(Table):
     async def on_cluster(self, cluster: str) -> list[str]:
         """Returns the services and environments on a cluster."""
         return [row[0] for row in await self._session.all(ON_CLUSTER, cluster)]
-
-    async def services_by_age(self) -> list[str]:
-        """Returns all services: running ones first, and in each part the oldest first."""
-        return [row[0] for row in await self._session.all(SERVICES_BY_AGE)]
 
     async def deployed(self) -> list[tuple[str, str]]:
         """Returns organizations with services that have something built, started or kept, or are being

@@ -1,2 +1,0 @@
--- Changes no table: servers of earlier versions stop changing this database. They would deploy applications
--- without the settings that these have now: without release commands, and static sites as programs.
