@@ -13,7 +13,8 @@ BIN  := $(VENV)/bin
 # It ends what an interrupted run leaves.
 RUNNER := $(BIN)/python tests/runner.py
 PYTEST ?= $(BIN)/pytest
-CODE := src tests requirements docs/pictures $(wildcard bench)
+PACKAGES := base detect gateway windlass
+CODE := $(PACKAGES:%=packages/%/src) tests requirements docs/pictures $(wildcard bench)
 
 # pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
 # certificates work as they do elsewhere on the machine. Only what would redirect or bend these installs is taken away.
@@ -87,7 +88,7 @@ pictures: dev  ## draw the pictures of the manual again, after a change of their
 	$(BIN)/python docs/pictures/draw.py
 
 lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
-	$(COMPILE) pyproject.toml --extra databases -o requirements/run.lock
+	$(COMPILE) requirements/run.in $(PACKAGES:%=--no-emit-package windlass-%) --no-emit-package windlass -o requirements/run.lock
 	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
 	$(COMPILE) pyproject.toml --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
 
@@ -96,7 +97,7 @@ wheels: dev  ## write again which Pythons have wheels of compiled packages, from
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find packages tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One resolution for every Python from 3.11 and every platform, without the address of the registry that answered.
 COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$(PIP_INDEX_URL)") $(BIN)/uv pip compile --quiet --universal \
@@ -113,9 +114,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv --clear $(VENV)
 
 # hatchling and editables come from the lock, and the build is not isolated: nothing is fetched that has no hash.
-$(VENV)/.setup: requirements/run.lock requirements/bootstrap.lock pyproject.toml | $(BIN)/python
+$(VENV)/.setup: requirements/run.lock requirements/bootstrap.lock $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	@$(FETCH) --require-hashes -r requirements/bootstrap.lock -r requirements/run.lock
-	@$(INSTALL) --no-build-isolation --editable .
+	@$(INSTALL) --no-build-isolation $(PACKAGES:%=--editable packages/%)
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.setup

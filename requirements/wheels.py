@@ -1,4 +1,4 @@
-"""Writes core/detect/wheel_table.py: which CPythons have wheels for the versions of compiled packages.
+"""Writes wheel_table.py of the package detect: which CPythons have wheels for versions of compiled packages.
 
 Reads the index that pip is configured with, or else PyPI, and only wheels for Linux on x86-64 with glibc.
 """
@@ -111,7 +111,7 @@ PACKAGES = [
 """Packages whose sources need a compiler. Those that do without their compiled part are left out."""
 OLDEST = 6
 """The oldest minor version of CPython that the table knows."""
-TABLE = Path(__file__).parent.parent / "src/windlass/core/detect/wheel_table.py"
+TABLE = Path(__file__).parent.parent / "packages/detect/src/windlass/detect/wheel_table.py"
 _WHEEL = re.compile(
     r"[^-]+-(?P<version>\d+(?:\.\d+)*)(?:\.post\d+)?(?:-\d\w*)?-(?P<pythons>[^-]+)-(?P<abis>[^-]+)-(?P<places>[^-]+)"
     r"\.whl"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 from windlass.base.cleanup import on_failure
 
 

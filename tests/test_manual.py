@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.source import room
 from tests.tables import rows
 
 ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md"))]
 """Pages of frameworks name files of users' repositories."""
-FOLDERS = [ROOT, ROOT / "src/windlass", ROOT / "src/windlass/engines", ROOT / "src/windlass/engines/process"]
-FIELDS = ROOT / "src/windlass/core/declare/fields.py"
+FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("engines/process")]
+FIELDS = room("core/declare/fields.py")
 INVENTED = {
     "tests/engines/test_mine.py": "docs/adding-an-engine.md",
-    "src/windlass/families/cache.py": "docs/adding-a-service-kind.md",
-    "src/windlass/control/kinds/cache.py": "docs/adding-a-service-kind.md",
+    "packages/windlass/src/windlass/families/cache.py": "docs/adding-a-service-kind.md",
+    "packages/windlass/src/windlass/control/kinds/cache.py": "docs/adding-a-service-kind.md",
     "families/runbook.py": "docs/adding-a-family.md",
     "windlass.families.cache": "docs/adding-a-service-kind.md",
-    "src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
-    "src/windlass/control/kinds/migration.py": "docs/adding-a-service-kind.md",
+    "packages/windlass/src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
+    "packages/windlass/src/windlass/control/kinds/migration.py": "docs/adding-a-service-kind.md",
     "windlass.families.migration": "docs/adding-a-service-kind.md",
     "main.py": "docs/running.md",
     "app.py": "docs/running.md",
@@ -49,7 +50,7 @@ ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M)
 @functools.cache
 def known_classes() -> set[str]:
     """Reads lines, because parsing all files takes ten seconds."""
-    files = (file for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py"))
+    files = (file for folder in ("packages", "tests") for file in (ROOT / folder).rglob("*.py"))
     return {name for file in files for name in re.findall(r"^ *class (\w+)", file.read_text(), re.M)}
 
 

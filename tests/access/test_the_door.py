@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-import windlass
-from tests.tables import rows
 from windlass.core.access import Scope
 
-SOURCE = Path(windlass.__file__).parent
+from tests.source import place, room
+from tests.tables import rows
+
 ROOMS = ("api", "console", "control")
 RIGHTS = {"permits", "allows", "limited_to"}
 """Attributes of actors, permits and scopes that only `core.access` looks at."""
@@ -50,11 +48,11 @@ def is_scope(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in {"need", "scopes"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_handler_decides_about_permissions_itself(room: str):
+@pytest.mark.parametrize("name", ROOMS)
+def test_no_handler_decides_about_permissions_itself(name: str):
     found = [
-        f"{path.relative_to(SOURCE)} {decision}"
-        for path in sorted((SOURCE / room).rglob("*.py"))
+        f"{place(path)} {decision}"
+        for path in sorted(room(name).rglob("*.py"))
         for decision in decisions(path.read_text())
     ]
     assert found == [], "ask may, or a function of control.permissions"
@@ -94,4 +92,4 @@ def test_a_handler_that_asks_the_function_is_accepted(text: str):
 
 def test_the_attributes_that_are_looked_for_are_there():
     for attribute in RIGHTS:
-        assert attribute in (SOURCE / "core" / "access" / "actor.py").read_text(), attribute
+        assert attribute in room("core/access/actor.py").read_text(), attribute

@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from windlass.base import cgroups
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import Isolation, Mode

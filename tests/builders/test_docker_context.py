@@ -6,7 +6,6 @@ import asyncio
 from pathlib import PurePosixPath
 
 import pytest
-
 from windlass.base import dockerignore
 from windlass.builders.builder import BuildError
 from windlass.builders.docker import context as contexts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tables import rows
 from windlass.builders.error_lines import error_line
+
+from tests.tables import rows
 
 OUTPUTS = [
     (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from windlass.builders.native.detected import follow
 from windlass.builders.native.start import Start
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.detect.procfile import PROCFILE
+from windlass.detect.procfile import PROCFILE
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

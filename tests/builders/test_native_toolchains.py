@@ -11,7 +11,6 @@ import time
 from contextlib import nullcontext
 
 import pytest
-
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
 from windlass.builders.native import NativeBuilder, tools

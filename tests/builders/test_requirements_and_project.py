@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from windlass.builders.native.python import declaration_of, dependencies_of
 
 PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 
 

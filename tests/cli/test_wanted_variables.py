@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from windlass.cli.everyday.wanted_variables import hint_at_variables
 
 APP = """{"env": {"MAIL": {"description": "of the admin"}, "KEY": {"generator": "secret"},

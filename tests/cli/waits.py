@@ -6,7 +6,6 @@ import asyncio
 import threading
 
 import pytest
-
 from windlass.cli.waiting import DeploymentWait
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.source import ROOT, room
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "src/windlass/demo/application"
+EXAMPLE = room("demo/application")
 """A user's application."""
 
 
@@ -18,6 +17,6 @@ def _texts(*patterns: str) -> dict[str, str]:
     }
 
 
-SOURCE = _texts("src/windlass/**/*.py")
+SOURCE = _texts("packages/*/src/windlass/**/*.py")
 TESTS = _texts("tests/**/*.py")
 PAGES = _texts("*.md", "docs/**/*.md")

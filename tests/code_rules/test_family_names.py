@@ -10,15 +10,14 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import windlass
-from tests.syntax import nodes, parsed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
-ROOT = Path(windlass.__file__).parent
+from tests.source import SOURCES, place, room
+from tests.syntax import nodes, parsed
+
 FAMILIES = registry().families
 SQL = re.compile(r"\bfamily\s*(?:=|<>|!=|IN\s*\()\s*((?:'\w+'(?:\s*,\s*)?)+)", re.IGNORECASE)
 REGISTERS = {"reads", "writes", "prepares"}
@@ -106,11 +105,11 @@ def _named(value: ast.expr, names: dict[str, set[str]]) -> set[str]:
 
 
 def modules() -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in sorted(ROOT.rglob("*.py"))]
+    return [place(file) for file in SOURCES]
 
 
 def test_no_module_compares_with_a_family_that_is_not_its_own() -> None:
-    found = [one for file in modules() for one in found_in((ROOT / file).read_text(), file)]
+    found = [one for file in modules() for one in found_in(room(file).read_text(), file)]
     assert not found, "\n".join(f"{one.file}:{one.line} compares with {one.family}" for one in found)
 
 
@@ -157,7 +156,7 @@ def derived_capitals(source: str) -> Iterator[int]:
 
 
 def test_a_family_gives_its_name_in_capitals_itself() -> None:
-    lines = [(file, line) for file in modules() for line in derived_capitals((ROOT / file).read_text())]
+    lines = [(file, line) for file in modules() for line in derived_capitals(room(file).read_text())]
     assert lines == [], "use Family.enum_value or naming.enum_value"
 
 

@@ -9,14 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tests.code_rules.sources import PAGES, ROOT, SOURCE
-from tests.syntax import nodes
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
-SOURCES = ROOT / "src/windlass"
+from tests.code_rules.sources import PAGES, SOURCE
+from tests.source import is_room, room
+from tests.syntax import nodes
+
 PAGE = PAGES["docs/glossary.md"]
-MIGRATIONS = "\n".join(file.read_text() for file in sorted((SOURCES / "store/migrations").glob("*.sql")))
+MIGRATIONS = "\n".join(file.read_text() for file in sorted(room("store/migrations").glob("*.sql")))
 
 
 class Term(NamedTuple):
@@ -59,7 +60,7 @@ def as_noun(name: str) -> str:
     return to_words(name).casefold()
 
 
-FILES = {place.removeprefix("src/windlass/"): text for place, text in SOURCE.items()}
+FILES = {name.partition("/src/windlass/")[2]: text for name, text in SOURCE.items()}
 TERMS = terms_of(PAGE)
 
 
@@ -103,12 +104,12 @@ def misplaced(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> Iterat
     for name, file in known:
         files[name].append(file)
     for term in terms:
-        folders = tuple(f"{room}/" for room in term.rooms)
+        folders = tuple(f"{name}/" for name in term.rooms)
         if not folders:
             yield f"{term.name}: its section names no rooms"
-        for room in term.rooms:
-            if not (SOURCES / room).is_dir():
-                yield f"{term.name}: there is no folder {room}"
+        for name in term.rooms:
+            if not is_room(name):
+                yield f"{term.name}: there is no folder {name}"
         for name in term.classes:
             if not files[name]:
                 yield f"{term.name}: there is no class {name}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from tests.source import SOURCES, place
 from tests.syntax import nodes
 
-SOURCE = Path(__file__).parents[2] / "src/windlass"
 COMMAND = re.compile(r"(?:^|[`: ])windlass [a-z][^`\n]*\Z")
 """The text before a value, where a command has begun and goes on."""
 NAME = re.compile(r"(^|\W)(name|job|service)(\W|$)")
@@ -30,8 +29,8 @@ def bare_names(source: str) -> Iterator[str]:
 
 def test_names_in_commands_are_quoted():
     bare = {
-        f"{file.relative_to(SOURCE)}: {value}"
-        for file in sorted(SOURCE.rglob("*.py"))
+        f"{place(file)}: {value}"
+        for file in SOURCES
         for value in bare_names(file.read_text())
         if value != "kebab(family.name)"  # of the program, not of a person
     }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from tests.source import SOURCES, place, room
 from tests.syntax import nodes
 
-SOURCE = Path(__file__).parents[2] / "src/windlass"
 FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_more"}
 """Classes of failures, and functions that make one of their argument."""
 VERBS = (
@@ -55,8 +54,8 @@ def without_remedy(source: str) -> list[str]:
 
 def test_every_refusal_says_what_to_do():
     found = {
-        f"{file.relative_to(SOURCE)}: {message}"
-        for file in sorted(SOURCE.rglob("*.py"))
+        f"{place(file)}: {message}"
+        for file in SOURCES
         for message in without_remedy(file.read_text())
         if message not in SHORT
     }
@@ -92,9 +91,9 @@ def without_beginning(source: str) -> list[str]:
 
 def test_failures_of_runs_and_registries_begin_with_what_to_do():
     found = {
-        f"{file.relative_to(SOURCE)}: {message}"
+        f"{place(file)}: {message}"
         for folder in ADVISING_FOLDERS
-        for file in sorted((SOURCE / folder).rglob("*.py"))
+        for file in sorted(room(folder).rglob("*.py"))
         for message in without_beginning(file.read_text())
     }
     assert sorted(found) == []
@@ -107,7 +106,7 @@ def test_a_failure_that_begins_with_the_reason_is_found():
 
 
 def test_the_table_of_refusals_is_not_empty():
-    assert sum(len([*refusals(file.read_text())]) for file in SOURCE.rglob("*.py")) > 40
+    assert sum(len([*refusals(file.read_text())]) for file in SOURCES) > 40
 
 
 def test_a_refusal_without_a_remedy_is_found():

@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import windlass
+from tests.source import ROOT, SOURCES, place
 from tests.syntax import nodes
 
-ROOT = Path(windlass.__file__).parent
-TESTS = Path(__file__).parents[1]
-FILES = sorted(ROOT.rglob("*.py"))
+TESTS = ROOT / "tests"
+PACKAGES = ROOT / "packages"
 MOST_BROAD = 24
 MOST_LINES = 600
 
@@ -42,11 +41,11 @@ def has_reason(line: str) -> bool:
 
 def found() -> Iterator[tuple[str, str]]:
     """Yields each broad except of the product: its place and its line."""
-    for path in FILES:
+    for path in SOURCES:
         source = path.read_text()
         lines = source.splitlines()
         for number in broad_excepts(source):
-            yield f"{path.relative_to(ROOT)}:{number}", lines[number - 1]
+            yield f"{place(path)}:{number}", lines[number - 1]
 
 
 def test_broad_excepts_are_rare() -> None:
@@ -90,7 +89,7 @@ def long_files(folder: Path) -> list[str]:
 
 
 def test_files_have_at_most_600_lines() -> None:
-    assert long_files(ROOT) + long_files(TESTS) == []
+    assert long_files(PACKAGES) + long_files(TESTS) == []
 
 
 def test_a_file_of_601_lines_is_found(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import windlass
 from playwright.sync_api import expect
 
-import windlass
 from tests.console.servers import Refused, Server
 
 pytestmark = pytest.mark.nightly
@@ -22,7 +22,8 @@ def upgraded(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def upgrade() -> None:
         server.stop()
-        shutil.copytree(Path(windlass.__file__).parent, tmp_path / "windlass")
+        for portion in windlass.__path__:
+            shutil.copytree(portion, tmp_path / "windlass", dirs_exist_ok=True)
         with (tmp_path / "windlass/console/static/js/words.js").open("a") as file:
             file.write("// later\n")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tests.derived.things import Tenant
-from tests.world import HandClock, World
 from windlass.base.clock import SECOND
 from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
+
+from tests.derived.things import Tenant
+from tests.world import HandClock, World
 
 
 async def make_member(world: World, tenant: Tenant) -> str:

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.source import SOURCES, place
+
 TOP: Final = Path(__file__).parents[2]
-CODE: Final = TOP / "src" / "windlass"
 NOT_OF_THE_SERVER: Final = {"cli", "demo", "launch"}
 """Packages whose programs run for one person or one service."""
 POOLS: Final = {
@@ -155,8 +156,8 @@ OF_ONE: Final = {
 
 def pools() -> Iterator[str]:
     """Yields the modules of the server that make an executor, a thread or a semaphore."""
-    for file in CODE.rglob("*.py"):
-        parts = file.relative_to(CODE).with_suffix("").parts
+    for file in SOURCES:
+        parts = Path(place(file)).with_suffix("").parts
         if parts[0] not in NOT_OF_THE_SERVER and _makes_a_pool(ast.parse(file.read_text())):
             yield ".".join(parts)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from windlass.core.detect import Tree
+from windlass.detect import Tree
 
 FLASK = "from flask import Flask\napp = Flask(__name__)\n"
 FASTAPI = "from fastapi import FastAPI\n\napp: FastAPI = FastAPI(title='shop')\n"

@@ -6,8 +6,9 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.world import NoWayOut
 from windlass.base.http_out import HttpResult
+
+from tests.world import NoWayOut
 
 DIGEST = f"sha256:{'d' * 64}"
 

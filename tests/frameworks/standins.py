@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from windlass.builders.dockerfile import read
-from windlass.core.detect import Tree, detect
-from windlass.core.detect.dockerfile import DockerfileOptions, dockerfile
+from windlass.detect import Tree, detect
+from windlass.detect.dockerfile import DockerfileOptions, dockerfile
 
 STAND_IN: Final = "windlass-test/frameworks:2"
 SUITE: Final = "bookworm"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import SHOP, Heard, request, until
 from windlass.gateway.files import LOG
 from windlass.gateway.log_file import LARGEST, LogFile
+
+from tests.gateway.conftest import GatewayTown, processes_of
+from tests.routers.town import SHOP, Heard, request, until
 
 
 def outputs(process: int) -> list[str]:

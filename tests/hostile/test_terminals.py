@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.engines.processes import ProcessRig
-from tests.engines.stations import LONG, Station, wanted
 from windlass.core.deploy.workload import Instance
 from windlass.engines.engine import ExecutionRequest, TerminalSize
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import LONG, Station, wanted
 
 MORE = 300
 OPENS = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from windlass.base.version import VERSION
 
 from tests.http_out.failures import failure
 from tests.loopback import OK, receiver
-from windlass import __version__
 
 
 async def test_a_request_arrives_as_it_was_given(free):
@@ -22,7 +22,7 @@ async def test_a_request_arrives_as_it_was_given(free):
     assert first == "POST /a%2Fb/../c?d=e%20f&g=[1] HTTP/1.1"
     assert body == b'{"a": 1}'
     assert headers["Host"] == f"127.0.0.1:{there.port}"
-    assert headers["User-Agent"] == f"Windlass/{__version__}"
+    assert headers["User-Agent"] == f"Windlass/{VERSION}"
     assert headers["Accept-Encoding"] == "identity"
     assert headers["webhook-id"] == "7"
     assert "Cookie" not in headers

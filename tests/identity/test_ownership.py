@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from tests.identity.issuer import invite, members, role
 from windlass.core.access import Scope
+
+from tests.identity.issuer import invite, members, role
 
 ADA, GRACE = "ada@example.com", "grace@example.com"
 

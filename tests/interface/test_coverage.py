@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from windlass.core.words.not_offered import NOT_OFFERED, why_not_offered
 
 from tests.contract.contract import is_refused
 from tests.interface.coverage import (
@@ -20,7 +21,6 @@ from tests.interface.coverage import (
     refused,
 )
 from tests.interface.page import page
-from windlass.core.words.not_offered import NOT_OFFERED, why_not_offered
 
 HERE = "tests/interface/test_coverage.py"
 

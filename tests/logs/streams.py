@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.world import ADMIN, World
 from windlass.core.deploy.workload import OutputLine
+
+from tests.world import ADMIN, World
 
 FOLLOW = "/log?follow=true"
 

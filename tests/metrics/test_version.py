@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -10,17 +11,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-import windlass
-from tests.metrics.prometheus import measured, scraped, value
-from tests.world import World, make_world
 from windlass.base.commit import commit, commit_of
+from windlass.base.version import VERSION
 from windlass.config import Settings
 from windlass.main import main
 from windlass.operate.backup import backup
 from windlass.store.migrate import newest
 
-ROOT = Path(__file__).parents[2]
+from tests.metrics.prometheus import measured, scraped, value
+from tests.world import World, make_world
+
+BASE = Path(__file__).parents[2] / "packages/base"
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -71,22 +72,22 @@ def test_a_folder_without_a_readable_commit_has_none(tmp_path: Path, head: str):
     assert commit_of(tmp_path) == ""
 
 
+def package(checkout: Path) -> Path:
+    """A copy of the package that contains the commit, in a checkout."""
+    copy = checkout / "packages/base"
+    shutil.copytree(BASE, copy, ignore=shutil.ignore_patterns("__pycache__", "isolation"))
+    return copy
+
+
 def test_a_package_contains_the_commit_that_it_was_built_from(checkout: Path, tmp_path: Path):
-    for name in ("src", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"):
-        (checkout / name).symlink_to(ROOT / name)
-    built(checkout, tmp_path, "wheel")
+    built(package(checkout), tmp_path, "wheel")
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read("windlass/commit.txt").decode().strip() == commit_of(checkout)
+        assert archive.read("windlass/base/commit.txt").decode().strip() == commit_of(checkout)
 
 
 def test_a_wheel_that_is_built_from_a_source_package_keeps_its_commit(checkout: Path, tmp_path: Path):
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"):
-        (checkout / name).write_bytes((ROOT / name).read_bytes())
-    for name in ("__init__.py", "base/commit.py"):
-        (checkout / "src/windlass" / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / "src/windlass" / name).write_bytes((ROOT / "src/windlass" / name).read_bytes())
-    built(checkout, tmp_path, "sdist")
+    built(package(checkout), tmp_path, "sdist")
     (source,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         archive.extractall(tmp_path / "source")
@@ -94,7 +95,7 @@ def test_a_wheel_that_is_built_from_a_source_package_keeps_its_commit(checkout: 
     built(unpacked, tmp_path, "wheel")
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read("windlass/commit.txt").decode().strip() == commit_of(checkout)
+        assert archive.read("windlass/base/commit.txt").decode().strip() == commit_of(checkout)
 
 
 def built(folder: Path, into: Path, target: str) -> None:
@@ -105,16 +106,16 @@ def built(folder: Path, into: Path, target: str) -> None:
 
 def test_the_version_is_shown_with_commit_and_schema():
     shown = CliRunner().invoke(main, ["--version"]).output
-    assert shown == f"windlass {windlass.__version__} (commit {commit()}, schema {newest()})\n"
+    assert shown == f"windlass {VERSION} (commit {commit()}, schema {newest()})\n"
 
 
 async def test_healthz_tells_version_and_commit(world: World):
     answer = await world.get("/healthz", token=None)
-    assert answer.json == {"status": "ok", "version": windlass.__version__, "commit": commit()}
+    assert answer.json == {"status": "ok", "version": VERSION, "commit": commit()}
 
 
 async def test_the_metrics_tell_version_commit_and_schema(world: World):
-    labels = {"version": windlass.__version__, "commit": commit(), "schema": str(newest())}
+    labels = {"version": VERSION, "commit": commit(), "schema": str(newest())}
     assert value(await scraped(world), "build_info", labels) == 1
 
 

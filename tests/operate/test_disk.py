@@ -6,7 +6,6 @@ import os
 from types import SimpleNamespace
 
 import pytest
-
 from windlass.operate.disk import disk
 
 GIB = 1 << 30

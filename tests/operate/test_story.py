@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from windlass.docker import Docker
 
 from tests.engines.dockers import docker_host
 from tests.engines.proxies import Proxy, proxied
 from tests.faults.grounds import Containers, Ground, Processes
 from tests.faults.programs import Code
 from tests.operate.story.databases import postgres_pair
-from tests.operate.story.machines import next_wheel
+from tests.operate.story.machines import next_wheels
 from tests.operate.story.proxies import needs_nginx
 from tests.operate.story.scene import Scene, scene
 from tests.whole import until
-from windlass.docker import Docker
 
 pytestmark = [pytest.mark.nightly, needs_nginx, pytest.mark.timeout(900)]
 
@@ -47,16 +47,16 @@ async def servers_restart(story: Scene, number: signal.Signals) -> None:
 async def servers_are_upgraded(story: Scene, folder: Path) -> None:
     """One after the other. The former version changes nothing after the first has brought the database
     forward."""
-    package = await asyncio.to_thread(next_wheel, folder / "next")
+    packages = await asyncio.to_thread(next_wheels, folder / "next")
     one, two = story.machines
     gateways = [*one.gateways, *two.gateways]
     await one.end()
-    await asyncio.to_thread(one.install, package)
+    await asyncio.to_thread(one.install, packages)
     await one.start()
     await until(two.is_outdated)
     await story.api.meet_refusal("older than the database")
     await two.end()
-    await asyncio.to_thread(two.install, package)
+    await asyncio.to_thread(two.install, packages)
     await two.start()
     await story.all_is_well()
 

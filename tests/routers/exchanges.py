@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.routers.town import SHOP, request
 from windlass.routers.router import Endpoint
+
+from tests.routers.town import SHOP, request
 
 EMPTY_PORT = Endpoint("127.0.0.1", 1)
 """An address where no program listens."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.routers.town import Town, route
 from windlass.routers.sites.publish import PublishReport, SiteSettings, publish
+
+from tests.routers.town import Town, route
 
 PAGE = b"<h1>Shop</h1>"
 SCRIPT = b"console.log('shop');\n" * 40

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import windlass
-from tests.fakes.router import FakeRouter
-from tests.free_ports import free_port
-from tests.tables import rows
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Listen, Route, RouteError, Router
 
-ROOT = Path(windlass.__file__).parent
+from tests.fakes.router import FakeRouter
+from tests.free_ports import free_port
+from tests.source import place, room
+from tests.tables import rows
+
 OWN = {
     "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED", "min(both)", "name", "door",
     "route.external", "route.title", "error.strerror or error", "log_file", "self._process",
@@ -23,8 +22,8 @@ OWN = {
 }  # fmt: skip
 """Expressions in messages that are about the service that asks, or about the gateway."""
 FILES = [
-    *(file for room in ("routers", "gateway") for file in (ROOT / room).rglob("*.py")),
-    ROOT / "control/records/names.py",
+    *(file for name in ("routers", "gateway") for file in room(name).rglob("*.py")),
+    room("control/records/names.py"),
 ]
 
 
@@ -40,7 +39,7 @@ def expressions(source: str) -> Iterator[str]:
                     yield ast.unparse(part.value)
 
 
-@rows("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+@rows("file", FILES, ids=place)
 def test_no_refusal_contains_more_than_the_asking_service_gave(file: Path):
     assert set(expressions(file.read_text())) <= OWN
 

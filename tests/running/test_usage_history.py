@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-
 from windlass.control.context import usage_history
 from windlass.control.context.usage_history import (
     CLASSES,

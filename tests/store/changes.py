@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.store.stores import add
 from windlass.store import Row, Tx
+
+from tests.store.stores import add
 
 MEGABYTE = b"x" * 1_000_000
 

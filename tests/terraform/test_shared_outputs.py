@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from windlass.core.deploy.terraform_state import MOST_OF_ONE, read_state, shared_outputs
 
 

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.marks import examples
-from tests.tables import rows
 from windlass.core.words.variables import (
     DEEPEST,
     MOST_OF_A_FILE,
@@ -24,6 +21,9 @@ from windlass.core.words.variables import (
     Unusable,
     resolve,
 )
+
+from tests.marks import examples
+from tests.tables import rows
 
 many = examples(100)
 

@@ -7,18 +7,6 @@ import uuid
 from contextlib import suppress
 
 import pytest
-
-from tests.engines.docker.watched import (
-    FOREVER,
-    SECONDS,
-    again,
-    nothing_left,
-    restarted,
-    seen,
-    until,
-    wanted,
-)
-from tests.engines.dockers import BOX, build
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
@@ -31,6 +19,18 @@ from windlass.engines.docker import DockerEngine
 from windlass.engines.docker import names as words
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.engine import EngineError, InstanceEnded
+
+from tests.engines.docker.watched import (
+    FOREVER,
+    SECONDS,
+    again,
+    nothing_left,
+    restarted,
+    seen,
+    until,
+    wanted,
+)
+from tests.engines.dockers import BOX, build
 
 pytestmark = pytest.mark.slow
 

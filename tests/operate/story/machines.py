@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,31 +22,28 @@ from tests.gateway.conftest import processes_of
 from tests.whole import PATIENCE, until
 from tests.world import ADMIN
 
-ROOT = Path(__file__).parents[3]
+PACKAGES = Path(__file__).parents[3] / "packages"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 HEADERS = {"Authorization": f"Token {ADMIN}"}
-SOURCES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 
 
-def wheel(folder: Path, source: Path = ROOT) -> Path:
-    """Builds the package of a checkout."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+def wheels(folder: Path, source: Path = PACKAGES) -> list[Path]:
+    """Builds all packages of a checkout."""
+    for package in sorted(source.iterdir()):
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+        subprocess.run(command, cwd=package, check=True, capture_output=True)
+    return sorted(folder.glob("*.whl"))
 
 
-def next_wheel(folder: Path) -> Path:
-    """Builds the package of a next version: with a migration more, and another gateway."""
+def next_wheels(folder: Path) -> list[Path]:
+    """Builds the packages of a next version: with a migration more, and another gateway."""
     source = folder / "source"
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in SOURCES:
-        shutil.copy(ROOT / name, source / name)
-    code = source / "src/windlass"
-    (code / "store/migrations/9999_next.sql").write_text("CREATE TABLE next (id BIGINT PRIMARY KEY);\n")
-    with (code / "gateway/__init__.py").open("a") as module:
+    shutil.copytree(PACKAGES, source, ignore=shutil.ignore_patterns("__pycache__"))
+    migrations = source / "windlass/src/windlass/store/migrations"
+    (migrations / "9999_next.sql").write_text("CREATE TABLE next (id BIGINT PRIMARY KEY);\n")
+    with (source / "gateway/src/windlass/gateway/__init__.py").open("a") as module:
         module.write("\n# The gateway of the next version.\n")
-    return wheel(folder, source)
+    return wheels(folder, source)
 
 
 class Machine:
@@ -74,15 +71,15 @@ class Machine:
 
     # Its program
 
-    def install(self, package: Path) -> None:
-        """Installs a package, also in place of an earlier one. Other packages are those of the tests."""
+    def install(self, packages: Sequence[Path]) -> None:
+        """Installs Windlass, also in place of an earlier version. Other packages are those of the tests."""
         python = self._environment / "bin/python"
         if not python.exists():
             command = [sys.executable, "-m", "venv", "--without-pip", str(self._environment)]
             subprocess.run(command, check=True)
             (self._environment / SITE / "others.pth").write_text(f"{Path(sys.prefix) / SITE}\n")
         uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--offline", "--no-cache"]
-        command = [*uv, "--no-deps", "--reinstall", "--python", str(python), str(package)]
+        command = [*uv, "--no-deps", "--reinstall", "--python", str(python), *map(str, packages)]
         subprocess.run(command, check=True, capture_output=True)
 
     async def run(self, *words: str) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from tests.faults.programs import Code
 from tests.free_ports import free_port
 from tests.operate.story.clients import ApiClients, Visitors
 from tests.operate.story.databases import PostgresPair
-from tests.operate.story.machines import Machine, wheel
+from tests.operate.story.machines import Machine, wheels
 from tests.operate.story.proxies import nginx, site
 from tests.whole import until
 
@@ -150,9 +150,9 @@ async def scene(folder: Path, pair: PostgresPair, code: Code, *, docker: str = "
 
 
 async def _install(machines: Sequence[Machine], folder: Path) -> None:
-    package = await asyncio.to_thread(wheel, folder / "package")
+    packages = await asyncio.to_thread(wheels, folder / "packages")
     for machine in machines:
-        await asyncio.to_thread(machine.install, package)
+        await asyncio.to_thread(machine.install, packages)
         await machine.start()
 
 

@@ -1,0 +1,280 @@
+"""Measures the disk: its room and its reserve, what an instance or a build holds of it, and who holds most.
+
+The room is counted in bytes and in files (inodes), as a disk can run out of either.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec import Struct, structs
+from windlass.base.measure_pace import MeasurePace
+from windlass.base.process_memory import have_too_many_files
+
+_LARGEST_PART: Final = 1 / 20
+"""The reserve is at most this part of the disk, so that small disks can be used."""
+_LAST: Final = 8
+"""Nothing is started below one part in so many of the reserve."""
+_WORTH: Final = 16
+"""An instance is ended if it holds at least one part in so many of what is free, and at least `_LEAST`."""
+_LEAST: Final = {"bytes": 16 << 20, "files": 1000}
+_REASON: Final = 8
+"""An instance is the reason of a shortage if it has at least one part in so many of what no other has."""
+_MUCH: Final = 10
+"""A disk with more than one part in so many free is not full."""
+_MINUTE: Final = 60
+_BLOCK: Final = 512
+_MOMENT: Final = 1.0
+"""Seconds by which the time of a change may lag behind the clock."""
+_HALF: Final = 0.5
+_FILES_IN_MESSAGES: Final = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
+
+K = TypeVar("K")
+
+
+class Room(Struct, frozen=True):
+    """The room of a disk in one unit."""
+
+    unit: str
+    """`bytes` or `files`."""
+    free: int
+    whole: int
+    reserve: int
+    lost: int = 0
+    """Room that went within the last minute."""
+    hour_lost: int = 0
+    """Room that went since most was free within the last hour."""
+    most_at: float = 0
+    """The time of that moment."""
+
+
+class Amount(Struct, frozen=True):
+    """Room that files take."""
+
+    bytes: int = 0
+    files: int = 0
+    is_hidden: bool = False
+    """Not all of it can be counted: the program closed folders to the server, made them too deep, keeps files
+    in messages, or has too many open."""
+    new_bytes: int = 0
+    new_files: int = 0
+    """Of these, in files that changed since most was free."""
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.is_hidden or other.is_hidden,
+            self.new_bytes + other.new_bytes,
+            self.new_files + other.new_files,
+        )
+
+    def size(self, room: Room) -> int:
+        if self.is_hidden:
+            return room.whole - room.free
+        return self.bytes if room.unit == "bytes" else self.files
+
+    def new(self, room: Room) -> int:
+        if self.is_hidden:
+            return room.whole - room.free
+        return self.new_bytes if room.unit == "bytes" else self.new_files
+
+
+class DiskShare(Struct, frozen=True):
+    """The part of the disk that an instance holds."""
+
+    own: Amount
+    """In its own folders, which are erased when it is ended."""
+    changed: Amount
+    """Files in its volumes that changed in the last minute. They stay when it is ended."""
+
+    def size(self, room: Room) -> int:
+        """Returns what counts. A database that has always been large changes files, too: no more counts than
+        the disk has lost meanwhile; and half of that, because its end gives nothing back."""
+        return self.own.size(room) + min(self.changed.size(room), room.lost) // 2
+
+    def new(self, room: Room) -> int:
+        """Returns the most that it can have taken since most was free."""
+        return self.own.new(room) + min(self.changed.new(room), room.hour_lost)
+
+    def whole(self, room: Room) -> int:
+        """Returns the most of what is missing now that it can have."""
+        return self.own.size(room) + min(self.changed.new(room), room.hour_lost)
+
+
+def rooms(folder: Path, wanted: int) -> list[Room]:
+    """Returns the room of the disk of a folder, with a reserve of so many bytes, and as large a part of its
+    files. Some file systems do not count files."""
+    facts = os.statvfs(folder)
+    whole = facts.f_blocks * facts.f_frsize
+    part = min(wanted / whole, _LARGEST_PART) if whole else 0.0
+    counted = [("bytes", facts.f_bavail * facts.f_frsize, whole), ("files", facts.f_favail, facts.f_files)]
+    return [Room(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
+
+
+def has_room_to_start(folder: Path, wanted: int) -> bool:
+    return all(room.free >= room.reserve // _LAST for room in rooms(folder, wanted))
+
+
+def is_short(folder: Path, wanted: int) -> bool:
+    return any(room.free < room.reserve for room in rooms(folder, wanted))
+
+
+def has_little(folder: Path) -> bool:
+    """Returns whether a write may have failed for want of room, which was perhaps given back since."""
+    return any(room.free * _MUCH < room.whole for room in rooms(folder, 0))
+
+
+class DiskWatch:
+    """Looks at the room of a disk every second, and says when to measure what instances hold of it."""
+
+    def __init__(self, folder: Path, wanted: int) -> None:
+        self._folder, self._wanted = folder, wanted
+        self._pace = MeasurePace()
+        self._seconds: deque[dict[str, int]] = deque(maxlen=_MINUTE)
+        self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_MINUTE)
+        """The most that was free in each of the last minutes, and when."""
+        self._minute_began = 0.0
+
+    def shortage(self) -> Room | None:
+        """Returns the room that is smaller than its reserve; None if there is enough."""
+        present = rooms(self._folder, self._wanted)
+        self._note(present, time.time())
+        for room in present:
+            if room.free < room.reserve:
+                lately = max(seen.get(room.unit, 0) for seen in self._seconds)
+                most, at = max(seen.get(room.unit, (0, 0.0)) for seen in self._minutes)
+                lost, hour_lost = lately - room.free, most - room.free
+                return structs.replace(room, lost=lost, hour_lost=hour_lost, most_at=at)
+        return None
+
+    def _note(self, present: Iterable[Room], now: float) -> None:
+        self._seconds.append({room.unit: room.free for room in present})
+        free = {room.unit: (room.free, now) for room in present}
+        if self._minutes and now - self._minute_began < _MINUTE:
+            before = self._minutes.pop()
+            free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
+        else:
+            self._minute_began = now
+        self._minutes.append(free)
+
+    def is_due(self, room: Room) -> bool:
+        return self._pace.is_due(room.free)
+
+    def postpone(self, room: Room, took: float) -> None:
+        self._pace.postpone(room.free, took)
+
+
+def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:
+    """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
+    if there is none: then something else has filled the disk, and ends of instances would not help."""
+    least = max(_LEAST[room.unit], room.free // _WORTH)
+    sizes = {key: use.size(room) for key, use in uses.items()}
+    all_own = sum(use.own.size(room) for use in uses.values())
+    all_new = sum(use.own.new(room) for use in uses.values())
+
+    def is_reason(use: DiskShare) -> bool:
+        # Volumes of others do not count: a database changes large files and takes no room for that.
+        reserve = room.reserve - (all_own - use.own.size(room))
+        lost = room.hour_lost - (all_new - use.own.new(room))
+        has_much = use.whole(room) * _REASON >= reserve
+        return has_much and (use.new(room) * _REASON >= lost or use.whole(room) >= room.hour_lost)
+
+    reasons = (key for key, use in uses.items() if sizes[key] >= least and is_reason(use))
+    return max(reasons, key=lambda key: sizes[key], default=None)
+
+
+def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> Amount:
+    """Measures files, and those below folders, that changed after this second. Follows no links."""
+    count = _Count(since, new_since)
+    is_hidden, waiting = False, [str(place) for place in places]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # removed meanwhile
+                        facts = entry.stat(follow_symlinks=False)
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+                        count.add(facts)
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            with suppress(OSError):
+                count.add(os.lstat(place))
+        except OSError:
+            is_hidden = True
+    return count.amount() + Amount(is_hidden=is_hidden)
+
+
+class _Count:
+    """Sums up files."""
+
+    def __init__(self, since: float, new_since: float) -> None:
+        self._since, self._new_since = since, new_since - _MOMENT
+        self._bytes = self._files = self._new_bytes = self._new_files = 0
+
+    def add(self, facts: os.stat_result) -> None:
+        size = facts.st_blocks * _BLOCK
+        if facts.st_ctime >= self._since:
+            self._bytes += size
+            self._files += 1
+        if facts.st_ctime >= self._new_since:
+            self._new_bytes += size
+            self._new_files += 1
+
+    def amount(self) -> Amount:
+        return Amount(self._bytes, self._files, new_bytes=self._new_bytes, new_files=self._new_files)
+
+
+def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
+    """Measures files on the disk of this folder that have no name any more, and that these processes have
+    open, or in their memory: the kernel tells the latter to root alone."""
+    if have_too_many_files(pids):
+        return Amount(is_hidden=True)
+    device = folder.stat().st_dev
+    count, counted = _Count(0, new_since), set[int]()
+    for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
+        with suppress(OSError), os.scandir(held) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    facts = entry.stat()
+                    is_counted = facts.st_dev != device or facts.st_ino in counted
+                    if not is_counted and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+                        counted.add(facts.st_ino)
+                        count.add(facts)
+    return count.amount()
+
+
+def keep_messages(pids: Collection[int]) -> bool:
+    """Returns whether these processes leave open files unread in sockets, for half a second at least. The
+    kernel tells how many, but not which: they may be files without a name, of any size. Slow."""
+    if have_too_many_files(pids):
+        return True
+    before = _sockets_with_files(pids)
+    if before:
+        time.sleep(_HALF)
+    return bool(before & _sockets_with_files(pids)) if before else False
+
+
+def _sockets_with_files(pids: Collection[int]) -> set[str]:
+    found = set()
+    for pid in pids:
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
+                with suppress(OSError):
+                    target = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 (of thousands)
+                    if target.startswith("socket:") and _FILES_IN_MESSAGES.search(
+                        Path(f"/proc/{pid}/fdinfo/{name}").read_bytes()
+                    ):
+                        found.add(target)
+    return found

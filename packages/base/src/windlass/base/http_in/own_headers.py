@@ -1,0 +1,26 @@
+"""Headers that the gateway writes itself."""
+
+from typing import Final
+
+GATEWAY_HEADERS: Final = frozenset(
+    {
+        "accept-ranges",
+        "age",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "date",
+        "etag",
+        "keep-alive",
+        "last-modified",
+        "location",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "vary",
+    }
+)
+"""Another value than that of the gateway would make the answer false."""

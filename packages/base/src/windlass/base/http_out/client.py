@@ -1,0 +1,289 @@
+"""The outgoing HTTP client, built on aiohttp, with sockets that connect only to allowed addresses.
+
+The guard is the socket factory: it checks the address that is about to be called, so earlier DNS answers do
+not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from windlass.base.addresses import Reach, Resolve
+from windlass.base.http_out.answers import (
+    MOST_READ,
+    AddressRefused,
+    HttpResult,
+    NoAnswer,
+    TlsFailure,
+    UnknownName,
+)
+from windlass.base.http_out.url import Url, no_public_address
+from windlass.base.trace import trace_headers
+from windlass.base.version import VERSION
+from yarl import URL
+
+IDLE: Final = 30.0
+AT_ONCE: Final = 100
+MOST_ADDRESSES: Final = 8
+LINE: Final = 8190
+MOST_HEADERS: Final = 100
+
+DOCUMENT: Final = 1024 * 1024
+DOCUMENT_SECONDS: Final = 10.0
+
+EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
+STUCK: Final = 60_000
+"""Milliseconds after which the system gives up on bytes that a receiver does not acknowledge."""
+
+_HEADERS: Final = {"User-Agent": f"Windlass/{VERSION}", "Accept-Encoding": "identity"}
+
+
+class HttpClient:
+    """A session with its connection pool, bound to the event loop that creates it."""
+
+    def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
+        # A proxy is the only address that is called, and the operator chose it.
+        guard = Guard(Reach(EVERYWHERE) if proxy else reach, resolve)
+        self._proxied = bool(proxy)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=trust or True,
+                resolver=guard,
+                socket_factory=guard.opened,
+                use_dns_cache=False,
+                keepalive_timeout=IDLE,
+                limit=0,  # a dead receiver must not take the slot of others; callers limit themselves
+                limit_per_host=AT_ONCE,
+            ),
+            proxy=proxy or None,
+            headers=_HEADERS,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(),  # one total limit, below
+            trace_configs=[_noting_reuse()],
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=MOST_READ,
+            max_line_size=LINE,
+            max_field_size=LINE,
+            max_headers=MOST_HEADERS,
+        )
+
+    async def send(
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float, most: int
+    ) -> HttpResult:
+        began = time.monotonic()
+        with self._translated(where, seconds):
+            async with asyncio.timeout(seconds):
+                try:
+                    return await self._send_once(method, where, body, headers, began, most)
+                except _ConnectionLost:
+                    return await self._send_once(method, where, body, headers, began, most)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _send_once(
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float, most: int
+    ) -> HttpResult:
+        used = _RequestState()
+        try:
+            async with self._session.request(
+                method,
+                URL(where.url, encoded=True),
+                data=body or None,
+                headers={**trace_headers(), **headers},
+                allow_redirects=False,
+                trace_request_ctx=used,
+            ) as answer:
+                used.answered = True
+                return await _read(answer, began, most)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if used.before and not used.answered:
+                raise _ConnectionLost from error
+            raise
+
+    @contextmanager
+    def _translated(self, where: Url, seconds: float) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError as error:
+            raise NoAnswer(f"{where.shown} did not answer in full within {seconds:g} seconds.") from error
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(cause := getattr(error, "os_error", error), AddressRefused | NoAnswer):
+                raise cause from None
+            raise _failure(error, where, proxied=self._proxied) from error
+
+
+class Guard(AbstractResolver):
+    """Checks every address that a socket is about to connect to."""
+
+    def __init__(self, reach: Reach, resolve: Resolve) -> None:
+        self._reach = reach
+        self._resolve = resolve
+
+    def opened(self, wanted: Any) -> socket.socket:
+        family, kind, protocol, _, address = wanted
+        if not self._reach.admits(ip_address(address[0])):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        connection = socket.socket(family, kind, protocol)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK)
+        return connection
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Returns the addresses of a name, allowed ones first. Only messages depend on it; `opened` is the
+        guard."""
+        addresses = sorted(await self._resolve(host, port), key=self._reach.admits, reverse=True)
+        if addresses and not self._reach.admits(addresses[0]):
+            raise no_public_address(host)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address),
+                port=port,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
+                proto=0,
+                flags=0,
+            )
+            for address in addresses[:MOST_ADDRESSES]
+        ]
+
+    async def close(self) -> None:
+        """Has nothing to release."""
+
+
+class _RequestState:
+    """State of one request, noted while it is sent."""
+
+    before = False
+    """True if its connection had served another request."""
+    answered = False
+
+
+class _ConnectionLost(Exception):
+    """A pooled connection was closed by the receiver just as it was reused. The request is sent again."""
+
+
+def _noting_reuse() -> aiohttp.TraceConfig:
+    async def note(session: Any, context: Any, parameters: Any) -> None:
+        context.trace_request_ctx.before = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(note)
+    return tracing
+
+
+async def _read(answer: aiohttp.ClientResponse, began: float, most: int) -> HttpResult:
+    body = await _beginning(answer.content, most + 1)
+    if cut := len(body) > most:
+        _hang_up(answer)
+    return HttpResult(
+        answer.status, _plain(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
+    )
+
+
+async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+    kept = bytearray()
+    while len(kept) < most and (more := await content.read(most - len(kept))):
+        kept += more
+    return bytes(kept)
+
+
+def _hang_up(answer: aiohttp.ClientResponse) -> None:
+    """Closes the connection at once: an orderly TLS close would go on reading what the receiver sends."""
+    if answer.connection and answer.connection.transport:
+        answer.connection.transport.abort()
+    answer.close()
+
+
+def _plain(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw, value in answer.raw_headers:
+        name, text = raw.decode("ascii", "replace").lower(), value.decode("utf-8", "replace")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
+    words = _words(error, where, proxied=proxied)
+    match error:
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return NoAnswer(words)
+        case aiohttp.ClientConnectorDNSError() if not proxied:
+            return UnknownName(words)
+        case aiohttp.ClientSSLError():
+            return TlsFailure(words)
+    return NoAnswer(words)
+
+
+def _words(error: Exception, where: Url, *, proxied: bool) -> str:
+    match error:
+        case aiohttp.ClientProxyConnectionError():
+            return _PROXY
+        case aiohttp.ClientHttpProxyError():
+            return f"The proxy (outbound_proxy) does not connect to {where.shown}: it answers {error.status}."
+        case aiohttp.ClientConnectorDNSError():
+            return (
+                _PROXY if proxied else f"There is no machine named {where.host}, or no name server knows it."
+            )
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", "") or "it does not fit"
+            return f"{where.shown} shows a certificate that is not valid: {why}."
+        case aiohttp.ClientSSLError():
+            return f"{where.shown} does not speak TLS, or none that is safe."
+        case aiohttp.ClientResponseError():
+            return f"{where.shown} answered something that is not HTTP, or with headers beyond all measure."
+        case aiohttp.ClientPayloadError():
+            return f"{where.shown} broke off in the middle of its answer."
+        case aiohttp.ServerDisconnectedError():
+            return f"{where.shown} ended the connection without an answer."
+        case OSError() if error.errno in _BECAUSE:
+            return f"{where.shown} {_BECAUSE[error.errno]}."
+    return f"{where.shown} cannot be reached."
+
+
+_PROXY: Final = "The proxy (outbound_proxy) cannot be reached."
+_BECAUSE: Final = {
+    errno.ECONNREFUSED: "refuses connections",
+    errno.ECONNRESET: "broke the connection off",
+    errno.ECONNABORTED: "broke the connection off",
+    errno.EPIPE: "broke the connection off",
+    errno.ETIMEDOUT: "does not answer",
+    errno.EHOSTUNREACH: "cannot be reached: there is no way to it",
+    errno.ENETUNREACH: "cannot be reached: there is no way to it",
+    errno.EMFILE: "was not called: Windlass has too many files open, and needs a higher limit (ulimit -n)",
+    errno.ENFILE: "was not called: the machine of Windlass has too many files open",
+}
+
+
+async def document(url: str) -> bytes:
+    try:
+        async with (
+            aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=DOCUMENT_SECONDS), headers=_HEADERS, trust_env=True
+            ) as session,
+            session.get(url, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise NoAnswer(f"{url} answered {answer.status}")
+            body = await _beginning(answer.content, DOCUMENT + 1)
+    except TimeoutError as error:
+        raise NoAnswer(f"{url} did not answer within {DOCUMENT_SECONDS:g} seconds") from error
+    except aiohttp.ClientError as error:
+        raise NoAnswer(f"{url} cannot be fetched: {error}") from error
+    if len(body) > DOCUMENT:
+        raise NoAnswer(f"{url} answered more than {DOCUMENT} bytes")
+    return body

@@ -1,0 +1,90 @@
+"""Parses the URL of an outgoing request with one strict grammar and writes it again in normal form.
+
+The URL that is checked here is the one that is called: the client cannot read it differently.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+from windlass.base.addresses import Address, BadHost, Reach, host
+from windlass.base.http_out.answers import AddressRefused
+
+LONGEST: Final = 4096
+
+_PORTS: Final = {"https": 443, "http": 80}
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[^\[\]/?#@]*\]|[^\[\]/?#@:]*)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<rest>[/?][^#]*)?(#.*)?",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
+_SENT_AS_IT_IS = string.ascii_letters + string.digits + "-._~:/?[]@!$&'()*+,;=%"
+_LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
+_WAY_OUT = "The operator of Windlass can allow its network with the setting outbound_allow."
+
+
+class Url(Struct, frozen=True):
+    url: str
+    """The URL in normal form, as the client gets it."""
+    host: str | Address
+    shown: str
+    """For messages: the host, and the port if it is not the usual one."""
+
+
+@lru_cache(maxsize=1024)  # the same receivers are called again and again
+def parse_url(url: str) -> Url:
+    if len(url) > LONGEST:
+        raise AddressRefused(f"The URL is longer than {LONGEST} characters.")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise AddressRefused("The URL holds a blank, a backslash or something that is no character.")
+    if _USER.match(url):
+        raise AddressRefused(
+            "The URL holds a user name or a password: they would be seen wherever the URL is shown."
+        )
+    if not (match := _URL.fullmatch(url)):
+        raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
+    return _url_of(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
+
+
+def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
+    """Refuses a URL that cannot be allowed, before any name is resolved. `named_elsewhere`: a proxy resolves
+    names."""
+    if not isinstance(where.host, str):
+        if not reach.admits(where.host):
+            raise AddressRefused(f"{where.host} is not a public address. {_WAY_OUT}")
+    elif named_elsewhere and _is_loopback(where.host) and not any(map(reach.admits, _LOOPBACK)):
+        raise no_public_address(where.host)
+
+
+def no_public_address(name: str) -> AddressRefused:
+    return AddressRefused(f"{name} has no public address. {_WAY_OUT}")
+
+
+def _url_of(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
+    number = int(port) if port else _PORTS[scheme]
+    if not 0 < number < 65_536:
+        raise AddressRefused("The URL names a port that does not exist.")
+    shown = name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
+    if number != _PORTS[scheme]:
+        shown = f"{shown}:{number}"
+    path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SENT_AS_IT_IS)
+    return Url(f"{scheme}://{shown}{path}", name, shown)
+
+
+def _host(text: str) -> str | Address:
+    try:
+        return host(text)
+    except BadHost as error:
+        raise AddressRefused(f"The host in the URL {error}.") from error
+
+
+def _is_loopback(name: str) -> bool:
+    """Returns whether a name means the machine itself for every resolver (RFC 6761)."""
+    return name == "localhost" or name.endswith(".localhost")

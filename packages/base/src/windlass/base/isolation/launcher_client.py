@@ -1,0 +1,221 @@
+"""The client of the launcher. The first request starts the launcher."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import windlass
+from windlass.base.cleanup import on_failure
+from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, LaunchRequest
+from windlass.base.isolation.step import StepRequest
+
+SOURCE: Final = str(Path(__file__).parents[3])
+"""The folder of this package. The launcher imports only from it and from the standard library."""
+SOURCES: Final = tuple(str(Path(portion).parent) for portion in windlass.__path__)
+"""The folders of all installed packages of Windlass."""
+_PROGRAM: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.isolation.{0} import main; "
+    "main(int(sys.argv[2]), *sys.argv[3:])"
+)
+
+
+PATIENCE: Final = 30.0
+"""Seconds that one phase of a start may take. Processes of a cell can stop a program that joins the cell, and
+all other starts wait meanwhile."""
+
+
+class Answers:
+    """The answers that a new process sends over a pipe. The pipe closes when the program is executed, or when
+    that fails."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe, self._rest, self._over = pipe, b"", False
+        os.set_blocking(pipe, False)
+
+    def next(self, until: float) -> LaunchAnswer | None:
+        """Returns the next answer, or None after the last one. Raises a TimeoutError."""
+        while b"\n" not in self._rest and not self._over:
+            waiting = select.poll()
+            waiting.register(self._pipe, select.POLLIN)
+            if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
+                raise TimeoutError(errno.ETIMEDOUT, "it did not start in time")
+            piece = os.read(self._pipe, 4096)
+            self._rest, self._over = self._rest + piece, not piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        os.close(self._pipe)
+
+
+class StartedProgram(NamedTuple):
+    """A program that was started, and may wait for `go`. Its processes are children of this one."""
+
+    pid: int
+    first: int | None
+    """The first process of its cell, if the cell has a process namespace."""
+    go_pipe: int
+    """The program runs once `go` writes to this pipe, and never if the pipe is closed first."""
+    answers: Answers
+
+
+def program(module: str, number: int, *more: str) -> list[str]:
+    """Returns the command that runs a module of this package with the standard library only."""
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), SOURCE, str(number), *more]
+
+
+class Launcher:
+    """Starts programs through the launcher. Not thread-safe."""
+
+    def __init__(self, oom_score: int, after: Sequence[str] = ()) -> None:
+        """`oom_score`: the score of everything that it starts; see `base/oom_score.py`. `after`: a module and
+        the arguments of its `main`, which runs after this server has ended."""
+        self._oom_score, self._after = oom_score, after
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start_program(
+        self, request: LaunchRequest, output: int, process: int | None = None, input: int | None = None
+    ) -> StartedProgram:
+        """Starts a process, which waits for `go` if the request says so. `process`: the pidfd of a process
+        whose cell it joins. May raise an OSError."""
+        ours, theirs = os.pipe()
+        hear, tell = os.pipe()
+        sent = _write_request(request)
+        try:
+            with on_failure(partial(_close_all, hear, theirs)):
+                further = [descriptor for descriptor in (input, process) if descriptor is not None]
+                descriptors = [sent, ours, output, tell, *further]
+                child = self._ask(PROGRAM, descriptors)
+        finally:
+            _close_all(ours, tell, sent)
+        answers = Answers(hear)
+        answer, failure = _read_answers(answers, ready=request["waits"])
+        pid, first = answer.get("pid"), answer.get("first")
+        started = StartedProgram(pid or (child if failure else 0), first, theirs, answers)
+        if child != started.pid:
+            os.waitpid(child, 0)
+        if failure is None and pid is not None and "error" not in answer:
+            return started
+        end(started)
+        close(started)
+        raise failure or OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
+
+    def start_step(self, request: StepRequest, output: int, errors: int) -> int:
+        """Starts a build step, which the kernel ends with the thread that sent the first request. Returns the
+        process to wait for, a child of this one. May raise an OSError."""
+        sent = _write_request(request)
+        try:
+            return self._ask(STEP, [sent, output, errors])
+        finally:
+            os.close(sent)
+
+    def close(self) -> None:
+        if self._channel is not None and self._process is not None:
+            self._channel.close()
+            self._process.wait()
+            self._channel = self._process = None
+
+    def _ask(self, word: bytes, descriptors: list[int]) -> int:
+        """Sends a request. Returns the process that handles it, which may not be the one that runs the
+        program."""
+        for _ in range(2):
+            channel = self.open()
+            with suppress(BrokenPipeError, ConnectionError):
+                socket.send_fds(channel, [word], descriptors)
+                if answer := channel.recv(64):
+                    return int(answer)
+            self.close()  # the launcher was killed
+        raise OSError("the launcher of programs was killed twice: free memory on this machine, and try again")
+
+    def open(self) -> socket.socket:
+        if self._channel is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = subprocess.Popen(
+                    program("launcher", theirs.fileno(), str(self._oom_score), *self._after),
+                    pass_fds=(theirs.fileno(),),
+                    cwd="/",
+                    env={},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            self._channel = ours
+        return self._channel
+
+
+def go(started: StartedProgram) -> None:
+    """Lets the program run; returns when it has been executed. May raise a TimeoutError."""
+    with suppress(BrokenPipeError):  # killed already; the watcher will see it
+        os.write(started.go_pipe, GO)
+    until = time.monotonic() + PATIENCE
+    while started.answers.next(until) is not None:
+        continue
+
+
+def reported_failure(started: StartedProgram) -> OSError | None:
+    """Returns why a program that has ended was never executed, if it reported a reason."""
+    with suppress(TimeoutError):
+        while answer := started.answers.next(0.0):
+            if "error" in answer:
+                return OSError(answer.get("number", 0), answer["error"])
+    return None
+
+
+def end(started: StartedProgram) -> None:
+    """Kills a program before it has run. The first process of a cell can be reaped only after all others."""
+    children = [pid for pid in (started.pid, started.first) if pid]
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for pid in children:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def close(started: StartedProgram) -> None:
+    os.close(started.go_pipe)
+    started.answers.close()
+
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _write_request(request: LaunchRequest | StepRequest) -> int:
+    """Writes the request to memory, not to a file or an argument, because it holds secrets."""
+    file = os.memfd_create("request", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(file), "wb") as written:
+        written.write(json.dumps(request).encode())
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
+    """Reads answers until the process is known and, if wanted, ready; or until it has ended."""
+    answer: LaunchAnswer = {}
+    until = time.monotonic() + PATIENCE
+    try:
+        while piece := answers.next(until):
+            answer.update(piece)
+            # The answers come from two processes, in any order.
+            if "pid" in answer and (not ready or "ready" in answer or "error" in answer):
+                break
+    except TimeoutError as error:
+        return answer, error
+    return answer, None

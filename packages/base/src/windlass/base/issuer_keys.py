@@ -1,0 +1,242 @@
+"""The keys of OpenID Connect issuers: known from the start, or fetched from the issuer and cached.
+
+Keys come only from the issuer, never from a token. A key of an unusual kind is skipped, and a weak one, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from msgspec import Struct, ValidationError, convert
+from windlass.base.log import log
+
+Fetch = Callable[[str], Awaitable[bytes]]
+Now = Callable[[], float]
+
+MAX_DOCUMENT: Final = 1024 * 1024
+MAX_KEYS: Final = 200  # parsing the thousands that a document has room for would delay other clients
+FRESH: Final = 3600.0  # older keys are fetched again before they are used
+USABLE: Final = 24 * 3600.0  # while the issuer is unreachable, keys are used up to this age
+
+# The kind of key that each algorithm needs. "none" and HS* are left out: with those, every verifier can also
+# forge tokens.
+ALGORITHMS: Final = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    "ES256": "P-256",
+    "ES384": "P-384",
+    "ES512": "P-521",
+    "EdDSA": "Ed25519",
+    "Ed25519": "Ed25519",  # its newer name, RFC 9864
+}
+# PyJWT reads a key through an algorithm: any that fits its kind.
+_READ_AS = {kind: alg for alg, kind in reversed(ALGORITHMS.items())}
+_RSA_BITS = range(2048, 16384 + 1)  # OpenSSL does not verify with longer keys either
+# An OpenSSL may lack Ed25519, and older releases of PyJWT let foreign errors through.
+_UNREADABLE = (ValidationError, jwt.PyJWTError, UnsupportedAlgorithm, TypeError, ValueError)
+_log = log("oidc")
+
+
+class TokenRefused(Exception):
+    """The token is not accepted. The message is safe to show to the client."""
+
+
+class TokenOutOfTime(TokenRefused):
+    """The token is of another time. If it was issued just now, a clock is wrong."""
+
+
+class IssuerUnreachable(TokenRefused):
+    """The keys of the issuer are not available now; the token may be valid."""
+
+
+class IssuerKey(Struct, frozen=True):
+    kind: str
+    alg: str | None
+    kid: str | None
+    public: Any
+
+    def fits(self, alg: str) -> bool:
+        return ALGORITHMS[alg] == self.kind and self.alg in (None, alg)
+
+
+class _UnknownKey(TokenRefused):
+    """No key fits; the issuer may have published new ones."""
+
+
+class IssuerKeys(Protocol):
+    async def find(self, alg: str, kid: str | None) -> IssuerKey: ...
+
+
+class KnownKeys:
+    """Keys that are given once and never change."""
+
+    def __init__(self, jwks: dict[str, Any]) -> None:
+        self._keys = parse_key_set(jwks)
+
+    async def find(self, alg: str, kid: str | None) -> IssuerKey:
+        return _select(self._keys, alg, kid)
+
+
+class FetchedKeys:
+    """The keys of one issuer, fetched when missing, old or unknown: once for all waiting callers, and
+    rate-limited."""
+
+    def __init__(self, issuer: str, fetch: Fetch, now: Now, every: float) -> None:
+        self._issuer, self._fetch, self._now, self._every = issuer, fetch, now, every
+        self._keys: list[IssuerKey] = []
+        self._fetched = self._tried = -math.inf
+        self._fetching: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    async def find(self, alg: str, kid: str | None) -> IssuerKey:
+        if not self._within(FRESH, self._fetched):
+            await self._refetch()
+        try:
+            return _select(self._usable_keys(), alg, kid)
+        except _UnknownKey:
+            await self._refetch()
+            return _select(self._usable_keys(), alg, kid)
+
+    def _usable_keys(self) -> list[IssuerKey]:
+        if self._now() - self._fetched >= USABLE:
+            raise IssuerUnreachable(
+                "the issuer of the token cannot be reached, try again later"
+            ) from self._failure
+        return self._keys
+
+    async def _refetch(self) -> None:
+        if self._fetching is None and not self._within(self._every, self._tried):
+            self._tried = self._now()
+            self._fetching = asyncio.create_task(self._replace())
+        if self._fetching is not None:
+            await asyncio.shield(self._fetching)  # a cancelled caller must not cancel the fetch of the others
+
+    async def _replace(self) -> None:
+        try:
+            self._keys = await _download(self._issuer, self._fetch)
+            self._fetched, self._failure = self._now(), None
+        except (OSError, ValueError, TokenRefused) as error:  # the cached keys still serve
+            self._failure = error
+            _log.warning("an issuer's keys cannot be fetched", exc_info=True, extra={"issuer": self._issuer})
+        finally:
+            self._fetching = None
+
+    def _within(self, span: float, since: float) -> bool:
+        """Returns whether `since` is less than `span` ago; False also if the clock was turned back, so that
+        no wait is endless."""
+        return 0 <= self._now() - since < span
+
+
+def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
+    match [key for key in keys if kid in (None, key.kid) and key.fits(alg)]:
+        case [key]:
+            return key
+        case []:
+            raise _UnknownKey("no key of the token's issuer fits the token")
+        case _:
+            raise TokenRefused("several keys of the token's issuer fit the token, and it does not say which")
+
+
+async def _download(issuer: str, fetch: Fetch) -> list[IssuerKey]:
+    # OpenID Connect Discovery, section 4: a trailing slash of the issuer is removed.
+    discovery = _document(await fetch(f"{issuer.removesuffix('/')}/.well-known/openid-configuration"))
+    if discovery.get("issuer") != issuer:
+        raise TokenRefused("the discovery document names another issuer")
+    return parse_key_set(_document(await fetch(_jwks_uri(discovery, issuer))))
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MAX_DOCUMENT:
+        raise TokenRefused(f"a document of the issuer is longer than {MAX_DOCUMENT} bytes")
+    return json_object(raw)
+
+
+def _jwks_uri(discovery: dict[str, Any], issuer: str) -> str:
+    uri = discovery.get("jwks_uri")
+    if not isinstance(uri, str) or not uri.startswith(_schemes(issuer)):
+        raise TokenRefused("the discovery document has no jwks_uri with https")
+    return uri
+
+
+def _schemes(issuer: str) -> tuple[str, ...]:
+    return ("https://", "http://") if issuer.startswith("http://") else ("https://",)
+
+
+def is_issuer(text: str) -> bool:
+    url = urlsplit(text)
+    return url.scheme in ("https", "http") and bool(url.hostname) and not url.query and not url.fragment
+
+
+class _Jwk(Struct):
+    """The fields of a published key that decide whether it may verify. A key with a field of a wrong type is
+    skipped."""
+
+    kty: str
+    crv: str = ""
+    use: str = "sig"
+    key_ops: tuple[str, ...] = ("verify",)
+    alg: str | None = None
+    kid: str | None = None
+    d: Any = None
+
+    @property
+    def kind(self) -> str:
+        return self.crv if self.kty in ("EC", "OKP") else self.kty
+
+    @property
+    def verifies(self) -> bool:
+        """Returns whether the key may verify signatures. A published private key is known to all, so it may
+        not."""
+        return self.kind in _READ_AS and self.use == "sig" and "verify" in self.key_ops and self.d is None
+
+
+def parse_key_set(jwks: dict[str, Any]) -> list[IssuerKey]:
+    """Reads a key set. Keys for other purposes and of unknown kinds are skipped."""
+    listed = jwks.get("keys")
+    if not isinstance(listed, list):
+        raise TokenRefused("the key set has no list of keys")
+    if len(listed) > MAX_KEYS:
+        raise TokenRefused(f"the key set has more than {MAX_KEYS} keys")
+    return [key for jwk in listed if (key := _key(jwk)) is not None]
+
+
+def _key(jwk: Any) -> IssuerKey | None:
+    try:
+        fields = convert(jwk, _Jwk)
+        if not fields.verifies:
+            return None
+        public = jwt.PyJWK(jwk, _READ_AS[fields.kind]).key
+    except _UNREADABLE:
+        return None
+    too_weak = isinstance(public, RSAPublicKey) and public.key_size not in _RSA_BITS
+    return None if too_weak else IssuerKey(fields.kind, fields.alg, fields.kid, public)
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Parses a JSON object strictly by RFC 8259.
+
+    By default, Python also accepts UTF-16, NaN, 1e999 and lone surrogates, and uses the last of equal names,
+    where another parser may use the first.
+    """
+    try:
+        document = json.loads(raw.decode(), object_pairs_hook=_without_repetition)
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise TokenRefused("JSON was expected: this is none, or says a name twice") from error
+    if not isinstance(document, dict):
+        raise TokenRefused("a JSON object was expected, and something else came")
+    return document
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    once = dict(pairs)
+    if len(once) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return once

@@ -1,0 +1,233 @@
+"""Reads the files of a stream: lists its segments, and reads lines from either end.
+
+`00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream; the two times are the
+least and the greatest in the segment before it. So a name never changes, and only the last segment is written
+to.
+
+A reader holds no lock and keeps no file open. It sees whole lines only, because it stops at the last line
+end. A segment that is removed during a read is simply missing, as it would be a moment later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.segments.lines import BEGIN, LineFilter, instant, place_of, split, time_of
+
+BLOCK: Final = 64 * 1024
+_ONWARD: Final = 256 * 1024
+_NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
+
+Times = tuple[int, int]
+"""The least and the greatest time."""
+
+
+class Gone(Struct, frozen=True):
+    """Marks a gap: the lines that belong here are no longer kept."""
+
+
+class Segment(Struct, frozen=True):
+    base: int
+    path: str
+    before: Times | None
+    """The times of the previous segment."""
+
+
+def name_of(base: int, before: Times | None) -> str:
+    return f"{base:012x}.jsonl" if before is None else f"{base:012x}.{before[0]}.{before[1]}.jsonl"
+
+
+def segments_of(folder: str) -> list[Segment]:
+    """Returns the segments, oldest first."""
+    try:
+        with os.scandir(folder) as entries:
+            segments = [
+                _segment(entry.path, match) for entry in entries if (match := _NAME.fullmatch(entry.name))
+            ]
+    except FileNotFoundError:
+        return []
+    segments.sort(key=_base)
+    return segments
+
+
+def _base(segment: Segment) -> int:
+    return segment.base
+
+
+def _segment(path: str, match: re.Match[str]) -> Segment:
+    base, least, greatest = match.groups()
+    return Segment(int(base, 16), path, (int(least), int(greatest)) if least else None)
+
+
+class OpenFile:
+    """Opens a file for a `with` block; gives None if the file is gone."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> int | None:
+        try:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def last_line_end(fd: int, end: int) -> int:
+    """Returns the end of the last whole line before `end`."""
+    step = 1
+    while end > 0:
+        start = max(0, end - step)
+        position = os.pread(fd, end - start, start).rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
+        end, step = start, BLOCK
+    return 0
+
+
+def backwards(fd: int, end: int) -> Iterator[bytes]:
+    """Yields the lines before `end`, which is a line end, in chunks of whole lines, last chunk first."""
+    rest: list[bytes] = []  # pieces of a line whose beginning is still to be read, last piece first
+    while end > 0:
+        start = max(0, end - BLOCK)
+        block = os.pread(fd, end - start, start)
+        end = start
+        cut = block.find(b"\n") + 1 if start else 0
+        if start and not cut:
+            rest.append(block)
+        else:
+            chunk = block[cut:] + b"".join(reversed(rest))
+            rest = [block[:cut]]
+            if chunk:
+                yield chunk
+
+
+def forwards(fd: int, start: int) -> bytes:
+    """Returns whole lines from `start` on: as many as fit, but at least one."""
+    parts: list[bytes] = []
+    while block := os.pread(fd, _ONWARD, start):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            return b"".join(parts) + block[:cut]
+        parts.append(block)
+        start += len(block)
+    return b""
+
+
+def times_of(fd: int, end: int) -> Times | None:
+    """Returns the least and the greatest time of the lines before `end`."""
+    stamps_seen: list[bytes] = []
+    for chunk in backwards(fd, end):
+        stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
+        stamps_seen += (min(stamps), max(stamps)) if stamps else ()
+    return (instant(min(stamps_seen).decode()), instant(max(stamps_seen).decode())) if stamps_seen else None
+
+
+def end_of(folder: str) -> int:
+    """Returns the present end of the stream."""
+    while segments := segments_of(folder):
+        with OpenFile(segments[-1].path) as fd:
+            if fd is not None:
+                return segments[-1].base + last_line_end(fd, os.fstat(fd).st_size)
+    return 0
+
+
+def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
+    """Returns the last wanted lines, oldest first; with `before`, only lines before that position."""
+    pieces: list[list[bytes]] = []
+    if most <= 0:
+        return []
+    for segment, spans in _newest_first(folder, before):
+        if spans is not None and not wanted.may_take(*spans):
+            continue
+        with OpenFile(segment.path) as fd:
+            if fd is None:
+                break  # This segment was removed, and so was everything before it.
+            size = os.fstat(fd).st_size
+            end = size if before is None else min(size, before - segment.base)
+            for chunk in backwards(fd, last_line_end(fd, end)):
+                lines = wanted.last(chunk, most)
+                pieces.append(lines)
+                most -= len(lines)
+                if most <= 0:
+                    return _join(pieces)
+    return _join(pieces)
+
+
+def _join(pieces: list[list[bytes]]) -> list[bytes]:
+    return [line for lines in reversed(pieces) for line in lines]
+
+
+def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Times | None]]:
+    """Yields each segment with its times, newest first; the times are None for the one being written to."""
+    newer: Segment | None = None
+    for segment in reversed(segments_of(folder)):
+        if before is None or segment.base < before:
+            yield segment, newer.before if newer else None
+        newer = segment
+
+
+class FollowStep(Struct, frozen=True):
+    """The lines that a follower finds at its position, and its next position."""
+
+    chunk: bytes
+    place: int
+    gone: bool = False
+
+
+def read_on(folder: str, place: int) -> FollowStep:
+    """Returns the lines at this position, if any. Never repeats a line, and reports every gap."""
+    gone = False
+    for segment in _from(folder, place):
+        if segment.base > place:
+            # Lines can be missing only before the first segment: later ones follow without a gap.
+            place, gone = segment.base, True
+        with OpenFile(segment.path) as fd:
+            if fd is None:
+                return read_on(folder, place)
+            if not _is_between_lines(fd, place - segment.base):
+                return _from_the_start(folder)
+            chunk = forwards(fd, place - segment.base)
+        if chunk:
+            return FollowStep(chunk, place + len(chunk), gone)
+    return FollowStep(b"", place, gone)
+
+
+def _from(folder: str, place: int) -> list[Segment]:
+    segments = segments_of(folder)
+    at = next((number for number in reversed(range(len(segments))) if segments[number].base <= place), 0)
+    return segments[at:]
+
+
+def _is_between_lines(fd: int, offset: int) -> bool:
+    return offset == 0 or os.pread(fd, 1, offset - 1) == b"\n"
+
+
+def _from_the_start(folder: str) -> FollowStep:
+    """Starts from the beginning: the stream was replaced by another."""
+    segments = segments_of(folder)
+    return FollowStep(b"", segments[0].base if segments else 0, gone=True)
+
+
+def after(folder: str, id: str) -> int | None:
+    """Returns the position after the line with this id, or None if the line is gone."""
+    place = place_of(id)
+    segments = [] if place is None else _from(folder, place)
+    if place is None or not segments or segments[0].base > place:
+        return None
+    with OpenFile(segments[0].path) as fd:
+        if fd is None:
+            return None
+        line = forwards(fd, place - segments[0].base).partition(b"\n")[0]
+    return place + len(line) + 1 if line.startswith(BEGIN + id.encode() + b'"') else None

@@ -1,0 +1,305 @@
+"""Many log streams below one folder: writing, reading, following and expiry.
+
+The number of open files is bounded, and an idle stream costs no memory. Writing never fails: lines that could
+not be written are counted, and reported in the log as soon as there is room again. Use it from one thread;
+only `tail` may be called from any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import shutil
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.atomic_files import move
+from windlass.base.log import log
+from windlass.base.segments import files
+from windlass.base.segments.files import Gone
+from windlass.base.segments.lines import EVERYTHING, LineFilter, LogMessage, instant, time_of
+from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
+
+_PARTS: Final = 16
+"""The maximum number of segments of a stream: expiry removes one of them, a small part."""
+_LEAST: Final = 4096
+_STRANGER: Final = 1.0
+_TWIN: Final = 10.0
+"""Seconds between checks for lines of other processes."""
+_REST: Final = 1.0
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
+_log = log("segments")
+
+
+class Remark(Struct, frozen=True):
+    """A line that the log writes about itself."""
+
+    at: int
+    message: str
+    pod: str
+    version: str = ""
+    stage: str = ""
+
+
+class Loss(Struct):
+    """Lines that could not be written to a stream since the last one that could."""
+
+    lines: int = 0
+    reason: str = ""
+    rests_until: float = 0.0
+
+
+class LineFollower:
+    """A task that waits for lines."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.ended = False
+
+
+class Segments:
+    def __init__(
+        self, root: Path, most: int, *, voice: str = "log", most_open: int = 128, size: int | None = None
+    ) -> None:
+        self._root = str(root)
+        self._most = most
+        self._size = size or max(_LEAST, most // _PARTS)
+        self._voice = voice
+        self._most_open = most_open
+        self._writers: OrderedDict[str, SegmentWriter] = OrderedDict()
+        self._losses: dict[str, Loss] = {}
+        self._followers: dict[str, set[LineFollower]] = {}
+
+    # Writing
+
+    def append(self, stream: str, lines: Sequence[LogMessage]) -> None:
+        """Appends lines. Every reader sees them when this returns, unless the disk is full."""
+        if lines:
+            loss = self._losses.get(stream)
+            if loss is None:
+                self._write(stream, lines)
+            else:
+                self._write_after_loss(stream, lines, loss, lines[0].at)
+            self._wake(stream)
+
+    def report(self, at: int) -> None:
+        """Writes in each log what it lost, if there is room again and nothing was written since."""
+        for stream, loss in list(self._losses.items()):
+            self._write_after_loss(stream, (), loss, at)
+            self._wake(stream)
+
+    def _write(self, stream: str, lines: Sequence[LogMessage]) -> int:
+        """Returns the index of the first line that could not be written."""
+        done = 0
+        try:
+            writer = self._writer(stream)
+            while done < len(lines):
+                done = writer.append(lines, done)
+        except WriteIncomplete as broken:
+            done = broken.written
+            self._note_loss(stream, len(lines) - done, broken.error)
+        except OSError as error:
+            self._note_loss(stream, len(lines) - done, error)
+        return done
+
+    def _write_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, at: int) -> None:
+        if time.monotonic() < loss.rests_until:
+            loss.lines += len(lines)
+            return
+        missing, loss.lines = loss.lines, 0
+        remark = Remark(at, f"Lines missing here: {missing} ({loss.reason})", self._voice)
+        if self._write(stream, [remark, *lines]) == 0:
+            loss.lines += missing - 1  # One of the lines that were lost now was the remark itself.
+        elif loss.lines == 0:
+            del self._losses[stream]
+            _log.info("a log is written again", extra={"log": stream, "missing": missing})
+
+    def _note_loss(self, stream: str, lines: int, error: OSError) -> None:
+        self._close(stream)
+        reason = error.strerror or str(error)
+        if not self._losses:
+            advice = ": free space on the disk of the data directory" if error.errno in _FULL else ""
+            _log.warning(f"lines of a log are lost: {reason}{advice}", extra={"log": stream})
+        loss = self._losses.setdefault(stream, Loss())
+        loss.lines += lines
+        loss.reason = reason
+        loss.rests_until = time.monotonic() + _REST if isinstance(error, SegmentLocked) else 0.0
+
+    def _writer(self, stream: str) -> SegmentWriter:
+        writer = self._writers.get(stream)
+        if writer is None:
+            while len(self._writers) >= self._most_open:
+                self._writers.popitem(last=False)[1].close()
+            writer = self._writers[stream] = SegmentWriter(self._folder(stream), self._size, self._most)
+        self._writers.move_to_end(stream)
+        return writer
+
+    def _close(self, stream: str) -> None:
+        if writer := self._writers.pop(stream, None):
+            writer.close()
+
+    def close(self) -> None:
+        """Closes all files. A later append opens them again."""
+        for stream in list(self._writers):
+            self._close(stream)
+
+    # Reading
+
+    def tail(self, stream: str, most: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
+        """Returns the last wanted lines, oldest first, as JSON."""
+        return files.last(self._folder(stream), most, wanted)
+
+    async def follow(
+        self, stream: str, most: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
+    ) -> AsyncGenerator[list[bytes] | Gone, None]:
+        """Yields the last wanted lines, or all after a line; then new ones, as long as the stream exists.
+
+        `Gone` marks a gap.
+        """
+        folder = self._folder(stream)
+        with self._following(stream) as follower:
+            place = None if after is None else files.after(folder, after)
+            if after is not None and place is None:
+                yield Gone()
+            if place is None:
+                place = files.end_of(folder)
+                if lines := await self._beginning(folder, most, wanted, place):
+                    yield lines
+            while not follower.ended:
+                follower.woken.clear()
+                step = files.read_on(folder, place)
+                place = step.place
+                if step.gone:
+                    yield Gone()
+                if lines := wanted.of(step.chunk):
+                    yield lines
+                if step.chunk or step.gone:
+                    await asyncio.sleep(0)  # There may be many lines, and other tasks need to run, too.
+                else:
+                    await self._news(stream, follower)
+
+    async def _beginning(self, folder: str, most: int, wanted: LineFilter, end: int) -> list[bytes]:
+        if wanted.takes_all:
+            return files.last(folder, most, wanted, end)
+        return await asyncio.to_thread(files.last, folder, most, wanted, end)
+
+    async def _news(self, stream: str, follower: LineFollower) -> None:
+        """Waits until something was written here. Other processes do not notify, so their writes are
+        polled."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TWIN if stream in self._writers else _STRANGER):
+                await follower.woken.wait()
+
+    @contextlib.contextmanager
+    def _following(self, stream: str) -> Iterator[LineFollower]:
+        follower = LineFollower()
+        self._followers.setdefault(stream, set()).add(follower)
+        try:
+            yield follower
+        finally:
+            others = self._followers[stream]
+            others.discard(follower)
+            if not others:
+                del self._followers[stream]
+
+    def _wake(self, stream: str) -> None:
+        for follower in self._followers.get(stream, ()):
+            follower.woken.set()
+
+    # Removal
+
+    def streams(self) -> Iterator[str]:
+        """Yields all streams that have a file, including those that other processes write to."""
+        for folder, _, names in os.walk(self._root):
+            if any(name.endswith(".jsonl") for name in names) and folder != self._root:
+                yield os.path.relpath(folder, self._root)
+
+    def size(self, stream: str) -> int:
+        """Returns the bytes on disk."""
+        segments = files.segments_of(self._folder(stream))
+        return files.end_of(self._folder(stream)) - segments[0].base if segments else 0
+
+    def last_change(self, stream: str) -> float:
+        """Returns the modification time of the newest file, by the clock of the file system."""
+        segments = files.segments_of(self._folder(stream))
+        with contextlib.suppress(FileNotFoundError):
+            return Path(segments[-1].path).stat().st_mtime if segments else 0.0
+        return 0.0
+
+    def forget(self, stream: str) -> None:
+        """Removes a stream with all streams below it, and ends their followers. A missing stream is
+        accepted."""
+        self._let_go(stream)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._folder(stream))
+
+    def _let_go(self, stream: str) -> None:
+        for name in [
+            name for name in {*self._writers, *self._losses, *self._followers} if _is_in(name, stream)
+        ]:
+            self._close(name)
+            self._losses.pop(name, None)
+            for follower in self._followers.get(name, ()):
+                follower.ended = True
+                follower.woken.set()
+
+    def move_out(self, stream: str, target: Path) -> None:
+        """Moves a stream with all streams below it to another folder, and ends their followers. A missing
+        stream is accepted."""
+        self._let_go(stream)
+        move(Path(self._folder(stream)), target)
+
+    def move_in(self, source: Path, stream: str) -> None:
+        """Undoes `move_out`."""
+        self._let_go(stream)
+        move(source, Path(self._folder(stream)))
+
+    def expire(self, stream: str, before: int, renewed: int) -> None:
+        """Removes segments in which all lines are older than `before`.
+
+        The last segment, which is written to, is closed when it began before `renewed`: otherwise a quiet
+        stream would keep its lines for ever.
+        """
+        folder = self._folder(stream)
+        segments = files.segments_of(folder)
+        if segments and (began := _began(segments[-1].path)) is not None and began < renewed:
+            self._seal(stream)
+        for segment, newer in pairwise(files.segments_of(folder)):
+            if newer.before is None or newer.before[1] >= before:
+                return
+            Path(segment.path).unlink(missing_ok=True)
+
+    def _seal(self, stream: str) -> None:
+        try:
+            self._writer(stream).seal()
+        except OSError as error:
+            self._close(stream)
+            _log.warning(
+                "old lines of a log stay for now: no new file can be made",
+                extra={"log": stream, "error": str(error)},
+            )
+
+    def _folder(self, stream: str) -> str:
+        if not _NAME.fullmatch(stream):
+            raise ValueError(f"{stream!r} cannot be the name of a stream")
+        return f"{self._root}/{stream}"
+
+
+def _is_in(name: str, stream: str) -> bool:
+    return name == stream or name.startswith(f"{stream}/")
+
+
+def _began(path: str) -> int | None:
+    """Returns the time of the first line."""
+    with files.OpenFile(path) as fd:
+        line = b"" if fd is None else files.forwards(fd, 0).partition(b"\n")[0]
+    return instant(time_of(line).decode()) if line else None

@@ -1,0 +1,244 @@
+"""Writes to the end of one stream.
+
+Several processes may write to one stream in turn: each batch is written under a lock on the last segment. A
+full segment is made read-only before the next one is created, which tells the other processes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+from windlass.base import filelock
+from windlass.base.cleanup import on_failure
+from windlass.base.clock import stamp
+from windlass.base.private import private_folder
+from windlass.base.segments.files import Times, last_line_end, name_of, segments_of, times_of
+from windlass.base.segments.lines import LATEST, LogMessage, StoredLine, id_at, new_prefix
+
+_OURS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_SEALED: Final = 0o400
+_TRIES: Final = 20
+_PAUSE: Final = 0.001
+_encode_into = msgspec.json.Encoder().encode_into
+
+
+class SegmentLocked(OSError):
+    """Another process holds the lock of the segment longer than a batch takes."""
+
+
+class WriteIncomplete(Exception):
+    """Only a part of the lines could be written."""
+
+    def __init__(self, written: int, error: OSError) -> None:
+        super().__init__(str(error))
+        self.written = written
+        """The number of lines that are in the file, counted from the first of the batch."""
+        self.error = error
+
+
+class SegmentWriter:
+    """A writer at the end of the last segment; creates the first segment if there is none."""
+
+    def __init__(self, folder: str, size: int, total: int) -> None:
+        self._folder = folder
+        self._most = size
+        self._total = total
+        self._fd = -1
+        self._base = 0
+        self._size = -1
+        """The size as of the last check, which needs the lock."""
+        self._times: Times | None = None
+        self._knows_times = False
+        """True if the times are those of all lines of the segment, not only of ours."""
+        self._prefix = ""
+        with on_failure(self.close):
+            self._open_last()
+
+    def append(self, lines: Sequence[LogMessage], begin: int) -> int:
+        """Writes the lines from `begin` on, as many as fit into this segment. Returns the index of the first
+        one not written."""
+        self._lock()
+        try:
+            while self._size >= self._most:
+                self._go_on()
+            return self._write(lines, begin)
+        finally:
+            self._unlock()
+
+    def seal(self) -> None:
+        """Begins a new segment, unless this one is empty."""
+        self._lock()
+        try:
+            if self._size:
+                self._go_on()
+        finally:
+            self._unlock()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # Locking
+
+    def _lock(self) -> None:
+        while True:
+            _lock(self._fd)
+            now = os.fstat(self._fd)
+            if now.st_nlink and now.st_mode & stat.S_IWUSR:
+                if now.st_size != self._size:
+                    self._look()
+                return
+            self._open_last()
+
+    def _unlock(self) -> None:
+        if self._fd >= 0:
+            filelock.release(self._fd)
+
+    def _look(self) -> None:
+        """Checks for lines that other processes have written, and cuts off a torn line."""
+        size = os.fstat(self._fd).st_size
+        self._size = last_line_end(self._fd, size)
+        if self._size < size:
+            os.ftruncate(self._fd, self._size)
+        self._times, self._knows_times = None, self._size == 0
+        self._prefix = new_prefix()
+
+    # Segments
+
+    def _open_last(self) -> None:
+        for _ in range(_TRIES):
+            self.close()
+            try:
+                return self._try_to_open_last()
+            except FileNotFoundError:
+                continue  # It was removed meanwhile.
+        raise SegmentLocked("another process keeps taking this log away")
+
+    def _try_to_open_last(self) -> None:
+        """Opens the last segment, or the one after it if it is read-only: its writer may have died in
+        between."""
+        private_folder(Path(self._folder))
+        segments = segments_of(self._folder)
+        path = segments[-1].path if segments else f"{self._folder}/{name_of(0, None)}"
+        self._base = segments[-1].base if segments else 0
+        if segments and not is_open(path):
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._size, self._knows_times = os.fstat(self._fd).st_size, False
+            self._follow_up()
+        else:
+            self._fd, self._size = os.open(path, _OURS, 0o600), -1
+
+    def _go_on(self) -> None:
+        """Goes on to the next segment and locks it; removes excess segments."""
+        os.fchmod(self._fd, _SEALED)
+        self._follow_up()
+        self._lock()
+        self._trim()
+
+    def _follow_up(self) -> None:
+        """Creates the next segment and writes to it from now on."""
+        times = self._times if self._knows_times else times_of(self._fd, self._size)
+        base = self._base + self._size
+        descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
+        self.close()
+        self._fd, self._base, self._size = descriptor, base, -1
+
+    def _trim(self) -> None:
+        segments = segments_of(self._folder)
+        for segment in segments[:-1]:
+            if self._base - segment.base + self._most <= self._total:
+                return
+            Path(segment.path).unlink(missing_ok=True)
+
+    # Lines
+
+    def _write(self, lines: Sequence[LogMessage], begin: int) -> int:
+        batch, at, end = self._encode(lines, begin)
+        written = 0
+        try:
+            while written < len(batch):
+                written += os.write(self._fd, memoryview(batch)[written:])
+        except OSError as error:
+            kept = batch.rfind(b"\n", 0, written) + 1
+            os.ftruncate(self._fd, self._size + kept)
+            written = kept
+            raise WriteIncomplete(begin + batch.count(b"\n", 0, kept), error) from error
+        finally:
+            self._size += written
+            self._note(at)
+        return end
+
+    def _note(self, at: Times) -> None:
+        before = self._times
+        self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
+
+    def _encode(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
+        """Returns one batch as bytes, its times, and the index of the first line that is not in it."""
+        batch = bytearray()
+        here, room = self._base + self._size, self._most - self._size
+        least, greatest, moment, shown = LATEST, 0, -1, ""
+        number = begin
+        for number in range(begin, len(lines)):
+            place = len(batch)
+            if place >= room:
+                break
+            line = lines[number]
+            at = line.at
+            if at != moment:
+                moment, shown = at, _stamp(at)
+                least, greatest = min(least, at), max(greatest, at)
+            id = id_at(self._prefix, here + place)
+            try:
+                _encode_into(
+                    StoredLine(id, shown, line.message, line.pod, line.stage or UNSET, line.version),
+                    batch,
+                    -1,
+                )
+            except UnicodeEncodeError:
+                del batch[place:]
+                _encode_into(
+                    StoredLine(
+                        id,
+                        shown,
+                        _clean(line.message),
+                        _clean(line.pod),
+                        line.stage or UNSET,
+                        _clean(line.version),
+                    ),
+                    batch,
+                    -1,
+                )
+            batch += b"\n"
+        else:
+            number = len(lines)
+        return batch, (max(least, 0), min(greatest, LATEST)), number
+
+
+def is_open(path: str) -> bool:
+    """Returns whether the last segment is still written to."""
+    return bool(Path(path).stat().st_mode & stat.S_IWUSR)
+
+
+def _lock(fd: int) -> None:
+    for _ in range(_TRIES):
+        if filelock.try_lock(fd):
+            return
+        time.sleep(_PAUSE)
+    raise SegmentLocked("another process is writing to this log and does not end")
+
+
+def _stamp(at: int) -> str:
+    return stamp(min(max(at, 0), LATEST))
+
+
+def _clean(text: str) -> str:
+    """Removes invalid Unicode: lone surrogates."""
+    return text.encode("utf-8", "replace").decode()

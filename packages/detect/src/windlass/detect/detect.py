@@ -1,0 +1,143 @@
+"""Finds out from the files alone how an application is installed, built and started: `detect(tree)`.
+
+Decides and does nothing: the command line shows the recipe, and builders follow it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.detect.hints import apply_hints
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.language import Language
+from windlass.detect.languages import languages
+from windlass.detect.recipe import WEB, Candidate, ProcessType, Recipe
+from windlass.detect.tree import Tree
+
+DEEPEST: Final = 3
+MOST_CANDIDATES: Final = 30
+MOST_FOLDERS: Final = 2000
+MOST_PROBLEMS: Final = 20
+MOST_READ: Final = 16 << 20
+"""Bytes of files after which no further application is looked for: to parse a megabyte takes a second."""
+_NOT_APPLICATIONS: Final = frozenset(
+    [
+        "test",
+        "tests",
+        "test_files",
+        "spec",
+        "docs",
+        "doc",
+        "examples",
+        "example",
+        "fixtures",
+        "vendor",
+        "dist",
+        "build",
+        "scripts",
+    ]
+)
+_COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+_OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
+"""Folders of pages that a program fills in."""
+
+
+def detect(tree: Tree) -> Recipe:
+    """Returns the recipe of the application in a folder. Lists the folders of applications below it."""
+    recipe = _recipe_of(tree)
+    recipe.candidates = _candidates(tree, is_one=recipe.is_application)
+    if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
+        recipe.problems.append(advice_for(recipe))
+    if not recipe.is_application and (file := KnownFiles(tree).has(*_COMPOSE)):
+        recipe.problems.append(
+            f"Deploy each service of {file} by itself: one with `build` as an application, and one with "
+            "`image` as a container or a database."
+        )
+    return recipe
+
+
+def advice_for(recipe: Recipe) -> str:
+    """Returns what to do about a recipe that starts nothing."""
+    if recipe.processes:
+        names = ", ".join(process.name for process in recipe.processes)
+        return f"Set process to one of {names}: the repository names these, and no process type {WEB}."
+    if recipe.candidates:
+        folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
+        return f"Set root_path to the folder of one application, such as {folders}."
+    if recipe.language:
+        return (
+            "Set start_command, or add a Procfile with a line such as `web: command`: this is "
+            f"{recipe.language}, and no file says how it is started."
+        )
+    return (
+        "Set start_command, or add a Procfile with a line such as `web: command`, or a Dockerfile: no "
+        "language was recognized."
+    )
+
+
+def language_named(name: str) -> Language | None:
+    return next((language for language in languages() if language.name == name), None)
+
+
+def _recipe_of(tree: Tree) -> Recipe:
+    """Returns the first recipe of an application, or else the first of a language that is recognized."""
+    marked = [language for language in languages() if language.marker(tree)]
+    recipes = [_fill(language, tree) for language in marked]
+    for recipe in recipes:
+        if recipe.is_application:
+            return recipe
+    if recipes:
+        return recipes[0]
+    return _fill(None, tree)
+
+
+def _fill(language: Language | None, tree: Tree) -> Recipe:
+    files = KnownFiles(tree)
+    recipe = Recipe()
+    apply_hints(files, recipe)
+    has_to_choose = bool(recipe.processes) and not recipe.start
+    if language is not None:
+        recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
+        language.fill(files, recipe)
+    if has_to_choose:
+        # What a language suggests is none of the processes that the author names.
+        recipe.forget("start", "added_packages", "static_folder", "static_fallback")
+    if any(process.name == WEB for process in recipe.processes) and _may_listen(language, files):
+        recipe.choose(
+            "A process web listens on the port in PORT, which is this one if none is named.", port=8080
+        )
+    if recipe.start and not recipe.processes:
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
+    if recipe.build == recipe.install:
+        recipe.forget("build")
+    recipe.problems = [*files.problems[:MOST_PROBLEMS], *recipe.problems[:MOST_PROBLEMS]]
+    return recipe
+
+
+def _may_listen(language: Language | None, files: KnownFiles) -> bool:
+    return language is None or language.may_listen(files)
+
+
+def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
+    """Returns the applications below the folder. Inside of another one, only a manifest makes one."""
+    candidates: list[Candidate] = []
+    outer = ""
+    for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
+        is_filled_in = not _OF_TEMPLATES.isdisjoint(folder.split("/"))
+        is_inside = is_one or bool(outer and folder.startswith(outer)) or is_filled_in
+        if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
+            continue
+        recipe = _recipe_of(tree.below(folder))
+        if recipe.is_application:
+            candidates.append(Candidate(f"/{folder}", recipe.language, recipe.framework))
+            outer = outer if outer and folder.startswith(outer) else f"{folder}/"
+        if len(candidates) == MOST_CANDIDATES or tree.bytes_read > MOST_READ:
+            break
+    return candidates
+
+
+def _may_hold_one(folder: str) -> bool:
+    parts = folder.split("/")
+    return len(parts) <= DEEPEST and not any(
+        part.startswith(".") or part.lower() in _NOT_APPLICATIONS for part in parts
+    )

@@ -1,0 +1,133 @@
+"""Reads the settings of Django: what serves static files, which hosts are answered, and what holds the secret
+key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.python_code import module_file
+from windlass.detect.recipe import Recipe
+
+_HOSTS: Final = re.compile(
+    r"^[ \t]*+ALLOWED_HOSTS[ \t]*+(?:=|\+=|\.append\(|\.extend\()(.{0,300})", re.MULTILINE
+)
+_VARIABLE: Final = re.compile(r"(?:env|config)\w*[\w.]*[\[(][ \t]*['\"]([A-Z][A-Z0-9_]{2,60})['\"]")
+_SECRET: Final = re.compile(r"^[ \t]*+SECRET_KEY[ \t]*+=[ \t]*+(\S.{0,300})", re.MULTILINE)
+_ONLY_VARIABLE: Final = re.compile(
+    r"os\.(?:getenv|environ\.get)\([ \t]*+['\"]([A-Z][A-Z0-9_]{2,60})['\"][ \t]*+\)[ \t]*+(?:#.*)?"
+)
+"""A variable without another value in its place."""
+_OTHERWISE: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
+_ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
+_MOST_MODULES: Final = 8
+_OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
+
+
+MIGRATE: Final = "python manage.py migrate --noinput"
+SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
+_SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
+
+
+def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed: Collection[str]) -> str:
+    """Returns the beginning of the start command: each instance has a file of SQLite of its own, which a
+    release command elsewhere does not reach."""
+    text = _settings_text(files, module)
+    _static_files(recipe, text, needed)
+    served = _settings_text(files, _served_settings(files, module))
+    recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(served, text)))
+    return f"{MIGRATE} && " if _SQLITE.search(text) else ""
+
+
+def _static_files(recipe: Recipe, settings: str, needed: Collection[str]) -> None:
+    serves = "whitenoise" in needed or "whitenoise" in settings
+    collects = "python manage.py collectstatic --noinput"
+    if "STATIC_ROOT" in settings:
+        recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)
+    if "django.contrib.staticfiles" in settings and not serves:
+        recipe.problems.append(
+            "Add the package whitenoise and its middleware to serve static files, such as those of the admin "
+            "pages: Django's own server for development does that, and no other server."
+        )
+
+
+def _served_settings(files: KnownFiles, module: str) -> str:
+    """Returns the settings that a server loads where no variable chooses others. `module`: those of
+    manage.py."""
+    project = module.partition(".")[0]
+    text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
+    named = SETTINGS.search(text) or _OTHERWISE.search(text)
+    return named[1] if named and module_file(files, named[1]) else module
+
+
+def _secret_problem(settings: str) -> str:
+    """Returns which variable has to hold the secret key; empty if there is another value."""
+    variables = [_ONLY_VARIABLE.fullmatch(match[1].rstrip()) for match in _SECRET.finditer(settings)]
+    if not variables or not (variable := variables[0]) or not all(variables):
+        return ""
+    return (
+        f"Set the variable {variable[1]} to a long random text, such as with `windlass secrets set "
+        f"{variable[1]}=…`: it is the SECRET_KEY of the settings, without which Django answers with errors."
+    )
+
+
+def _hosts_problem(settings: str, chosen: str) -> str:
+    """Returns what to do so that Django answers at the public host; empty if it answers at any host, or if
+    the settings do not tell. `chosen`: settings that a variable may choose instead."""
+    values = _hosts_of(settings)
+    if not values or any(re.search(r"['\"]\*['\"]", value) for value in values):
+        return ""
+    named = _variables_of(values) or _variables_of(_hosts_of(chosen))
+    todo = (
+        f"Set the variable {named[0]} to the public host of the application, or to *"
+        if named
+        else "Add the public host of the application, or '*', to ALLOWED_HOSTS of the settings"
+    )
+    return (
+        f"{todo}: Django answers 400 to other hosts. The gateway lets only those of the application through."
+    )
+
+
+def _hosts_of(settings: str) -> list[str]:
+    values = [match[1] for match in _HOSTS.finditer(settings)]
+    if (
+        not values
+        and "INSTALLED_APPS" in settings
+        and "ALLOWED_HOSTS" not in settings
+        and _is_whole(settings)
+    ):
+        return [""]  # what Django has instead answers no public host
+    return values
+
+
+def _variables_of(values: Sequence[str]) -> list[str]:
+    named = [match[1] for value in values for match in _VARIABLE.finditer(value)]
+    return named + [match[1] for value in values if (match := _OF_VARIABLE.match(value))]
+
+
+def _is_whole(settings: str) -> bool:
+    """True if nothing else sets values, such as a package that is given all of them."""
+    return "locals()" not in settings and "globals()" not in settings
+
+
+def _settings_text(files: KnownFiles, module: str) -> str:
+    """Returns the text of settings, with that of modules of which they import everything."""
+    path = module.replace(".", "/")
+    inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
+    paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
+    for name in paths:
+        for match in _ALL_OF.finditer(files.text(name)):
+            imported = module_file(files, _absolute(name, match[1]))
+            if imported and imported not in paths and len(paths) < _MOST_MODULES:
+                paths.append(imported)
+    return "\n".join(map(files.text, paths))
+
+
+def _absolute(path: str, module: str) -> str:
+    """Returns the whole name of a module that a file names, perhaps relative to its package."""
+    up = len(module) - len(module.lstrip("."))
+    package = path.split("/")[:-1]
+    parents = package[: len(package) - up + 1] if up else []
+    return ".".join(filter(None, [*parents, module.lstrip(".")]))

@@ -1,0 +1,7 @@
+"""Dockerfiles of recipes: `dockerfile(recipe, tree)` writes one. Runs nothing and reads no registry."""
+
+from windlass.detect.dockerfile.shell import argv
+from windlass.detect.dockerfile.stages import DockerfileOptions
+from windlass.detect.dockerfile.writer import dockerfile, is_static
+
+__all__ = ["DockerfileOptions", "argv", "dockerfile", "is_static"]

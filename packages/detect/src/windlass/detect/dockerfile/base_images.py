@@ -1,0 +1,154 @@
+"""Base images by language: tags that exist, and the one that suits the version a repository asks for.
+
+Where tags name a release of Debian, it is the same in all: a program that is built in one image runs in the
+other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+from windlass.detect.version_ranges import without_name
+
+DEBIAN: Final = "bookworm"
+SLIM: Final = f"debian:{DEBIAN}-slim"
+
+_CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|!=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
+_HYPHEN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
+_EXACT: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
+_DISTRIBUTION: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")
+"""Names of distributions around a version: `temurin-21.0.2+13`, `1.17.3-otp-27`."""
+
+
+class BaseImages(Struct, frozen=True, kw_only=True):
+    """The images of a language; `{version}` stands for the version."""
+
+    build: str
+    """Of the stage that installs and builds: with compilers."""
+    run: str
+    """Of the last stage: with the language alone."""
+    default: str = ""
+    versions: tuple[str, ...] = ()
+    """Versions that a range chooses from, the oldest first."""
+    takes_patches: bool = False
+    """True if the language refuses another patch version than the one that is named."""
+    at_least: bool = False
+    """True if a newer version builds everything that names an older one."""
+
+    def version_for(self, wish: str) -> str:
+        """Returns the version of the tag for a version or range that a repository names."""
+        wish = _DISTRIBUTION.sub(r"\1", wish.strip().lower())
+        wish = _HYPHEN.sub(r">=\1 <=\2", without_name(wish))
+        if self.takes_patches and (exact := _EXACT.fullmatch(wish)) and exact[1].count(".") == 2:
+            return exact[1]
+        clauses = [[*_CLAUSE.finditer(part)] for part in re.split(r"\|\|?", wish)]
+        ranges = [[(match[1], _numbers(match[2])) for match in part] for part in clauses if part]
+        if not ranges:
+            return self.default
+        if self.at_least:
+            named = max(numbers for clause in ranges for _, numbers in clause)
+            return self.default if named <= _numbers(self.default) else self._of(named)
+        for version in (self.default, *reversed(self.versions)):
+            if any(all(self._holds(version, *clause) for clause in part) for part in ranges):
+                return version
+        return self._of(
+            next((numbers for how, numbers in ranges[0] if how not in ("<", "<=", "!=")), ())
+        ) or (self.default)
+
+    def tags(self, version: str) -> tuple[str, str]:
+        """Returns the image to build in, and the one to run in. Versions older than the release of Debian
+        have tags without its name."""
+        build, last = (image.format(version=version) for image in (self.build, self.run))
+        if self.versions and _numbers(version) < _numbers(self.versions[0]):
+            return build.replace(f"-{DEBIAN}", ""), last.replace(f"-{DEBIAN}", "")
+        return build, last
+
+    @property
+    def _precision(self) -> int:
+        return self.default.count(".") + 1
+
+    def _of(self, numbers: tuple[int, ...]) -> str:
+        return ".".join(map(str, numbers[: self._precision]))
+
+    def _holds(self, version: str, how: str, numbers: tuple[int, ...]) -> bool:
+        ours, theirs = _numbers(version), numbers[: self._precision]
+        match how:
+            case ">=":
+                return ours >= theirs
+            case "<=":
+                return ours[: len(theirs)] <= theirs
+            case ">":
+                return ours > theirs if len(numbers) <= self._precision else ours >= theirs
+            case "<":
+                return ours < theirs if not any(numbers[self._precision :]) else ours <= theirs
+            case "!=":
+                return len(numbers) > self._precision or ours[: len(theirs)] != theirs
+            case "^" | "~=" | "~>":
+                fixed = 1 if how == "^" else max(1, min(len(numbers), 3) - 1)
+                return ours[:fixed] == theirs[:fixed] and ours >= theirs
+        return ours[: len(theirs)] == theirs
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split("."))) if version else ()
+
+
+BASE_IMAGES: Final = {
+    "Python": BaseImages(
+        build=f"python:{{version}}-{DEBIAN}",
+        run=f"python:{{version}}-slim-{DEBIAN}",
+        default="3.13",
+        versions=("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"),
+    ),
+    "Node": BaseImages(
+        build=f"node:{{version}}-{DEBIAN}",
+        run=f"node:{{version}}-{DEBIAN}-slim",
+        default="24",
+        versions=("16", "18", "20", "22", "24"),
+    ),
+    "Go": BaseImages(build=f"golang:{{version}}-{DEBIAN}", run=SLIM, default="1.25", at_least=True),
+    "Rust": BaseImages(build=f"rust:{{version}}-{DEBIAN}", run=SLIM, default="1", at_least=True),
+    "Java": BaseImages(
+        build="eclipse-temurin:{version}-jdk",
+        run="eclipse-temurin:{version}-jre",
+        default="21",
+        versions=("8", "11", "17", "21", "25"),
+    ),
+    "Ruby": BaseImages(
+        build=f"ruby:{{version}}-{DEBIAN}",
+        run=f"ruby:{{version}}-slim-{DEBIAN}",
+        default="3.4",
+        versions=("3.1", "3.2", "3.3", "3.4"),
+        takes_patches=True,
+    ),
+    "PHP": BaseImages(
+        build=f"php:{{version}}-cli-{DEBIAN}",
+        run=f"php:{{version}}-cli-{DEBIAN}",
+        default="8.4",
+        versions=("8.1", "8.2", "8.3", "8.4"),
+    ),
+    "Deno": BaseImages(
+        build="denoland/deno:debian-{version}",
+        run="denoland/deno:debian-{version}",
+        default="2.1.4",
+        takes_patches=True,
+    ),
+    ".NET": BaseImages(
+        build="mcr.microsoft.com/dotnet/sdk:{version}",
+        run="mcr.microsoft.com/dotnet/aspnet:{version}",
+        default="8.0",
+        versions=("6.0", "7.0", "8.0", "9.0", "10.0"),
+    ),
+    "Elixir": BaseImages(
+        build="elixir:{version}",
+        run="elixir:{version}-slim",
+        default="1.18",
+        versions=("1.15", "1.16", "1.17", "1.18"),
+    ),
+    "HTML": BaseImages(build=SLIM, run=SLIM),
+    "Shell": BaseImages(build=SLIM, run=SLIM),
+    "": BaseImages(build=SLIM, run=SLIM),
+}
+"""By language; the empty name is for a folder without a language that is known."""

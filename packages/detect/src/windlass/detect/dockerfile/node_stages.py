@@ -1,0 +1,185 @@
+"""Stages of Node: packages by manifest and lock, then the build, then the files with their node_modules."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.detect.dockerfile.base_images import BASE_IMAGES
+from windlass.detect.dockerfile.instructions import CacheMount
+from windlass.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    HealthCheck,
+    RunStep,
+    Stages,
+    names_any,
+)
+from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.node_frameworks import build_cache_of
+from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
+from windlass.detect.node_programs import needs_development
+from windlass.detect.recipe import Recipe
+
+_CACHES: Final = {
+    "npm": CacheMount("npm", "/root/.npm"),
+    "pnpm": CacheMount("pnpm", "/root/.pnpm-store"),
+    "yarn": CacheMount("yarn", "/root/.yarn"),
+    "bun": CacheMount("bun", "/root/.bun/install/cache"),
+}
+_SETTINGS: Final = {
+    "pnpm": {"npm_config_store_dir": "/root/.pnpm-store"},
+    # Newer versions would leave packages in their cache, which no image has.
+    "yarn": {"YARN_CACHE_FOLDER": "/root/.yarn", "YARN_NODE_LINKER": "node-modules"},
+}
+_PACKAGES: Final = {"pnpm": "pnpm", "bun": "bun", "yarn": "@yarnpkg/cli-dist"}
+_WITHOUT_TOOLS: Final = {
+    "npm ci": "--omit=dev",
+    "npm install": "--omit=dev",
+    "pnpm install --frozen-lockfile": "--prod",
+    "yarn install --frozen-lockfile": "--production",
+    "bun install --frozen-lockfile": "--production",
+}
+_MANIFESTS: Final = (
+    "package.json",
+    "package-lock.json",
+    "npm-shrinkwrap.json",
+    "pnpm-lock.yaml",
+    "yarn.lock",
+    "bun.lock",
+    "bun.lockb",
+    "bunfig.toml",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".pnpmfile.cjs",
+)
+_OWN_SCRIPTS: Final = frozenset({"preinstall", "install", "postinstall", "prepare"})
+_MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
+_LOCAL: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
+_LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
+_BY_MANAGER: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
+_ASKS: Final = (
+    'fetch("http://127.0.0.1:" + (process.env.PORT || process.argv[1]) + process.argv[2])'
+    ".then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"
+)
+_CONNECTS: Final = (
+    'require("net").connect(process.env.PORT || process.argv[1], "127.0.0.1")'
+    '.on("connect", () => process.exit(0)).on("error", () => process.exit(1))'
+)
+CHECK: Final = HealthCheck(page=("node", "-e", _ASKS), port=("node", "-e", _CONNECTS))
+
+
+def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
+    images = BASE_IMAGES["Node"]
+    build, run = images.tags(images.version_for(recipe.language_version))
+    package = files.json(f"{options.below}/package.json".lstrip("/"))
+    stages = Stages(
+        image=run,
+        environment={
+            "NODE_ENV": "production",
+            "HOSTNAME": "0.0.0.0",  # noqa: S104 (some servers listen where it says)
+            "PATH": _path(options),
+        },
+        start=_start(recipe, package),
+        check=CHECK,
+    )
+    managers = names_any(recipe, *_CACHES)
+    stages.tools = _tools(
+        [manager for manager in managers if manager in stages.start.split()], files, package
+    )
+    if recipe.install or recipe.build:
+        stages.builds = [_build_stage(recipe, files, build, options, managers)]
+    return stages
+
+
+def _path(options: DockerfileOptions) -> str:
+    folders = dict.fromkeys([options.folder, APP])
+    return ":".join([*(f"{folder}/node_modules/.bin" for folder in folders), "$PATH"])
+
+
+def _build_stage(
+    recipe: Recipe, files: KnownFiles, image: str, options: DockerfileOptions, managers: list[str]
+) -> BuildStage:
+    package = files.json("package.json")
+    stage = BuildStage(image=image, environment={"PATH": _path(options)})
+    for manager in managers:
+        stage.environment |= _SETTINGS.get(manager, {})
+    stage.tools = _tools(managers, files, package)
+    if recipe.install:
+        only_used = "" if _needs_tools(recipe, package) else _WITHOUT_TOOLS.get(recipe.install, "")
+        caches = tuple(_CACHES[manager] for manager in managers) or (_CACHES["npm"],)
+        installing = [RunStep(f"{recipe.install} {only_used}".strip(), caches)]
+        if _needs_code(recipe, files, package):
+            stage.build = installing
+        else:
+            stage.manifests = [name for name in _MANIFESTS if files.has(name)]
+            stage.install = installing
+    if recipe.build:
+        folder = build_cache_of(recipe.framework)
+        name = f"{options.own}-{folder.strip('.').replace('/', '-')}"
+        kept = CacheMount(name, f"{options.folder}/{folder}", is_locked=True)
+        stage.build.append(RunStep(recipe.build.removeprefix("npx "), (kept,)))
+    return stage
+
+
+def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
+    commands = (_start(recipe, package), word(table(package, "scripts"), "prestart"), recipe.release)
+    return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"))
+
+
+def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:
+    """Returns the steps that install package managers which the image lacks, in the version of their lock."""
+    named = _MANAGER.match(word(package, "packageManager"))
+    steps: list[RunStep] = []
+    for manager in managers:
+        version = named[2] if named and named[1] == manager else _version(manager, files)
+        if manager == "npm" or (manager == "yarn" and version.startswith("1")):
+            continue
+        if manager == "yarn" and "yarnPath" in files.text(".yarnrc.yml"):
+            continue  # the yarn of the image starts the one that the repository holds
+        steps.append(
+            RunStep(f"npm install --global --force {_PACKAGES[manager]}@{version}", (_CACHES["npm"],))
+        )
+    return steps
+
+
+def _version(manager: str, files: KnownFiles) -> str:
+    lock = _LOCKS.get(manager, "")
+    if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, BEGINNING))):
+        return version
+    match manager:
+        case "pnpm":
+            return NEWEST_PNPM
+        case "yarn":
+            return "4" if files.has(".yarnrc.yml") else "1"
+    return "1"
+
+
+def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -> bool:
+    """True if the installation reads more than manifests and locks."""
+    if not any(
+        recipe.install.startswith(command) for command in (*_WITHOUT_TOOLS, "yarn install", "pnpm install")
+    ):
+        return True
+    named = [*table(package, "dependencies").values(), *table(package, "devDependencies").values()]
+    return bool(
+        package.get("workspaces")
+        or files.has("pnpm-workspace.yaml")
+        or "yarnPath" in files.text(".yarnrc.yml")
+        or _OWN_SCRIPTS & table(package, "scripts").keys()
+        or "@prisma/client" in table(package, "dependencies")
+        or any(isinstance(version, str) and _LOCAL.match(version) for version in named)
+    )
+
+
+def _start(recipe: Recipe, package: dict[str, object]) -> str:
+    """Returns the command of a script in place of `npm run`: npm would stand between engine and process."""
+    command = recipe.start.removeprefix("npx ")
+    named = _BY_MANAGER.fullmatch(command)
+    scripts = table(package, "scripts")
+    script = word(scripts, named[1]) if named else ""
+    if not named or not script or "npm_" in script or {f"pre{named[1]}", f"post{named[1]}"} & scripts.keys():
+        return command
+    return " ".join(script.split())

@@ -1,0 +1,209 @@
+"""Writes the Dockerfile of a recipe: dependencies before the code, the build apart, a slim last stage.
+
+The application runs as a user without rights, in a folder and with a home that it may write to. Values of the
+recipe come from strangers; `instructions` keeps each inside its instruction.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from windlass.detect.dockerfile import (
+    compiled_stages,
+    instructions,
+    node_stages,
+    python_stages,
+    scripted_stages,
+)
+from windlass.detect.dockerfile.base_images import SLIM
+from windlass.detect.dockerfile.shell import argv
+from windlass.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    Planner,
+    RunStep,
+    Stages,
+)
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.recipe import SITE, Recipe
+from windlass.detect.tree import Tree
+
+USER: Final = 10001
+OPENING: Final = "# Written by Windlass from the recipe of this folder."
+
+_WEB: Final = ("web", "app")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+", re.ASCII)
+_NOT_GIVEN: Final = frozenset(
+    [
+        *(
+            "PATH",
+            "HOME",
+            "TMPDIR",
+            "USER",
+            "SHELL",
+            "IFS",
+            "HOSTNAME",
+            "NODE_ENV",
+            "PYTHONHOME",
+            "PYTHONPATH",
+        ),
+        *("VIRTUAL_ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "MIX_ENV", "RAILS_ENV", "RACK_ENV", "BUNDLE_PATH"),
+    ]
+)
+"""Variables of the service that would direct where the tools of a build find themselves."""
+_FOR_INSTALLING: Final = re.compile(
+    r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE)_\w+"
+    r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",
+    re.IGNORECASE,
+)
+_PLANNERS: Final[Mapping[str, Planner]] = {
+    "Python": python_stages.plan,
+    "Node": node_stages.plan,
+    "Go": compiled_stages.go,
+    "Rust": compiled_stages.rust,
+    "Java": compiled_stages.java,
+    ".NET": compiled_stages.dotnet,
+    "Ruby": scripted_stages.ruby,
+    "PHP": scripted_stages.php,
+    "Deno": scripted_stages.deno,
+    "Elixir": scripted_stages.elixir,
+    "HTML": scripted_stages.plain,
+    "Shell": scripted_stages.plain,
+    "": scripted_stages.plain,
+}
+"""By language."""
+
+
+def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = None) -> str:
+    """Returns the Dockerfile of a recipe that can be run. Raises ValueError, with a sentence for people, for
+    system packages that are none."""
+    options = options or DockerfileOptions()
+    stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options)
+    if is_static(recipe):
+        _add_site(stages, recipe)
+    blocks = [OPENING]
+    for number, stage in enumerate(stages.builds):
+        before = stages.builds[number - 1].name if number else ""
+        blocks.append("\n".join(_build_stage(stage, stages, recipe, options, before)))
+    last = _site(stages, recipe) if is_static(recipe) else _last_stage(stages, recipe, options)
+    blocks.append("\n".join(last))
+    return "\n\n".join(blocks) + "\n"
+
+
+def is_static(recipe: Recipe) -> bool:
+    return bool(recipe.static_folder and not recipe.start)
+
+
+def serves(recipe: Recipe) -> bool:
+    """True if the first process is one that listens."""
+    return bool(recipe.start) and (not recipe.processes or recipe.processes[0].name in _WEB)
+
+
+def _build_stage(
+    stage: BuildStage, stages: Stages, recipe: Recipe, options: DockerfileOptions, before: str
+) -> Iterator[str]:
+    yield f"FROM {stage.image} AS {stage.name}"
+    if packages := [] if before else _packages(recipe, stages, stages.build_packages):
+        yield instructions.apt(packages)
+    for image, path in stage.borrowed:
+        yield f"COPY --from={image} {path} /usr/local/bin/"
+    if stage.environment:
+        yield instructions.env(stage.environment)
+    yield from _steps(stage.tools, options)
+    yield f"WORKDIR {APP}"
+    arguments = [name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _NOT_GIVEN]
+    yield from (f"ARG {name}" for name in arguments if _FOR_INSTALLING.fullmatch(name))
+    if stage.manifests and not options.works_below:
+        yield from instructions.copy(stage.manifests)
+        yield from _steps(stage.install, options)
+    yield f"COPY --from={before} {APP} ./" if before else "COPY . ./"
+    if options.works_below:
+        yield f"WORKDIR {options.folder}"
+        yield from _steps(stage.install, options)
+    yield from (f"ARG {name}" for name in arguments if not _FOR_INSTALLING.fullmatch(name))
+    yield from _steps(stage.build, options)
+
+
+def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> Iterator[str]:
+    yield f"FROM {stages.image}"
+    yield f'LABEL org.opencontainers.image.base.name="{stages.image}"'
+    if packages := _packages(recipe, stages, stages.packages):
+        yield instructions.apt(packages)
+    for image, path in stages.borrowed:
+        yield f"COPY --from={image} {path} /usr/local/bin/"
+    yield from _steps(stages.tools, options)
+    yield (
+        f"RUN groupadd --gid {USER} runner \\\n"
+        f"    && useradd --uid {USER} --gid {USER} --no-log-init --create-home runner \\\n"
+        f"    && install --directory --owner={USER} --group={USER} {APP}"
+    )
+    if options.mounts:
+        folders = shlex.join(options.mounts)
+        yield instructions.run(f"install --directory --owner={USER} --group={USER} -- {folders}")
+    yield f"WORKDIR {options.folder}"
+    yield from _copies(stages, options)
+    if stages.environment:
+        yield instructions.env(stages.environment)
+    yield f"USER {USER}:{USER}"
+    if serves(recipe) and recipe.port:
+        yield f"EXPOSE {recipe.port}"
+        yield from _health_check(stages, recipe)
+    if recipe.start:
+        yield f"CMD {instructions.words(argv(stages.start or recipe.start))}"
+
+
+def _copies(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
+    if not stages.builds:
+        yield f"COPY --chown={USER}:{USER} . {f'{APP}/' if options.works_below else './'}"
+        return
+    source = stages.builds[-1].name
+    for path in stages.results:
+        owner = f" --chown={USER}:{USER}" if path == APP else ""
+        yield f"COPY --from={source}{owner} {path} {path}"
+
+
+def _health_check(stages: Stages, recipe: Recipe) -> Iterator[str]:
+    if stages.check is None:
+        return
+    port = str(recipe.port)
+    path = f"/{recipe.health_path.lstrip('/')}"
+    check = (*stages.check.page, port, path) if recipe.health_path else (*stages.check.port, port)
+    options = "--interval=30s --timeout=5s --start-period=60s"
+    yield f"HEALTHCHECK {options} \\\n    CMD {instructions.words(check)}"
+
+
+def _add_site(stages: Stages, recipe: Recipe) -> None:
+    """Adds the step that puts the static files into a folder of a name of our own."""
+    folder = recipe.static_folder.rstrip("/") or "."
+    if not stages.builds and instructions.is_plain_path(folder):
+        return
+    if not stages.builds:
+        stages.builds = [BuildStage(image=SLIM)]
+    quoted = shlex.quote(folder)
+    missing = shlex.quote(
+        f"ERROR: Make the build write to the folder {folder}: it is not there after the build."
+    )
+    command = f"if [ ! -d {quoted} ]; then echo {missing} >&2; exit 1; fi; cp -R -- {quoted} {SITE}"
+    stages.builds[-1].build.append(RunStep(command))
+
+
+def _site(stages: Stages, recipe: Recipe) -> Iterator[str]:
+    yield "FROM scratch"
+    if stages.builds:
+        yield f"COPY --from={stages.builds[-1].name} {SITE} {SITE}"
+    else:
+        yield f"COPY {recipe.static_folder.rstrip('/') or '.'} {SITE}"
+
+
+def _packages(recipe: Recipe, stages: Stages, more: list[str]) -> list[str]:
+    own = [package for package in recipe.system_packages if package not in stages.replaced_packages]
+    return list(dict.fromkeys([*more, *own]))
+
+
+def _steps(steps: list[RunStep], options: DockerfileOptions) -> Iterator[str]:
+    for step in steps:
+        yield instructions.run(step.command, step.caches if options.caches else ())

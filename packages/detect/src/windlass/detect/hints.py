@@ -1,0 +1,133 @@
+"""Hints that do not depend on a language: Procfile, fly.toml, render.yaml, app.json, and a Dockerfile's port.
+
+Their commands come from the application's author, so they are chosen before anything that a language
+suggests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.procfile import PROCFILE, Processes, main_process, processes_of, read_procfile
+from windlass.detect.recipe import ProcessType, Recipe
+from windlass.detect.tree import Tree
+
+_EXPOSE: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
+_PAIR: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
+_PORTS: Final = range(1, 65_536)
+
+
+def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
+    _procfile(files, recipe)
+    _fly(files, recipe)
+    _render(files, recipe)
+    _app_json(files, recipe)
+    _dockerfile(files, recipe)
+
+
+def start_by_author(tree: Tree) -> str:
+    """Returns the start command that a file for another platform names, such as fly.toml. Empty if none
+    does."""
+    recipe = Recipe()
+    apply_hints(KnownFiles(tree), recipe)
+    return recipe.start
+
+
+def _procfile(files: KnownFiles, recipe: Recipe) -> None:
+    procfile = read_procfile(files.text(PROCFILE))
+    _take_processes(procfile, "The Procfile", procfile.main, recipe)
+
+
+def _take_processes(named: Processes, origin: str, main: str, recipe: Recipe) -> None:
+    """Takes the processes that a file names, the main one first if there is one."""
+    if named.problem:
+        recipe.problems.append(named.problem)
+    recipe.choose(f"{origin} names it as release.", release=named.release)
+    processes = [ProcessType(name, command) for name, command in sorted(named.commands.items())]
+    processes.sort(key=lambda process: process.name != main)
+    recipe.choose(f"{origin} names {', '.join(sorted(named.commands))}.", processes=processes)
+    recipe.choose(
+        f"{origin} names it as {main}.",
+        start=next((process.command for process in recipe.processes if process.name == main), ""),
+    )
+
+
+def _fly(files: KnownFiles, recipe: Recipe) -> None:
+    if not files.has("fly.toml"):
+        return
+    content = files.toml("fly.toml")
+    pairs = table(content, "processes").items()
+    texts_only = ((name, command) for name, command in pairs if isinstance(command, str))
+    named = processes_of(texts_only, "fly.toml")
+    main = named.main or main_process(named.commands, usual="app")
+    _take_processes(named, "fly.toml", main, recipe)
+    recipe.choose("fly.toml names it as release_command.", release=word(content, "deploy", "release_command"))
+    recipe.choose(
+        "fly.toml names it as internal_port.", port=_port(table(content, "http_service").get("internal_port"))
+    )
+    checks = table(content, "http_service").get("checks")
+    path = word(checks[0], "path") if isinstance(checks, list) and checks else ""
+    recipe.choose("fly.toml checks this path.", health_path=path)
+
+
+def _render(files: KnownFiles, recipe: Recipe) -> None:
+    service = next(_render_services(files.text("render.yaml")), {})
+    if service.get("rootDir", ".").strip("./"):
+        return
+    for name, field in (
+        ("startCommand", "start"),
+        ("buildCommand", "build"),
+        ("preDeployCommand", "release"),
+        ("healthCheckPath", "health_path"),
+        ("staticPublishPath", "static_folder"),
+    ):
+        # One command beside a choice of processes would not be among them.
+        value = "" if field == "start" and recipe.processes else service.get(name, "")
+        value = value.removeprefix("./").rstrip("/") or "." if field == "static_folder" and value else value
+        recipe.choose(f"render.yaml names it as {name}.", **{field: value})
+    if "startCommand" in service:
+        recipe.choose("render.yaml names a web service, which gets this PORT if none is named.", port=10_000)
+
+
+def _render_services(text: str) -> Iterator[dict[str, str]]:
+    """Yields the scalars of each service that answers HTTP. Reads only the plain form of YAML."""
+    service: dict[str, str] = {}
+    own = -1
+    for line in text.splitlines():
+        if not (match := _PAIR.fullmatch(line)):
+            continue
+        column = len(match[1]) + len(match[2] or "") + len(match[3])
+        if match[2] and match[4] == "type":
+            if service.get("type") in ("web", "static"):
+                yield service
+            service, own = {}, column
+        if column == own and (value := match[5].strip().strip("\"'")) not in ("", "|", ">", "|-", ">-"):
+            service.setdefault(match[4], value)
+    if service.get("type") in ("web", "static"):
+        yield service
+
+
+def _app_json(files: KnownFiles, recipe: Recipe) -> None:
+    """Reads app.json. That of a mobile application (`expo`), which has the same name, holds none of these."""
+    if not files.has("app.json"):
+        return
+    content = files.json("app.json")
+    checks: Any = table(content, "healthchecks").get("web")
+    for check in checks if isinstance(checks, list) else ():
+        recipe.choose("app.json checks this path.", health_path=word(check, "path"))
+    predeploy = word(content, "scripts", "dokku", "predeploy")
+    recipe.choose("app.json names it as predeploy.", release=predeploy)
+    if "https://github.com/heroku/heroku-buildpack-apt" in texts(content, "buildpacks"):
+        recipe.choose("Aptfile names them.", system_packages=files.text("Aptfile").split())
+
+
+def _dockerfile(files: KnownFiles, recipe: Recipe) -> None:
+    if exposed := _EXPOSE.search(files.text("Dockerfile")):
+        recipe.choose("The Dockerfile exposes it.", port=_port(int(exposed[1])))
+
+
+def _port(value: Any) -> int:
+    return value if isinstance(value, int) and value in _PORTS else 0

@@ -1,0 +1,126 @@
+"""Reads the few files that detection knows: text, JSON and TOML. A malformed file becomes a problem, never an
+exception."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from windlass.base.toml import parse_toml
+from windlass.detect.tree import Tree
+
+LARGEST: Final = 1 << 20
+"""Most bytes of a file that is read. Locks, which may be larger, are only looked for."""
+
+_TOML_LINE: Final = re.compile(r"\(at line (\d+)")
+_COMMENT: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
+
+
+class KnownFiles:
+    """The files of a tree, each parsed once, and the problems with them."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.problems: list[str] = []
+        self._texts: dict[str, str] = {}
+        self._documents: dict[str, dict[str, Any]] = {}
+
+    def has(self, *paths: str) -> str:
+        """Returns the first of these paths that is a file, or an empty text."""
+        return next((path for path in paths if self.tree.has(path)), "")
+
+    def text(self, path: str) -> str:
+        """Returns the content of a file, or an empty text if it is absent or too large."""
+        if path not in self._texts:
+            self._texts[path] = self._read(path) if self.tree.has(path) else ""
+        return self._texts[path]
+
+    def beginning(self, path: str, most: int) -> str:
+        """Returns the first bytes of a file of any size, such as a lock."""
+        return self._bytes(path, most).decode("utf-8-sig", errors="replace")
+
+    def line(self, path: str) -> str:
+        """Returns the first line of a file that is not a comment."""
+        lines = (line.strip() for line in self.text(path)[:4096].splitlines())
+        return next((line for line in lines if line and not line.startswith("#")), "")
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Returns the object in a JSON file, or an empty one."""
+        return self._document(path, _json)
+
+    def toml(self, path: str) -> dict[str, Any]:
+        """Returns the content of a TOML file, or an empty table."""
+        return self._document(path, _toml)
+
+    def _read(self, path: str) -> str:
+        content = self._bytes(path, LARGEST + 1)
+        if len(content) > LARGEST:
+            self.problems.append(f"Shorten {path}: it is larger than {LARGEST >> 20} MiB, and was not read.")
+            return ""
+        return content.decode("utf-8-sig", errors="replace").replace("\0", "")
+
+    def _bytes(self, path: str, most: int) -> bytes:
+        try:
+            return self.tree.read(path, most)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            self.problems.append(f"Make {path} a file that can be read: {why}.")
+            return b""
+
+    def _document(self, path: str, parse: Any) -> dict[str, Any]:
+        if path not in self._documents:
+            text = self.text(path)
+            try:
+                content = parse(text) if text.strip() else {}
+            except _Malformed as error:
+                self.problems.append(f"Fix {path}{error}.")
+                content = {}
+            if not isinstance(content, dict):
+                self.problems.append(f"Fix {path}: it must hold an object.")
+                content = {}
+            self._documents[path] = content
+        return self._documents[path]
+
+
+class _Malformed(Exception):
+    """A file cannot be parsed. The message follows the name of the file."""
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(_COMMENT.sub("", text))
+    except json.JSONDecodeError as error:
+        raise _Malformed(f", line {error.lineno}: {error.msg}") from error
+    except RecursionError as error:
+        raise _Malformed(": it is nested too deep") from error
+    except ValueError as error:  # a number of too many digits
+        raise _Malformed(f": {error}") from error
+
+
+def _toml(text: str) -> Any:
+    try:
+        return parse_toml(text)
+    except ValueError as error:
+        line = _TOML_LINE.search(str(error))
+        message = str(error).partition(" (at ")[0]
+        raise _Malformed(f", line {line[1]}: {message}" if line else f": {message}") from error
+
+
+def table(document: Any, *keys: str) -> dict[str, Any]:
+    """Returns a table inside of a document, or an empty one if there is none or it is something else."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else {}
+
+
+def word(document: Any, *keys: str) -> str:
+    """Returns a text inside of a document, or an empty one if there is none or it is something else."""
+    value = table(document, *keys[:-1]).get(keys[-1])
+    return value if isinstance(value, str) else ""
+
+
+def texts(document: Any, *keys: str) -> list[str]:
+    """Returns the texts of a list inside of a document."""
+    listed = table(document, *keys[:-1]).get(keys[-1])
+    return [value for value in listed if isinstance(value, str)] if isinstance(listed, list) else []

@@ -1,0 +1,19 @@
+"""One file for each language, found by being there; see `detect.language`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from windlass.detect.language import Language
+
+
+@cache
+def languages() -> tuple[Language, ...]:
+    """Returns all languages, the lowest rank first."""
+    modules = (
+        importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)
+    )
+    declared = [thing for module in modules for thing in vars(module).values() if isinstance(thing, Language)]
+    return tuple(sorted(declared, key=lambda language: (language.rank, language.name)))

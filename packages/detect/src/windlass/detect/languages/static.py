@@ -1,0 +1,26 @@
+"""A static site: files of HTML, served as they are."""
+
+from __future__ import annotations
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.language import LAST, Language
+from windlass.detect.recipe import Recipe
+
+_FOLDERS = ("public", "dist", "site", "www", "html")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    if files.has("index.html"):
+        recipe.choose("index.html is there.", static_folder=".")
+    for folder in _FOLDERS:
+        if files.has(f"{folder}/index.html"):
+            recipe.choose(f"{folder}/index.html is there.", static_folder=folder)
+
+
+static = Language(
+    name="HTML",
+    manifests=(),
+    code=("index.html", *(f"{folder}/index.html" for folder in _FOLDERS)),
+    rank=LAST - 20,
+    fill=fill,
+)

@@ -1,0 +1,240 @@
+"""Frameworks of Node: the package that shows each, and the result of its build, a server or static files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+from windlass.detect.known_files import KnownFiles, table, word
+
+Finder = Callable[[KnownFiles, dict[str, Any]], str]
+"""Returns a folder or a command, or an empty text."""
+
+_USUAL_CACHE: Final = "node_modules/.cache"
+_ENDS: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
+_EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
+_OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
+
+
+def _nothing(files: KnownFiles, package: dict[str, Any]) -> str:
+    return ""
+
+
+def _always(text: str) -> Finder:
+    return lambda files, package: text
+
+
+class NodeFramework(Struct, frozen=True, kw_only=True):
+    package: str
+    name: str
+    build: str = ""
+    """The command, if package.json has no build script."""
+    static_folder: Finder = _nothing
+    start: Finder = _nothing
+    port: int = 3000
+    own_server: str = "\n"
+    """The words of a start script that serve no static files."""
+    build_cache: str = _USUAL_CACHE
+    """The folder that its build keeps for the next one."""
+    build_variables: Finder = _nothing
+    """Variables of the build, as `env` takes them."""
+    missing: str = ""
+    """The way out, if neither a server nor static files come of the build."""
+    is_single_page: bool = False
+    """True if its static files are one page, which may route in the browser."""
+    ignores_start: bool = False
+    """True if its usual start script is not for production."""
+
+
+def _config(files: KnownFiles, name: str) -> str:
+    return files.text(files.has(*(f"{name}{end}" for end in _ENDS)) or f"{name}.js")
+
+
+def _needs(package: dict[str, Any], *names: str) -> bool:
+    needed = table(package, "dependencies") | table(package, "devDependencies")
+    return any(name in needed for name in names)
+
+
+def _next_export(files: KnownFiles, package: dict[str, Any]) -> str:
+    return "out" if _EXPORTS.search(_config(files, "next.config")) else ""
+
+
+def _astro_folder(files: KnownFiles, package: dict[str, Any]) -> str:
+    return "" if _needs(package, "@astrojs/node") else "dist"
+
+
+def _svelte_folder(files: KnownFiles, package: dict[str, Any]) -> str:
+    return "build" if _needs(package, "@sveltejs/adapter-static") else ""
+
+
+def _svelte_start(files: KnownFiles, package: dict[str, Any]) -> str:
+    return "node build" if _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-auto") else ""
+
+
+def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
+    """Lets the automatic adapter choose the one that makes a server for Node."""
+    own = _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
+    return "GCP_BUILDPACKS=1" if _needs(package, "@sveltejs/adapter-auto") and not own else ""
+
+
+def _vite_folder(files: KnownFiles, package: dict[str, Any]) -> str:
+    if _needs(package, "express", "fastify", "koa") and word(package, "scripts", "start"):
+        return ""
+    named = _OUT_DIR.search(_config(files, "vite.config"))
+    folder = named[1].removeprefix("./").rstrip("/") if named else "dist"
+    return "" if folder.startswith(("/", "..")) else folder
+
+
+def _angular_folder(files: KnownFiles, package: dict[str, Any]) -> str:
+    if _needs(package, "@angular/ssr", "@nguniversal/express-engine"):
+        return ""
+    for name, project in table(files.json("angular.json"), "projects").items():
+        options = table(project, "architect", "build", "options")
+        builder = word(project, "architect", "build", "builder")
+        folder = word(options, "outputPath") or word(options, "outputPath", "base") or f"dist/{name}"
+        return f"{folder}/browser" if builder.endswith((":application", ":browser-esbuild")) else folder
+    return "dist"
+
+
+def _angular_start(files: KnownFiles, package: dict[str, Any]) -> str:
+    name = next(iter(table(files.json("angular.json"), "projects")), "")
+    return f"node dist/{name}/server/server.mjs" if name else ""
+
+
+def _nest_start(files: KnownFiles, package: dict[str, Any]) -> str:
+    script = word(package, "scripts", "start:prod")
+    return script if script.startswith("node ") else "node dist/main"
+
+
+FRAMEWORKS: Final = (
+    NodeFramework(
+        package="next",
+        name="Next.js",
+        build="npx next build",
+        build_cache=".next/cache",
+        static_folder=_next_export,
+        own_server="next start",
+        start=_always("npx next start --port ${PORT:-3000}"),
+    ),
+    NodeFramework(
+        package="nuxt", name="Nuxt", build="npx nuxt build", start=_always("node .output/server/index.mjs")
+    ),
+    NodeFramework(
+        package="@remix-run/serve",
+        name="Remix",
+        build="npx remix build",
+        start=_always("npx remix-serve ./build/server/index.js"),
+    ),
+    NodeFramework(
+        package="@react-router/serve",
+        name="React Router",
+        build="npx react-router build",
+        start=_always("npx react-router-serve ./build/server/index.js"),
+    ),
+    NodeFramework(
+        package="@sveltejs/kit",
+        name="SvelteKit",
+        build="npx vite build",
+        static_folder=_svelte_folder,
+        start=_svelte_start,
+        build_variables=_svelte_variables,
+        missing="Add the package @sveltejs/adapter-node to the project and name it in svelte.config.js: the "
+        "adapter of this project makes nothing that can be served here.",
+    ),
+    NodeFramework(
+        package="astro",
+        name="Astro",
+        build="npx astro build",
+        static_folder=_astro_folder,
+        start=_always("env HOST=0.0.0.0 node ./dist/server/entry.mjs"),
+        port=4321,
+    ),
+    NodeFramework(
+        package="@nestjs/core", name="Nest", build="npx nest build", start=_nest_start, ignores_start=True
+    ),
+    NodeFramework(
+        package="@angular/core",
+        name="Angular",
+        is_single_page=True,
+        build="npx ng build",
+        build_cache=".angular/cache",
+        static_folder=_angular_folder,
+        start=_angular_start,
+        port=4000,
+    ),
+    NodeFramework(
+        package="gatsby",
+        name="Gatsby",
+        build="npx gatsby build",
+        build_cache=".cache",
+        static_folder=_always("public"),
+    ),
+    NodeFramework(
+        package="@docusaurus/core",
+        name="Docusaurus",
+        build="npx docusaurus build",
+        static_folder=_always("build"),
+    ),
+    NodeFramework(
+        package="@11ty/eleventy", name="Eleventy", build="npx eleventy", static_folder=_always("_site")
+    ),
+    NodeFramework(
+        package="react-scripts",
+        name="Create React App",
+        is_single_page=True,
+        build="npx react-scripts build",
+        static_folder=_always("build"),
+    ),
+    NodeFramework(
+        package="@vue/cli-service",
+        name="Vue",
+        is_single_page=True,
+        build="npx vue-cli-service build",
+        static_folder=_always("dist"),
+    ),
+    NodeFramework(
+        package="vite", name="Vite", is_single_page=True, build="npx vite build", static_folder=_vite_folder
+    ),
+)
+"""The more special package first: many of them use vite too."""
+
+
+def is_built(framework: str) -> bool:
+    """True for a framework that runs only after its build."""
+    return framework in {entry.name for entry in FRAMEWORKS}
+
+
+def build_cache_of(framework: str) -> str:
+    """Returns the folder that a build keeps for the next one, also for an application without a framework."""
+    caches = (entry.build_cache for entry in FRAMEWORKS if entry.name == framework)
+    return next(caches, _USUAL_CACHE)
+
+
+BROWSER_ROUTERS: Final = (
+    "@angular/router",
+    "@reach/router",
+    "@solidjs/router",
+    "@tanstack/react-router",
+    "@tanstack/vue-router",
+    "preact-iso",
+    "preact-router",
+    "react-router",
+    "react-router-dom",
+    "svelte-routing",
+    "vue-router",
+    "wouter",
+)
+"""Packages by which a page shows other paths than its own, without another page."""
+
+
+SERVERS: Final = {
+    "express": "Express",
+    "fastify": "Fastify",
+    "koa": "Koa",
+    "hono": "Hono",
+    "@hapi/hapi": "Hapi",
+    "restify": "Restify",
+    "socket.io": "Socket.IO",
+}

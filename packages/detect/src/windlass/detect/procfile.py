@@ -1,0 +1,73 @@
+"""Reads a Procfile: the processes of an application, and the command that runs once for a release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.detect.recipe import WEB
+
+PROCFILE: Final = "Procfile"
+MOST_PROCESSES: Final = 100
+_RELEASE: Final = "release"
+_LINE: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
+
+
+class Processes(Struct, frozen=True):
+    """The commands that a file of the repository names."""
+
+    commands: Mapping[str, str] = {}
+    release: str = ""
+    problem: str = ""
+    """What to do about the file. Empty if it can be followed."""
+
+    @property
+    def main(self) -> str:
+        return main_process(self.commands)
+
+
+def read_procfile(text: str) -> Processes:
+    lines = [
+        (number, line)
+        for number, line in enumerate(map(str.strip, text.splitlines()), 1)
+        if line and not line.startswith("#")
+    ]
+    matches = [_LINE.fullmatch(line) for _, line in lines]
+    processes = processes_of(((match[1], match[2]) for match in matches if match), f"the {PROCFILE}")
+    for (number, _), match in zip(lines, matches, strict=True):
+        if not match:
+            return replace(
+                processes,
+                problem=f"Write line {number} of the Procfile as `web: command`: it has another form.",
+            )
+    return processes
+
+
+def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
+    """Returns the processes that a file names. Of two with the same name, the first counts."""
+    commands: dict[str, str] = {}
+    for name, command in pairs:
+        commands.setdefault(name, command)
+    release = commands.pop(_RELEASE, "")
+    if len(commands) <= MOST_PROCESSES:
+        return Processes(commands, release)
+    problem = f"Name at most {MOST_PROCESSES} processes in {file}: it names {len(commands)}."
+    return Processes(dict(islice(commands.items(), MOST_PROCESSES)), release, problem)
+
+
+def main_process(names: Collection[str], usual: str = WEB) -> str:
+    """Returns the process that an application runs unless it chooses another: `web`, or the only one. Empty
+    if it has to choose: to start one of several without being asked may start the wrong one."""
+    if usual in names:
+        return usual
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+def exists_only_at_heroku(command: str) -> bool:
+    """True for the commands by which PHP is served there, such as `heroku-php-apache2 web/`."""
+    program = next(iter(command.split()), "")
+    return program.removeprefix("vendor/bin/").startswith("heroku-php-")

@@ -1,0 +1,196 @@
+"""The Python files of an application: the object that a server loads, and the files that frameworks run."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from msgspec import Struct
+from windlass.detect.known_files import KnownFiles
+
+MOST_FILES: Final = 60
+MOST_OF_CODE: Final = 4 << 20
+"""Characters of all files together: an application of a person is far smaller."""
+_USUAL: Final = (
+    "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
+    "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
+)  # fmt: skip
+_NOT_CODE: Final = frozenset({"tests", "test", "docs", "migrations", "scripts", "examples", "node_modules"})
+
+_OBJECT: Final = re.compile(
+    r"^(\w{1,80}+)[ \t]*+(?::[ \t]*+[\w.]++[ \t]*+)?=[ \t]*+(?:\w++\.){0,3}+(\w++)\(", re.MULTILINE
+)
+_FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
+_NEXT: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
+"""The line after a function: the first one that is not indented."""
+_SERVED: Final = re.compile(
+    r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
+)
+_IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
+_PLAIN: Final = re.compile(r"[\w.-]++(?:/[\w.-]++)*+")
+_MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
+_RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
+_RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
+_PORT: Final = re.compile(
+    r"\bport\s*+=\s*+(?:int\()?(?:os\.[\w.]{1,40}+\(['\"]\w{1,40}+['\"]\s*+,\s*+(?:default\s*+=\s*+)?)?['\"]?"
+    r"(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
+    re.IGNORECASE,
+)
+_USUAL_PORT: Final = 8000
+_DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+_PUBLIC: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
+_ONLY_RUNS: Final = re.compile(
+    r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*+"
+    r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\)\s*+",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Nothing but the call of a development server."""
+
+
+class Maker(Struct, frozen=True):
+    """A function that makes an object, such as the application."""
+
+    name: str
+    parameters: str
+
+    @property
+    def needs_no_arguments(self) -> bool:
+        parts = filter(None, (part.strip() for part in self.parameters.split(",")))
+        return all("=" in part or part.startswith("*") for part in parts)
+
+
+class PythonFile(Struct, frozen=True):
+    path: str
+    text: str
+    base: str = ""
+    """The folder from which modules are imported, where it is not that of the application."""
+
+    @property
+    def module(self) -> str:
+        """Returns the name to import it by, from `base`."""
+        plain = self.path.removeprefix(f"{self.base}/").removesuffix(".py").removesuffix("/__init__")
+        return plain.replace("/", ".")
+
+    def imports(self, module: str) -> bool:
+        return any(match[1] == module for match in _IMPORT.finditer(self.text))
+
+    def made_by(self, *classes: str) -> str:
+        """Returns the name of the first object at the top level that one of these classes makes."""
+        return next((match[1] for match in _OBJECT.finditer(self.text) if match[2] in classes), "")
+
+    def makers(self, name: str) -> Iterator[Maker]:
+        """Yields the functions at the top level that make an object of a class."""
+        makes = re.compile(rf"\b{name}(?:\(|\s*+:$)", re.MULTILINE)
+        if not makes.search(self.text):
+            return
+        for match in _FUNCTION.finditer(self.text):
+            after = _NEXT.search(self.text, match.end())
+            if makes.search(self.text, match.end(), after.start() if after else len(self.text)):
+                yield Maker(match[1], match[2])
+
+    def factory(self, name: str) -> str:
+        """Returns a function that makes an application of this class: one of a usual name, or else one that
+        shows it and needs no arguments."""
+        if match := _FACTORY.search(self.text):
+            return match[1]
+        return next((maker.name for maker in self.makers(name) if maker.needs_no_arguments), "")
+
+    @property
+    def served_object(self) -> str:
+        """Returns the name under which servers look for the application, if the file makes or imports it."""
+        match = _SERVED.search(self.text)
+        return match[1] if match else ""
+
+    @property
+    def starts_a_server(self) -> bool:
+        """True if running the file serves others on a port that its author chose, or does more than to serve.
+
+        Frameworks listen on this machine alone unless a host is named: for others a server of its own loads
+        the application."""
+        block = self._running_part
+        if not (_RUN.search(block) and _DELIBERATE.search(block)):
+            return False
+        return bool(_PUBLIC.search(block)) or not _ONLY_RUNS.fullmatch(block)
+
+    @property
+    def _running_part(self) -> str:
+        """The part that does something only when the file is run, without its condition."""
+        if main := _MAIN.search(self.text):
+            return self.text[main.end() :].removeprefix(":").lstrip("\n")
+        runs = _RUN_AT_TOP.search(self.text)
+        return self.text[runs.start() :] if runs else ""
+
+    @property
+    def served_port(self) -> int:
+        """The first port that the text names, or else a usual one: a program that is found to listen on
+        another port gets that one."""
+        numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
+        return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
+
+
+def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]:
+    """Returns the files that may hold the application: at the top first, then in packages, usual names
+    first. `needed`: packages that the application names."""
+    modules: list[PythonFile] = []
+    size = 0
+    for path in _paths(files):
+        if files.text(path):
+            modules.append(python_file(files, path, needed))
+            size += len(modules[-1].text)
+        if len(modules) == MOST_FILES or size > MOST_OF_CODE:
+            break
+    return modules
+
+
+def python_file(files: KnownFiles, path: str, needed: Collection[str]) -> PythonFile:
+    text = files.text(path)
+    folder, _, name = path.rpartition("/")
+    names = {match[1] for match in _IMPORT.finditer(text)} - sys.stdlib_module_names
+    own = {module for module in names if module not in needed and f"{module}.py" != name}
+    return PythonFile(path, text, _base_of(files, folder, own if name != "__init__.py" else ()))
+
+
+def module_file(files: KnownFiles, module: str) -> str:
+    """Returns the path of a module, or of the beginning of a package, or an empty text."""
+    path = module.replace(".", "/")
+    return files.has(f"{path}.py", f"{path}/__init__.py")
+
+
+def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
+    """Returns the folder from which a file imports modules of the repository: its own if they are beside it
+    and nowhere else, as where it is run there; `src` if it is below that."""
+    is_run_there = _PLAIN.fullmatch(folder) and _holds(files, folder, modules)
+    if is_run_there and not any(_holds(files, top, modules) for top in ("", "src")):
+        return folder
+    return "src" if f"{folder}/".startswith("src/") else ""
+
+
+def _holds(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
+    """True if a folder holds one of these modules or packages."""
+    inner = f"{folder}/" if folder else ""
+    return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
+
+
+def _paths(files: KnownFiles) -> Iterator[str]:
+    for folder in ("", *_packages(files)):
+        names = files.tree.names(folder)
+        usual = [name for name in _USUAL if name in names]
+        others = sorted(name for name in names if name.endswith(".py") and name not in _USUAL)
+        for name in (*usual, *(others if folder in ("", "src") else ())):
+            if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
+                yield f"{folder}/{name}".strip("/")
+
+
+def _packages(files: KnownFiles) -> list[str]:
+    """Returns folders at most two deep; below `src`, three."""
+    folders = [
+        folder
+        for folder in files.tree.folders()
+        if folder.removeprefix("src/").count("/") <= 1
+        and not _NOT_CODE & set(folder.split("/"))
+        and not folder.startswith(".")
+    ]
+    return sorted(folders, key=lambda folder: (folder.count("/"), folder not in ("app", "src"), folder))[:200]

@@ -1,0 +1,222 @@
+"""Frameworks of Python that are recognized in the code, and how each is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from windlass.detect.python_code import PythonFile
+from windlass.detect.python_views import module_with_views
+from windlass.detect.recipe import Recipe
+
+ENTRY: Final = ("main.py", "app.py")
+_DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
+_ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
+_WSGI: Final = ("Flask", "Bottle", "Dash")
+_MODULES: Final = {
+    "FastAPI": "fastapi",
+    "Starlette": "starlette",
+    "Litestar": "litestar",
+    "Quart": "quart",
+    "Sanic": "sanic",
+    "Flask": "flask",
+    "Bottle": "bottle",
+    "Dash": "dash",
+}
+
+
+class ScriptFramework(NamedTuple):
+    """A framework whose own program runs a file."""
+
+    name: str
+    module: str
+    start: str
+    """The command before the path of the file."""
+    options: str
+    port: int
+    health_path: str = ""
+
+
+_SCRIPTS: Final = (
+    ScriptFramework(
+        name="Streamlit",
+        module="streamlit",
+        start="streamlit run",
+        options=" --server.port ${PORT:-8501} --server.address 0.0.0.0 --server.headless true",
+        port=8501,
+        health_path="/_stcore/health",
+    ),
+    ScriptFramework(
+        name="Chainlit",
+        module="chainlit",
+        start="chainlit run",
+        options=" --host 0.0.0.0 --port ${PORT:-8000} --headless",
+        port=8000,
+    ),
+    ScriptFramework(
+        name="Gradio",
+        module="gradio",
+        start="env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860} python",
+        options="",
+        port=7860,
+    ),
+)
+_BESIDE_A_SERVER: Final = "gradio"
+"""A module that applications of a server framework import, too."""
+
+
+def choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+    """Chooses a framework whose own program runs a file. Returns False if there is none."""
+    for framework in _SCRIPTS:
+        for file in code if framework.module in needed or not needed else ():
+            if file.imports(framework.module) and not _is_of_server(framework, file):
+                _choose_script(recipe, needed, framework, file)
+                return True
+    return False
+
+
+def _is_of_server(framework: ScriptFramework, file: PythonFile) -> bool:
+    return framework.module == _BESIDE_A_SERVER and any(file.made_by(name) for name in (*_ASGI, *_WSGI))
+
+
+def _choose_script(
+    recipe: Recipe, needed: dict[str, str], framework: ScriptFramework, file: PythonFile
+) -> None:
+    recipe.choose(
+        f"{_because(framework.name, framework.module, needed, file)} imports it.",
+        framework=framework.name,
+        start=f"{framework.start} {file.path}{framework.options}",
+        port=framework.port,
+    )
+    if framework.health_path:
+        reason = f"{framework.name} answers there when it is ready."
+        recipe.choose(reason, health_path=framework.health_path)
+    _add_unnamed(recipe, needed, framework.module, file)
+
+
+def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+    """Chooses a framework whose application is an object that a server loads: one that a file names, or
+    else one that another package brings. Returns False if there is none."""
+    named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], needed)]
+    for name in named:
+        makers = {maker.name for file in code for maker in file.makers(name)}
+        for file in code:
+            if _choose_object(recipe, needed, code, file, name, makers):
+                return True
+    if any(_choose_entry_object(recipe, needed, file, named) for file in code):
+        return True
+    return any(
+        file.imports(_MODULES[name]) and _choose_object(recipe, needed, code, file, name, set())
+        for name in (*_ASGI, *_WSGI)
+        for file in code
+    )
+
+
+def _choose_object(
+    recipe: Recipe,
+    needed: dict[str, str],
+    code: list[PythonFile],
+    file: PythonFile,
+    name: str,
+    makers: Collection[str],
+) -> bool:
+    """Chooses the object of a framework that a file holds, or the function that makes one."""
+    variable = file.made_by(name, *makers)
+    factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
+    if not variable and not factory:
+        return False
+    because = f"{_because(name, _MODULES[name], needed, file)} defines `{variable or factory}`"
+    recipe.choose(f"{because}.", framework=name)
+    if variable and (whole := module_with_views(code, file, variable)):
+        file, because = whole, f"{because}, which {whole.path} imports along with other modules"
+    if entry := next((file for file in code if file.path in ENTRY and file.starts_a_server), None):
+        recipe.choose(
+            f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port
+        )
+    elif name in _ASGI:
+        more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
+        serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
+    else:
+        inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
+        target = inner[1] if inner else variable or f"'{factory}()'"
+        more = f" --pythonpath {file.base}" if file.base else ""
+        serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
+    _add_unnamed(recipe, needed, _MODULES[name], file)
+    return True
+
+
+def _choose_entry_object(
+    recipe: Recipe, needed: dict[str, str], file: PythonFile, named: Collection[str]
+) -> bool:
+    """Chooses the object of wsgi.py or asgi.py, wherever it is made."""
+    names = {"wsgi.py": _WSGI, "asgi.py": _ASGI}.get(file.path, ())
+    name = next((name for name in names if name in named), "")
+    if not name or not (variable := file.served_object):
+        return False
+    because = f"{_because(name, _MODULES[name], needed, file)} holds `{variable}`"
+    recipe.choose(f"{because}.", framework=name)
+    serve = serve_wsgi if names is _WSGI else serve_asgi
+    serve(recipe, needed, f"{file.module}:{variable}", because, "")
+    return True
+
+
+def _because(name: str, module: str, needed: dict[str, str], file: PythonFile) -> str:
+    origin = _file_naming(module, needed)
+    return f"{origin} names {name}; {file.path}" if origin else file.path
+
+
+def _add_unnamed(recipe: Recipe, needed: dict[str, str], module: str, file: PythonFile) -> None:
+    """Adds the framework where no file names any package. Where one does, another package may bring it."""
+    if not needed:
+        add_package(recipe, module, f"{file.path} imports it, and no file names any package.")
+
+
+def _file_naming(module: str, needed: dict[str, str]) -> str:
+    """Returns the file that names a package, or one of its extensions, which bring it: flask-admin."""
+    extensions = (file for name, file in needed.items() if name.startswith(f"{module}-"))
+    return needed.get(module) or next(extensions, "")
+
+
+def serve_asgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
+    if recipe.start:
+        return
+    if "hypercorn" in needed and "uvicorn" not in needed:
+        start = f"hypercorn {target} --bind 0.0.0.0:${{PORT:-8000}}"
+    elif "daphne" in needed and "uvicorn" not in needed:
+        start = f"daphne --bind 0.0.0.0 --port ${{PORT:-8000}} {target}"
+    else:
+        start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
+        _add_server(recipe, needed, "uvicorn")
+    _choose_start(recipe, before + start, because)
+
+
+def serve_wsgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
+    if recipe.start:
+        return
+    if "waitress" in needed and "gunicorn" not in needed:
+        start = f"waitress-serve --listen=0.0.0.0:${{PORT:-8000}} {target}"
+    else:
+        start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
+        _add_server(recipe, needed, "gunicorn")
+    _choose_start(recipe, before + start, because)
+
+
+def _choose_start(recipe: Recipe, start: str, because: str) -> None:
+    recipe.choose(f"{because}.", start=start)
+    recipe.choose("The start command listens there unless PORT names another.", port=8000)
+
+
+def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
+    if server not in needed:
+        add_package(recipe, server, "The start command needs it, and no file names a server.")
+
+
+def add_package(recipe: Recipe, name: str, reason: str) -> None:
+    if recipe.added_packages:
+        recipe.added_packages.append(name)
+    recipe.choose(reason, added_packages=[name])

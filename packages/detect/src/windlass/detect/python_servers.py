@@ -1,0 +1,102 @@
+"""Plain Python programs that serve: files that read the port from the environment, or start a server of a
+library.
+
+The program is the file that is started, with the files of the repository that it imports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.python_code import PythonFile
+
+MOST_FILES: Final = 40
+_COMMENT: Final = re.compile(r"^[ \t]*+#.*$", re.MULTILINE)
+_IMPORT: Final = re.compile(
+    r"^[ \t]*+(?:from[ \t]++(?P<dots>\.*+)(?P<module>[\w.]*+)[ \t]++import[ \t]++"
+    r"\(?(?P<names>[\w, \t]{1,500}+)"
+    r"|import[ \t]++(?P<modules>[\w., \t]{1,500}+))",
+    re.MULTILINE,
+)
+_READS_PORT: Final = re.compile(
+    r"(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\(|\b(?:env|config)(?:\.\w{1,20}+)?\()"
+    r"[ \t\n]*+['\"]PORT['\"]"
+)
+_SERVERS: Final = (
+    ("", r"(?:HTTP|TCP|WSGI)Server[ \t]*+\("),
+    ("", r"\b(?:make_server|start_server|run_app|TCPSite|run_simple)[ \t]*+\("),
+    ("asyncio", r"\.create_server[ \t]*+\("),
+    ("uvicorn", r"\buvicorn\.run[ \t]*+\("),
+    ("cherrypy", r"\bcherrypy\.(?:quickstart|engine\.start)[ \t]*+\("),
+    ("tornado", r"\.listen\([ \t]*+\w"),
+    ("waitress", r"\bserve[ \t]*+\("),
+    ("websockets", r"\bserve[ \t]*+\("),
+)
+"""A module that the file must import, and the call that starts its server."""
+_OF_SERVERS: Final = tuple((module, re.compile(pattern)) for module, pattern in _SERVERS)
+_PLACE: Final = re.compile(r"(?:,|\()[ \t\n]*+(?:['\"][\w.:]*+['\"]|None)[ \t\n]*+,[ \t\n]*+(\d{2,5})\b")
+"""The port after a host: `HTTPServer(("", 8000), …)`, `start_server(serve, "0.0.0.0", 8888)`."""
+_LISTENS: Final = re.compile(r"\.listen\([ \t]*+(\d{2,5})\b")
+
+
+class PythonServer(Struct, frozen=True):
+    """A file that shows that a program serves."""
+
+    port: int
+    reason: str
+
+
+def server_of(files: KnownFiles, path: str) -> PythonServer | None:
+    """Returns the server that is started by running a file. None if nothing shows one."""
+    for file in _program(files, path):
+        text = _COMMENT.sub("", file.text)
+        if _READS_PORT.search(text):
+            return PythonServer(file.served_port, f"{file.path} reads the variable PORT.")
+        if any((not module or file.imports(module)) and call.search(text) for module, call in _OF_SERVERS):
+            return PythonServer(_port_of(file, text), f"{file.path} starts a server.")
+    return None
+
+
+def program_file(files: KnownFiles, module: str) -> str:
+    """Returns the path of a module that a program imports or is, also below `src`, or an empty text."""
+    path = module.replace(".", "/")
+    return files.has(
+        *(f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__main__.py", "/__init__.py"))
+    )
+
+
+def _port_of(file: PythonFile, text: str) -> int:
+    match = _PLACE.search(text) or _LISTENS.search(text)
+    number = int(match[1]) if match else 0
+    return number if 0 < number < 2**16 else file.served_port
+
+
+def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
+    """Yields the file, and the files of the repository that it imports."""
+    ahead = [path]
+    for name in ahead:
+        file = PythonFile(name, files.text(name))
+        yield file
+        for module in dict.fromkeys(_imports(file)):
+            inner = program_file(files, module)
+            if inner and inner not in ahead and len(ahead) < MOST_FILES:
+                ahead.append(inner)
+
+
+def _imports(file: PythonFile) -> Iterator[str]:
+    """Yields names of modules that the file may import, with those that are names in modules."""
+    package = file.path.removeprefix("src/").split("/")[:-1]
+    for match in _IMPORT.finditer(file.text):
+        if match["modules"]:
+            yield from (part.split()[0] for part in match["modules"].split(",") if part.split())
+            continue
+        up = len(match["dots"])
+        parents = package[: len(package) - up + 1] if up else []
+        module = ".".join(filter(None, [*parents, match["module"]]))
+        yield module
+        names = [part.split()[0] for part in match["names"].split(",") if part.split()]
+        yield from (f"{module}.{name}".strip(".") for name in names)

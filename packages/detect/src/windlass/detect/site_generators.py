@@ -1,0 +1,83 @@
+"""Generators of static sites that PyPI carries: the file that shows each, and the folder that it makes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.python_frameworks import add_package
+from windlass.detect.recipe import Recipe
+
+_SETS_FOLDER: Final = re.compile(r"^site_dir:[ \t]*+['\"]?([\w./-]{1,200}+)", re.MULTILINE)
+_MATERIAL: Final = re.compile(r"^(?:theme:[ \t]*+|[ \t]++name:[ \t]*+)['\"]?material\b", re.MULTILINE)
+_MANIFESTS: Final = frozenset(
+    ["package.json", "pyproject.toml", "requirements.txt", "manage.py", "go.mod", "Cargo.toml", "Gemfile"]
+)
+_OF_SITES: Final = frozenset(["docs", "themes", "node_modules", "overrides", "test", "tests", "examples"])
+
+
+class _Generator(Struct, frozen=True, kw_only=True):
+    name: str
+    files: tuple[str, ...]
+    package: str
+    """The package of PyPI, or one that needs it, is installed if no file names it."""
+    build: str
+    folder: str
+
+
+_GENERATORS: Final = (
+    _Generator(
+        name="MkDocs",
+        files=("mkdocs.yml", "mkdocs.yaml"),
+        package="mkdocs",
+        build="mkdocs build",
+        folder="site",
+    ),
+    _Generator(
+        name="Hugo",
+        files=("hugo.toml", "hugo.yaml", "hugo.json"),
+        package="hugo",
+        build="hugo --minify",
+        folder="public",
+    ),
+    _Generator(
+        name="Pelican",
+        files=("pelicanconf.py",),
+        package="pelican",
+        build="pelican content -s pelicanconf.py -o output",
+        folder="output",
+    ),
+)
+
+SITE_FILES: Final = tuple(file for generator in _GENERATORS for file in generator.files)
+
+
+def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+    """Chooses the generator of the folder, if nothing else is an application: many keep their manual so."""
+    generator = next((maker for maker in _GENERATORS if files.has(*maker.files)), None)
+    if generator is None or recipe.is_application or _holds_others(files):
+        return
+    file = files.has(*generator.files)
+    because = f"{file} is there."
+    text = files.text(file)
+    package = generator.package
+    if generator.name == "MkDocs" and _MATERIAL.search(text):
+        package = "mkdocs-material"
+    if not {generator.package, package} & needed.keys():
+        add_package(recipe, package, f"{file} needs it, and no file names it.")
+    named = _SETS_FOLDER.search(text) if generator.name == "MkDocs" else None
+    folder = named[1].removeprefix("./").rstrip("/") if named else generator.folder
+    if not folder.startswith(("/", "..")):
+        recipe.choose(because, framework=generator.name, build=generator.build, static_folder=folder)
+
+
+def _holds_others(files: KnownFiles) -> bool:
+    """True if this folder or one below holds an application of its own, of which the site is the manual."""
+    if files.has("package.json"):
+        return True
+    return any(
+        not _MANIFESTS.isdisjoint(files.tree.names(folder)) and _OF_SITES.isdisjoint(folder.split("/"))
+        for folder in files.tree.folders()
+    )

@@ -1,0 +1,27 @@
+"""Versions of languages: files that name one, and `.tool-versions`, which names those of several."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.recipe import Recipe
+
+_VERSION: Final = re.compile(r"[\w.*^~<>=!|, +/-]{1,60}")
+
+
+def choose_version(recipe: Recipe, version: str, file: str) -> None:
+    if _VERSION.fullmatch(version.strip()):
+        recipe.choose(f"{file} names it.", language_version=version.strip())
+
+
+def choose_version_by_file(files: KnownFiles, recipe: Recipe, tool: str, *names: str) -> None:
+    """Chooses the version in the first line of one of these files, or that of a tool in `.tool-versions`."""
+    for name in names:
+        version = files.line(name).removeprefix(f"{tool}-").removeprefix("v")
+        choose_version(recipe, version, name)
+    for line in files.text(".tool-versions").splitlines():
+        match line.split():
+            case [named, version, *_] if named == tool:
+                choose_version(recipe, version, ".tool-versions")

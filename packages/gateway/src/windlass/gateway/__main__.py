@@ -1,0 +1,28 @@
+"""Runs a gateway: `python -m windlass.gateway FOLDER`. Servers start a gateway with this command."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+gc.disable()  # until everything is loaded: these objects stay to the end
+
+import uvloop  # noqa: E402
+from windlass.base.log import start_logging  # noqa: E402
+from windlass.base.oom_score import SERVER, set_oom_score  # noqa: E402
+from windlass.base.priority import prefer_session  # noqa: E402
+from windlass.gateway.program import GatewayProgram  # noqa: E402
+
+
+async def _run(folder: Path) -> None:
+    await GatewayProgram(folder).run()
+
+
+if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
+    set_oom_score(SERVER)
+    prefer_session()
+    start_logging("info", "json")
+    uvloop.run(_run(Path(sys.argv[1])))

@@ -1,0 +1,107 @@
+"""The sockets of the API at a server, which takes them from its gateway and gives the gateway copies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from windlass.base.held_ports import hold_other_family
+from windlass.gateway.channel import Channel
+from windlass.gateway.files import SOCKETS, connect_to
+from windlass.gateway.messages import AskSockets, KeepSockets, KeptSockets, encode
+
+_PATIENCE: Final = 3.0
+"""Seconds in which a gateway must answer."""
+_PAUSE: Final = 0.05
+"""Seconds between two looks whether a gateway runs again."""
+_MOST_BYTES: Final = 4096
+_MOST_FILES: Final = 8
+_OTHER_FAMILY: Final = "other family"
+"""The address, among places, of the socket that holds the port."""
+
+
+class PortInUse(Exception):
+    """Another server of this data directory accepts at the address."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(f"the server with process id {process} accepts there")
+        self.process = process
+
+
+def take_sockets(
+    folder: Path, host: str, port: int, *, listens: bool = True
+) -> dict[tuple[str, int], socket.socket]:
+    """Returns the sockets that the gateway has kept of a server at this address; none if there are none.
+    If the caller `listens`, the gateway closes those at other addresses with this port.
+
+    Raises PortInUse if a server accepts at them."""
+    connection = connect_to(folder / SOCKETS, socket.SOCK_SEQPACKET)
+    if connection is None:
+        return {}
+    with connection:
+        connection.settimeout(_PATIENCE)
+        try:
+            connection.send(encode(AskSockets(host, port, listens)))
+            body, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES, socket.MSG_CMSG_CLOEXEC)
+        except OSError:  # it is just ending, or hangs: the port is tried without it
+            return {}
+    if not body:
+        return {}
+    kept = msgspec.msgpack.decode(body, type=KeptSockets)
+    if kept.process:
+        raise PortInUse(kept.process)
+    return {at: socket.socket(fileno=file) for at, file in zip(kept.places, files, strict=True)}
+
+
+class ApiSockets:
+    """The socket at which this server accepts, and the one that holds its port in the other family."""
+
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        sockets: Mapping[tuple[str, int], socket.socket],
+        *,
+        were_kept: bool = False,
+    ) -> None:
+        """`sockets` has the listening socket, and, if the gateway kept them, the other one."""
+        self._folder = folder
+        self.were_kept = were_kept
+        port = next(iter(sockets))[1]
+        self.listening = sockets[host, port]
+        self.listening.setblocking(False)
+        held = sockets.get((_OTHER_FAMILY, port)) or hold_other_family(host, port)
+        # uvicorn closes the socket at which it accepts. The gateway may need it again after that.
+        self._places = {(host, port): self.listening.dup()}
+        if held is not None:
+            self._places[_OTHER_FAMILY, port] = held
+
+    def close(self) -> None:
+        for held in self._places.values():
+            held.close()
+        self.listening.close()
+
+    async def keep(self) -> None:
+        """Gives copies of the sockets to the gateway, and to each later gateway."""
+        while True:
+            if (connection := connect_to(self._folder / SOCKETS, socket.SOCK_SEQPACKET)) is not None:
+                await self._give(connection)
+            await asyncio.sleep(_PAUSE)
+
+    async def _give(self, connection: socket.socket) -> None:
+        lost = asyncio.Event()
+        decoder = msgspec.msgpack.Decoder(KeptSockets)
+        channel = Channel(connection, decoder, lambda *_: None, lost.set)
+        files = [os.dup(held.fileno()) for held in self._places.values()]
+        try:
+            channel.send(KeepSockets(tuple(self._places)), files)
+            await lost.wait()
+        finally:
+            with suppress(OSError):
+                channel.close()

@@ -1,0 +1,93 @@
+"""A local connection that carries messages and file descriptors, between a gateway and its successor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from windlass.gateway.messages import encode
+
+M = TypeVar("M")
+
+_MOST_BYTES: Final = 128 * 1024
+MOST_FILES: Final = 200
+"""File descriptors of one message; the system takes 253."""
+
+
+class Channel(Generic[M]):
+    def __init__(
+        self,
+        connection: socket.socket,
+        messages: msgspec.msgpack.Decoder[M],
+        received: Callable[[M, Sequence[int]], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._messages = messages
+        self._received, self._lost = received, lost
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._closed = False
+        self._loop.add_reader(connection.fileno(), self._read)
+
+    def send(self, message: object, files: Sequence[int] = ()) -> None:
+        """Sends copies of file descriptors; ours are closed as soon as they are on their way."""
+        body = encode(message)
+        if len(body) > _MOST_BYTES:
+            raise ValueError(
+                f"send less than {len(body)} bytes in one message: the other side takes {_MOST_BYTES}"
+            )
+        self._waiting.append((body, files))
+        if len(self._waiting) == 1:
+            self._write()
+
+    def _write(self) -> None:
+        while self._waiting:
+            body, files = self._waiting[0]
+            try:
+                socket.send_fds(self._connection, [body], files)
+            except BlockingIOError:
+                self._loop.add_writer(self._connection.fileno(), self._write)
+                return
+            except OSError:
+                self.close()
+                return
+            self._waiting.popleft()
+            _close(files)
+        self._loop.remove_writer(self._connection.fileno())
+
+    def _read(self) -> None:
+        try:
+            body, files, _, _ = socket.recv_fds(
+                self._connection, _MOST_BYTES, MOST_FILES, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            body, files = b"", []
+        if not body:
+            self.close()
+            return
+        self._received(self._messages.decode(body), files)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._connection.fileno())
+        self._loop.remove_writer(self._connection.fileno())
+        self._connection.close()
+        for _, files in self._waiting:
+            _close(files)
+        self._waiting.clear()
+        self._lost()
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)

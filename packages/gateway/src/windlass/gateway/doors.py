@@ -1,0 +1,240 @@
+"""The doors of a gateway, one router each, with the routes that servers have sent."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+from msgspec.structs import replace
+from windlass.base.http_in.connections import trust_check
+from windlass.base.log import log
+from windlass.gateway.journal import Journal
+from windlass.gateway.messages import (
+    Change,
+    ClientFile,
+    Complete,
+    Forget,
+    Keep,
+    Open,
+    Reserve,
+    Retire,
+    ServiceTraffic,
+    SetRoutes,
+    is_same_place,
+)
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.router import Endpoint, RouteError
+
+_log = log("gateway")
+
+Sockets = dict[tuple[str, str, int], socket.socket]
+"""Listening sockets by door, address and port."""
+_PATIENCE, _PAUSE = 3.0, 0.05
+"""Seconds for which a port in use is tried again, and between two tries."""
+
+
+class Doors:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._routers: dict[str, BuiltinRouter] = {}
+        self._partial: set[tuple[str, str]] = set()
+        """Doors and services whose ports could not be opened again: they are reached by name only."""
+        self._retiring: dict[asyncio.Task[None], BuiltinRouter] = {}
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections of clients."""
+        return sum(router.connections for router in self._all())
+
+    @property
+    def dropped_lines(self) -> int:
+        return sum(router.dropped_lines for router in self._all())
+
+    def traffic(self) -> Iterator[ServiceTraffic]:
+        """Yields the traffic of each service that had requests. A service has one door."""
+        for router in self._routers.values():
+            for service, traffic in router.traffic().items():
+                if traffic.requests:
+                    yield ServiceTraffic(
+                        service,
+                        traffic.requests,
+                        traffic.active,
+                        tuple(traffic.answers),
+                        tuple(traffic.buckets),
+                        traffic.seconds,
+                    )
+
+    def port(self, door: str) -> int:
+        return self._routers[door].port
+
+    def services(self, door: str) -> frozenset[str]:
+        """Returns the services whose routes and ports are all open at this door."""
+        partial = {service for at, service in self._partial if at == door}
+        return self._journal.told.services(door) - partial
+
+    async def restore(self, inherited: Sockets) -> None:
+        """Opens the doors and ports of the journal, on sockets of the previous gateway where it has handed
+        them over."""
+        for opened in list(self._journal.told.doors.values()):
+            try:
+                await self._open(opened, inherited)
+            except RouteError as error:
+                _log.error("a door cannot be opened", extra={"door": opened.door, "reason": str(error)})
+        for listening in inherited.values():
+            listening.close()
+        inherited.clear()
+
+    async def change(self, change: Change) -> None:
+        """Makes a change and records it in the journal. Raises RouteError if it cannot; then nothing has
+        changed."""
+        match change:
+            case Open():
+                change = await self._open_or_move(change)
+            case Retire():
+                self._retire(change)
+            case Reserve():
+                await self._router(change.door).reserve(change.service, change.ports)
+            case SetRoutes():
+                await self._router(change.door).set(change.service, change.routes)
+                self._partial.discard((change.door, change.service))
+            case Forget():
+                if router := self._routers.get(change.door):
+                    await router.forget(change.service)
+                self._partial.discard((change.door, change.service))
+            case Complete():
+                for router in self._routers.values():
+                    await router.complete()
+            case Keep():
+                pass  # only the journal needs it
+        self._journal.note(change)
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        await asyncio.gather(*(router.drain(endpoints, patience) for router in self._all()))
+
+    async def stop(self) -> None:
+        for task in [*self._retiring]:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for router in self._routers.values():
+            await router.stop()
+        self._routers.clear()
+
+    def _all(self) -> list[BuiltinRouter]:
+        return [*self._routers.values(), *self._retiring.values()]
+
+    # Handing over
+
+    def sockets(self) -> Sockets:
+        return {
+            (door, *at): listening
+            for door, router in self._routers.items()
+            for at, listening in router.listening().items()
+        }
+
+    def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
+        """Accepts no further connections, and hands each connection over as soon as it is idle."""
+        for door, router in self._routers.items():
+            router.leave(partial(give, door))
+
+    def adopt(self, message: ClientFile, connection: socket.socket) -> None:
+        """Takes over the connection of a client."""
+        if router := self._routers.get(message.door):
+            router.adopt(connection, message.port, message.waited)
+        else:
+            connection.close()
+
+    # Opening
+
+    async def _open_or_move(self, wanted: Open) -> Open:
+        """Opens a door, unless it is open at this address. Returns it with its real port."""
+        opened = self._journal.told.doors.get(wanted.door)
+        router = self._routers.get(wanted.door)
+        if router is None or opened is None:
+            await self._open_soon(wanted)
+        elif is_same_place(opened, wanted):
+            router.trust(trust_check(wanted.trusted))
+            await router.log_to(wanted.access_log)
+        else:
+            await self._move(router, opened, wanted)
+        return replace(wanted, port=self.port(wanted.door))
+
+    async def _open_soon(self, wanted: Open) -> None:
+        """Opens a door. Waits a moment for its port, which a gateway that has just ended may still have."""
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            try:
+                return await self._open(wanted, {})
+            except RouteError as error:
+                taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+                if not taken or asyncio.get_running_loop().time() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
+    async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
+        """Moves a door to another address. If that is not possible, the door stays where it was.
+
+        It is closed first: two addresses of one machine may overlap, and its ports for services move, too."""
+        if wanted.port != opened.port:
+            await _check_free(wanted)
+        await before.stop()
+        try:
+            await self._open_soon(wanted)
+        except RouteError:
+            await self._open_soon(opened)
+            raise
+
+    async def _open(self, wanted: Open, inherited: Sockets) -> None:
+        own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
+        router = BuiltinRouter(
+            wanted.host,
+            wanted.port,
+            trusts=trust_check(wanted.trusted),
+            inherited=own,
+            is_complete=self._journal.told.is_complete,
+        )
+        await router.start()
+        await router.log_to(wanted.access_log)
+        for change in list(self._journal.told.of(wanted.door)):
+            await self._repeat(router, change)
+        router.close_inherited()
+        self._routers[wanted.door] = router
+
+    async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
+        """Repeats a change of the journal. If a port is in use by now, its service is reached only by
+        name."""
+        match change:
+            case Reserve():
+                with suppress(RouteError):
+                    await router.reserve(change.service, change.ports)
+            case SetRoutes():
+                try:
+                    await router.set(change.service, change.routes)
+                except RouteError as error:
+                    extra = {"service": change.service, "reason": str(error)}
+                    _log.warning("a service is reached by name only", extra=extra)
+                    self._partial.add((change.door, change.service))
+                    named = [replace(route, external=None) for route in change.routes if route.kind == "http"]
+                    await router.set(change.service, named)
+
+    def _retire(self, change: Retire) -> None:
+        if router := self._routers.pop(change.door, None):
+            task = asyncio.create_task(router.retire(change.patience))
+            self._retiring[task] = router
+            task.add_done_callback(self._retiring.pop)
+
+    def _router(self, door: str) -> BuiltinRouter:
+        if (router := self._routers.get(door)) is None:
+            raise RouteError(f"the door {door} is not open")
+        return router
+
+
+async def _check_free(wanted: Open) -> None:
+    """Raises RouteError if the port of a door is in use."""
+    router = BuiltinRouter(wanted.host, wanted.port)
+    await router.start()
+    await router.stop()

@@ -1,0 +1,208 @@
+"""Hands the work of a gateway over to a new one: its listening sockets at once, its connections one by one.
+
+The elder accepts connections until the successor does, so that none is refused. An HTTP connection is handed
+over when its answer is complete. The elder ends with its last tunnel or download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from windlass.base.log import log
+from windlass.gateway.channel import MOST_FILES, Channel
+from windlass.gateway.doors import Doors, Sockets
+from windlass.gateway.files import HANDOVER, connect_to, is_of_this_user
+from windlass.gateway.messages import (
+    ClientFile,
+    DrainEnd,
+    ElderDrain,
+    FromElder,
+    FromSuccessor,
+    ListeningSockets,
+    SocketsEnd,
+    SuccessorServes,
+)
+from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.router import Endpoint
+
+_log = log("gateway")
+_PAUSE: Final = 1.0
+"""Seconds until successors are accepted again, if none could be."""
+_PATIENCE: Final = 10.0
+"""Seconds in which an elder must have sent its sockets."""
+_MOST_ENDPOINTS: Final = 400
+"""Endpoints of one message, which has room for as many with the longest names."""
+_LONGEST_CHANGE: Final = 20.0
+"""Seconds in which a successor must serve. Changes of routes wait meanwhile."""
+
+
+class Elder:
+    """The previous gateway, as seen by its successor."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(
+            connection, msgspec.msgpack.Decoder(FromElder), self._handle_message, self._handle_end
+        )
+        self._loop = asyncio.get_running_loop()
+        self._sockets: Sockets = {}
+        self._sent: asyncio.Future[None] = self._loop.create_future()
+        self._numbers = itertools.count()
+        self._drains: dict[int, asyncio.Future[None]] = {}
+        self._doors: Doors | None = None
+        self.has_ended = False
+
+    async def sockets(self) -> Sockets:
+        """Returns the listening sockets of the elder; none if it ends before it has sent them all."""
+        async with asyncio.timeout(_PATIENCE):
+            await self._sent
+        return self._sockets
+
+    def relieve(self, doors: Doors) -> None:
+        """Makes the elder accept no further connections, and hand over those that it has."""
+        self._doors = doors
+        self._channel.send(SuccessorServes())
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        """Waits until the elder has no more requests and connections under way to these endpoints."""
+        parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
+        await asyncio.gather(*(self._drain(part, patience) for part in parts))
+
+    async def _drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        if self.has_ended:
+            return
+        number = next(self._numbers)
+        done = self._drains[number] = self._loop.create_future()
+        self._channel.send(ElderDrain(number, tuple(endpoints), patience))
+        await done
+
+    def _handle_message(self, message: FromElder, files: Sequence[int]) -> None:
+        match message:
+            case ListeningSockets():
+                for at, file in zip(message.places, files, strict=True):
+                    self._sockets[at] = socket.socket(fileno=file)
+            case SocketsEnd():
+                self._sent.set_result(None)
+            case ClientFile():
+                assert self._doors is not None
+                self._doors.adopt(message, socket.socket(fileno=files[0]))
+            case DrainEnd():
+                self._drains.pop(message.number).set_result(None)
+
+    def _handle_end(self) -> None:
+        self.has_ended = True
+        for done in (self._sent, *self._drains.values()):
+            if not done.done():
+                done.set_result(None)
+
+
+def find_elder(folder: Path) -> Elder | None:
+    """Connects to the gateway that runs; None if there is none."""
+    connection = connect_to(folder / HANDOVER, socket.SOCK_SEQPACKET)
+    return Elder(connection) if connection else None
+
+
+class Succession:
+    """Waits for a successor, and hands everything over to it."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        doors: Doors,
+        sockets: Callable[[], Sockets],
+        changing: asyncio.Lock,
+        elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
+        relieved: Callable[[], None],
+    ) -> None:
+        """`sockets`: the listening sockets to hand over. `changing` is held while the doors must not change;
+        `elders` drains the gateways before this one; `relieved` is called when the successor serves."""
+        self._listening = listening
+        self._doors, self._sockets, self._changing = doors, sockets, changing
+        self._elders, self._relieved = elders, relieved
+        self._loop = asyncio.get_running_loop()
+        self._decided = asyncio.Event()
+        """The successor serves, or it has gone."""
+        self._channel: Channel[FromSuccessor] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wait()
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _wait(self) -> None:
+        if self._listening.fileno() >= 0:
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except OSError as error:  # no descriptor is free, for example
+            _log.warning("no successor can connect", extra={"reason": str(error)})
+            self._loop.remove_reader(self._listening.fileno())
+            self._loop.call_later(_PAUSE, self._wait)
+            return
+        if self._channel is not None or not is_of_this_user(connection):
+            connection.close()
+            return
+        connection.setblocking(False)
+        decoder = msgspec.msgpack.Decoder(FromSuccessor)
+        self._decided.clear()
+        self._channel = Channel(connection, decoder, self._handle_message, self._handle_loss)
+        self._begin(self._hand_over(self._channel))
+
+    async def _hand_over(self, channel: Channel[FromSuccessor]) -> None:
+        async with self._changing:
+            try:
+                self._send_sockets(channel)
+                async with asyncio.timeout(_LONGEST_CHANGE):
+                    await self._decided.wait()
+            except (OSError, TimeoutError) as error:
+                _log.error("a successor did not take over", extra={"reason": str(error) or "no answer"})
+                channel.close()
+
+    def _begin(self, action: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(action)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _send_sockets(self, channel: Channel[FromSuccessor]) -> None:
+        sockets = list(self._sockets().items())
+        for begin in range(0, len(sockets), MOST_FILES):
+            some = sockets[begin : begin + MOST_FILES]
+            files = [os.dup(listening.fileno()) for _, listening in some]
+            channel.send(ListeningSockets(tuple(at for at, _ in some)), files)
+        channel.send(SocketsEnd())
+
+    def _handle_message(self, message: FromSuccessor, _: Sequence[int]) -> None:
+        match message:
+            case SuccessorServes():
+                self._doors.leave(self._give)
+                self._relieved()
+                self._decided.set()
+            case ElderDrain():
+                self._begin(self._drain(message))
+
+    async def _drain(self, wanted: ElderDrain) -> None:
+        await self._doors.drain(wanted.endpoints, wanted.patience)
+        await self._elders(wanted.endpoints, wanted.patience)
+        if self._channel is not None:
+            self._channel.send(DrainEnd(wanted.number))
+
+    def _give(self, door: str, port: int, file: int, waited: ClientWait) -> None:
+        if self._channel is None:  # the successor has ended: nothing can be done for its client
+            os.close(file)
+        else:
+            self._channel.send(ClientFile(door, port, waited), [file])
+
+    def _handle_loss(self) -> None:
+        self._channel = None
+        self._decided.set()

@@ -1,0 +1,224 @@
+"""The link of a server to its gateway: starts a gateway if none runs, and reconnects after a restart of
+either."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from windlass.base.log import log
+from windlass.base.private import private_folder
+from windlass.gateway.files import CONTROL, LOG, build, connect_to, process_of
+from windlass.gateway.messages import (
+    Ask,
+    Call,
+    DrainEndpoints,
+    GatewayReply,
+    GatewayRequest,
+    GatewayState,
+    Open,
+    encode,
+    refuse_another_place,
+)
+from windlass.gateway.starting import has_ended, start_gateway
+from windlass.gateway.wire import frame, read_frame
+from windlass.routers.router import RouteError
+
+_log = log("gateway")
+_PATIENCE: Final = 15.0
+"""Seconds in which a gateway must be reached, and in which it must answer."""
+_PAUSE, _LONG_PAUSE = 0.02, 1.0
+_AGAIN: Final = 5.0
+"""Seconds until a gateway is asked again for what it could not do."""
+
+AskGateway = Callable[[Call], Awaitable[GatewayState]]
+
+
+class GatewayLink:
+    def __init__(self, folder: Path, started: int = 0) -> None:
+        """`started` is the process id of a gateway that this server has started there already, or 0."""
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[GatewayReply]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._is_ready = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self._greetings: list[Callable[[AskGateway], Awaitable[None]]] = []
+        self._children = {started} if started else set()
+        self._users = 0
+        self._process = 0
+
+    def forget_greeting(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
+        self._greetings.remove(greeting)
+
+    def greet_with(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
+        """Calls `greeting` first on each further connection, because the gateway may be a new one."""
+        self._greetings.append(greeting)
+
+    async def start(self, wanted: Open) -> None:
+        """Connects. A gateway of other code is replaced by one of this code, unless another server has the
+        wanted door open at another place."""
+        self._users += 1
+        if self._keeping is not None:
+            return
+        private_folder(self._folder)
+        self._keeping = asyncio.create_task(self._keep())
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
+            await self._check_build(wanted)
+            undo.pop_all()
+
+    async def _check_build(self, wanted: Open) -> None:
+        state = await self.call(Ask())
+        if state.build != build():
+            refuse_another_place(state.held.get(wanted.door), wanted)
+            _log.info("the gateway is replaced", extra={"pid": state.process})
+            self._launch()
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._wait_for_successor(state.process)
+            except TimeoutError as error:
+                reason = (
+                    f"Read {self._folder / LOG}: a new gateway was started and did not take over from the "
+                    "old one"
+                )
+                raise RouteError(reason) from error
+
+    async def _wait_for_successor(self, process: int) -> None:
+        """Returns as soon as a gateway in another process answers."""
+        while (await self.call(Ask())).process == process:  # noqa: ASYNC110 (another program decides)
+            await asyncio.sleep(_PAUSE)
+
+    async def stop(self) -> None:
+        """Closes the link when its last user stops. The gateway goes on."""
+        self._users -= 1
+        if self._users > 0 or self._keeping is None:
+            return
+        self._keeping.cancel()
+        await asyncio.gather(self._keeping, return_exceptions=True)
+        self._keeping = None
+
+    async def call(self, call: Call) -> GatewayState:
+        """Sends a request, and again if the connection is lost: requests may be repeated. Raises
+        RouteError."""
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._is_ready.wait()
+            except TimeoutError as error:
+                log_file = self._folder / LOG
+                raise RouteError(f"the gateway does not answer; its log says why: {log_file}") from error
+            with suppress(ConnectionError):
+                return await self._ask(call)
+
+    async def _ask(self, call: Call) -> GatewayState:
+        if self._writer is None or self._writer.is_closing():
+            self._is_ready.clear()  # A repetition at once would never let this end of the link be seen.
+            raise ConnectionResetError("the gateway has gone")
+        number = next(self._numbers)
+        reply = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._writer.write(frame(encode(GatewayRequest(number, call))))
+            async with asyncio.timeout(
+                _PATIENCE + (call.patience if isinstance(call, DrainEndpoints) else 0)
+            ):
+                answer: GatewayReply = await reply
+        except TimeoutError as error:
+            raise RouteError(
+                f"end the gateway with `kill -9 {self._process}`: it does not answer. A server starts it "
+                "again, with its routes"
+            ) from error
+        finally:
+            self._waiting.pop(number, None)
+        if answer.state is None:
+            raise RouteError(answer.error)
+        return answer.state
+
+    # The connection
+
+    async def _keep(self) -> None:
+        """Connects again and again, each time until the connection ends."""
+        try:
+            while True:
+                connection = await self._connect()
+                self._process = process_of(connection)
+                reader, self._writer = await asyncio.open_unix_connection(sock=connection)
+                greeting = asyncio.create_task(self._greet())
+                try:
+                    await self._read(reader)
+                except (msgspec.DecodeError, OSError) as error:
+                    _log.warning("the link to the gateway is made again", extra={"reason": str(error)})
+                    await asyncio.sleep(_LONG_PAUSE)
+                finally:
+                    greeting.cancel()
+                    self._lose()
+        finally:
+            for child in self._children:
+                has_ended(child)
+
+    async def _connect(self) -> socket.socket:
+        """Connects to the gateway; starts one if there is none."""
+        pause = _PAUSE
+        while (connection := connect_to(self._folder / CONTROL, socket.SOCK_STREAM)) is None:
+            self._children = {child for child in self._children if not has_ended(child)}
+            if not self._children:
+                if self._process and pause == _PAUSE:
+                    _log.warning(
+                        "the gateway has ended, another one is started", extra={"pid": self._process}
+                    )
+                self._launch()
+            await asyncio.sleep(pause)
+            pause = min(_LONG_PAUSE, pause * 1.1)
+        return connection
+
+    def _launch(self) -> None:
+        try:
+            self._children.add(start_gateway(self._folder))
+        except OSError as error:  # Its folder may be away for a moment, or the machine at a limit.
+            _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
+
+    async def _greet(self) -> None:
+        """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
+        long."""
+        greetings = list(self._greetings)
+        with suppress(ConnectionError):
+            while True:
+                greetings = [greeting for greeting in greetings if not await self._has_greeted(greeting)]
+                self._is_ready.set()
+                if not greetings:
+                    return
+                await asyncio.sleep(_AGAIN)
+                greetings = [greeting for greeting in greetings if greeting in self._greetings]
+
+    async def _has_greeted(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> bool:
+        try:
+            await greeting(self._ask)
+        except RouteError as error:
+            _log.error(
+                "services are not reached: the gateway cannot do what it did", extra={"reason": str(error)}
+            )
+            return False
+        return True
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        decoder = msgspec.msgpack.Decoder(GatewayReply)
+        while (body := await read_frame(reader)) is not None:
+            reply = decoder.decode(body)
+            if (waiting := self._waiting.get(reply.number)) and not waiting.done():
+                waiting.set_result(reply)
+
+    def _lose(self) -> None:
+        """Makes callers that wait for an answer send their requests again."""
+        self._is_ready.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionResetError("the gateway has gone"))

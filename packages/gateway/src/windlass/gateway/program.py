@@ -1,0 +1,267 @@
+"""The gateway program: takes over from a running gateway, and serves until it is relieved or not needed.
+
+It ends by itself when no server is connected and no service has an instance, or when its folder has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base.filelock import open_lock_file, release, wait_for
+from windlass.base.hang_up import handle_hang_ups
+from windlass.base.log import log
+from windlass.gateway import api_door
+from windlass.gateway.api_door import ApiDoor
+from windlass.gateway.doors import Doors, Sockets
+from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
+from windlass.gateway.handover import Elder, Succession, find_elder
+from windlass.gateway.journal import Journal
+from windlass.gateway.log_file import LogFile
+from windlass.gateway.messages import (
+    Ask,
+    AskTraffic,
+    Call,
+    DrainEndpoints,
+    GatewayReply,
+    GatewayRequest,
+    GatewayState,
+    Keep,
+    Open,
+    encode,
+    refuse_another_place,
+)
+from windlass.gateway.wire import frame, read_frame
+from windlass.routers.router import Endpoint, RouteError
+
+_log = log("gateway")
+_LOOK_EVERY: Final = 0.2
+_USELESS: Final = 5
+"""Looks without any server and any instance to reach, after which a gateway ends."""
+_LOST: Final = 10
+"""Looks without its socket in the folder, after which it ends. A successor puts its own one there and then
+relieves this one, in less than that."""
+_COURTESY: Final = 15.0
+"""Seconds for which a gateway serves its servers after a signal."""
+_FAREWELL: Final = 12 * 3600.0
+"""Seconds that a relieved gateway waits for its last tunnels."""
+
+
+class Relieved(Exception):
+    """A successor makes all changes from now on. The server repeats unanswered requests there."""
+
+
+class GatewayProgram:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journal = Journal(folder / JOURNAL)
+        self._doors = Doors(self._journal)
+        self._elder: Elder | None = None
+        self._relieved = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._asked = asyncio.Event()
+        """Set by a signal that asks for the end."""
+        self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
+        """The servers that are connected, each with the doors that it has opened."""
+        self._changing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serves until it is told to stop, relieved by a successor, or not needed any more."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked.set)
+        handle_hang_ups()
+        control, succession, api = await self._begin()
+        watching = [
+            loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
+        ]
+        try:
+            await _first_of(self._relieved, self._ended)
+            control.close()
+            api.close()
+            for link in list(self._links):
+                link.cancel()  # servers repeat at the successor what was not answered
+            if not self._ended.is_set():
+                await self._wait_for_last()
+        finally:
+            for task in (*watching, *self._links):
+                task.cancel()
+            await asyncio.gather(*watching, *self._links, return_exceptions=True)
+            succession.close()
+            api.close()
+            await self._doors.stop()
+            self._journal.close()
+
+    async def _begin(self) -> tuple[asyncio.Server, Succession, ApiDoor]:
+        """Takes over from a running gateway. Two gateways that start at once do so one after the other."""
+        lock = open_lock_file(self._folder / LOCK)
+        try:
+            wait_for(lock)
+            self._elder = find_elder(self._folder)
+            inherited = await self._elder.sockets() if self._elder else {}
+            self._journal.open()
+            kept = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == api_door.DOOR}
+            await self._doors.restore(inherited)
+            api = ApiDoor(self._folder, kept)
+
+            def sockets() -> Sockets:
+                return self._doors.sockets() | api.sockets()
+
+            succession = Succession(
+                listen_at(self._folder / HANDOVER, socket.SOCK_SEQPACKET),
+                self._doors,
+                sockets,
+                self._changing,
+                self._drain_elder,
+                self._relieved.set,
+            )
+            listening = listen_at(self._folder / CONTROL, socket.SOCK_STREAM)
+            server = await asyncio.start_unix_server(self._serve_link, sock=listening)
+            if self._elder:
+                self._elder.relieve(self._doors)
+        finally:
+            release(lock)
+        _log.info("the gateway serves", extra={"pid": os.getpid(), "build": build()})
+        return server, succession, api
+
+    # What servers ask for
+
+    async def _serve_link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one server, as long as it is connected."""
+        task = asyncio.current_task()
+        assert task is not None
+        opened = self._links[task] = {}
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            if not is_of_this_user(writer.get_extra_info("socket")):
+                return
+            decoder = msgspec.msgpack.Decoder(GatewayRequest)
+            while (body := await read_frame(reader)) is not None:
+                answer = asyncio.create_task(self._answer(decoder.decode(body), writer, opened))
+                answering.add(answer)
+                answer.add_done_callback(answering.discard)
+        except asyncio.CancelledError:
+            pass  # By this program, which ends; asyncio would log it as an error of the connection.
+        except msgspec.DecodeError as error:
+            _log.warning("a server sent what this gateway does not know", extra={"reason": str(error)})
+        finally:
+            for answer in answering:
+                answer.cancel()
+            del self._links[task]
+            writer.close()
+
+    async def _answer(
+        self, request: GatewayRequest, writer: asyncio.StreamWriter, opened: dict[str, Open]
+    ) -> None:
+        try:
+            reply = GatewayReply(request.number, state=await self._do(request.call, opened))
+        except Relieved:
+            return
+        except (RouteError, OSError, OverflowError, ValueError) as error:
+            reply = GatewayReply(request.number, error=str(error) or type(error).__name__)
+        writer.write(frame(encode(reply)))
+        with suppress(ConnectionError):
+            await writer.drain()
+
+    async def _do(self, call: Call, opened: dict[str, Open]) -> GatewayState:
+        match call:
+            case Ask() | AskTraffic():
+                pass
+            case DrainEndpoints():
+                await asyncio.gather(
+                    self._doors.drain(call.endpoints, call.patience),
+                    self._drain_elder(call.endpoints, call.patience),
+                )
+            case _:
+                async with self._changing:
+                    if self._relieved.is_set():
+                        raise Relieved
+                    if isinstance(call, Keep) and not call.stays and len(self._links) > 1:
+                        call = Keep(stays=True)  # for the servers that are still there
+                    if isinstance(call, Open):
+                        refuse_another_place(self._held_by_others(opened).get(call.door), call)
+                    await self._doors.change(call)
+                    if isinstance(call, Open):
+                        opened[call.door] = replace(call, port=self._doors.port(call.door))
+        door = call.door if isinstance(call, Open) else ""
+        return GatewayState(
+            build=build(),
+            process=os.getpid(),
+            connections=self._doors.connections,
+            port=self._doors.port(door) if door else 0,
+            services=self._doors.services(door) if door else frozenset(),
+            doors=frozenset(self._journal.told.doors),
+            held=self._held_by_others(opened) if isinstance(call, Ask) else {},
+            traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
+            dropped_lines=self._doors.dropped_lines,
+        )
+
+    def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:
+        """Returns the doors that other connected servers have open. Each has one address."""
+        others = [opened for opened in self._links.values() if opened is not own]
+        return {door: held for opened in others for door, held in opened.items()}
+
+    async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        if self._elder:
+            await self._elder.drain(endpoints, patience)
+
+    # The end
+
+    async def _watch(self) -> None:
+        """Ends the program when its folder has gone, or when nothing has needed it for a while."""
+        mark, useless, lost = _inode(self._folder / CONTROL), 0, 0
+        while not self._relieved.is_set():
+            await asyncio.sleep(_LOOK_EVERY)
+            useless = useless + 1 if self._journal.told.is_empty and not self._links else 0
+            lost = lost + 1 if _inode(self._folder / CONTROL) != mark else 0
+            if useless > _USELESS or lost > _LOST:
+                self._ended.set()
+
+    async def _keep_log(self) -> None:
+        log_file = LogFile(self._folder / LOG)
+        while True:
+            log_file.look()
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _end_after_servers(self) -> None:
+        """Ends the program when a signal asks for it, after the servers: one that is connected would start
+        another gateway, also while it is stopping itself, as it is if a whole group gets the signal."""
+        await self._asked.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_COURTESY):
+                while self._links:  # noqa: ASYNC110 (the end of a link is no event)
+                    await asyncio.sleep(_LOOK_EVERY)
+        self._ended.set()
+
+    async def _wait_for_last(self) -> None:
+        """Waits until the last connection has ended or was passed on, and every gateway before this one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while not self._ended.is_set():
+                    if not self._doors.connections and (self._elder is None or self._elder.has_ended):
+                        return
+                    await asyncio.sleep(_LOOK_EVERY)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()

@@ -1,0 +1,153 @@
+"""A router whose work is done by the gateway, in another process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from msgspec.structs import replace
+from windlass.base.metrics import Metric, gauge
+from windlass.gateway.link import AskGateway, GatewayLink
+from windlass.gateway.messages import (
+    AskTraffic,
+    Complete,
+    DrainEndpoints,
+    Forget,
+    GatewayState,
+    Keep,
+    Open,
+    Reserve,
+    Retire,
+    ServiceTraffic,
+    SetRoutes,
+)
+from windlass.gateway.traffic import metrics_of
+from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+
+_SCRAPE_SECONDS: Final = 2.0
+"""Time in which a gateway must tell its metrics."""
+
+
+class GatewayRouter:
+    def __init__(
+        self,
+        link: GatewayLink,
+        door: str,
+        host: str,
+        port: int,
+        trusted: Sequence[str] = (),
+        access_log: str = "",
+    ) -> None:
+        """`door`: the name of this router at its gateway."""
+        self._link = link
+        self._opening = Open(door, host, port, tuple(trusted), access_log)
+        self._door = door
+        self._port = port
+        self._is_open = False
+        self._reserved: dict[str, Reserve] = {}
+        self._routes: dict[str, SetRoutes] = {}
+        """The routes that this server told, for a gateway that has lost them."""
+        self._is_complete = False
+        self._stays = False
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def start(self) -> None:
+        async with AsyncExitStack() as undo:
+            await self._link.start(self._opening)
+            undo.push_async_callback(self._link.stop)
+            state = await self._link.call(self._opening)
+            undo.pop_all()
+        self._is_open = True
+        self._port = state.port
+        self._opening = replace(self._opening, port=state.port)
+        self._link.greet_with(self._greet)
+
+    async def stop(self) -> None:
+        """Closes the link. The gateway goes on."""
+        if self._is_open:
+            self._is_open = False
+            self._link.forget_greeting(self._greet)
+            await self._link.stop()
+
+    async def retire(self, patience: float) -> None:
+        """Accepts no further connections. Requests under way may go on for `patience` seconds."""
+        await self._link.call(Retire(self._door, patience))
+        await self.stop()
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        change = Reserve(self._door, service, tuple(ports))
+        await self._link.call(change)
+        self._reserved[service] = change
+
+    async def set(self, service: str, routes: Sequence[Route]) -> None:
+        change = SetRoutes(self._door, service, tuple(routes))
+        await self._link.call(change)
+        self._routes[service] = change
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        await self._link.call(DrainEndpoints(self._door, tuple(endpoints), patience))
+
+    async def forget(self, service: str) -> None:
+        await self._link.call(Forget(self._door, service))
+        self._reserved.pop(service, None)
+        self._routes.pop(service, None)
+
+    async def complete(self) -> None:
+        await self._link.call(Complete())
+        self._is_complete = True
+
+    async def keep(self, *, stays: bool) -> None:
+        await self._link.call(Keep(stays))
+        self._stays = stays
+
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
+        """Returns the requests of services, of all doors of the gateway."""
+        return (await self._ask_traffic()).traffic
+
+    async def _ask_traffic(self) -> GatewayState:
+        return await self._link.call(AskTraffic())
+
+    async def metrics(self) -> Sequence[Metric]:
+        try:
+            async with asyncio.timeout(_SCRAPE_SECONDS):
+                state = await self._ask_traffic()
+        except (RouteError, TimeoutError):
+            return [_up(False), *metrics_of(())]
+        return [_up(True), *metrics_of(state.traffic, state.dropped_lines)]
+
+    async def services(self) -> Collection[str]:
+        return (await self._link.call(self._opening)).services
+
+    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+        state = await self._link.call(self._opening)
+        for door in state.doors - {self._door}:
+            if not await is_known(door):
+                await self._link.call(Retire(door, patience))
+
+    async def _greet(self, ask: AskGateway) -> None:
+        """Opens the door again, and sends the routes that the gateway does not have. Routes that it has may
+        be newer ones of another server. A failure for one service does not stop the others: it is raised at
+        the end, as RouteError."""
+        services = (await ask(self._opening)).services
+        failed: RouteError | None = None
+        for changes in (self._reserved, self._routes):
+            for service in changes.keys() - services:
+                try:
+                    await ask(changes[service])
+                except RouteError as error:
+                    failed = error
+        if failed:
+            raise failed
+        if self._is_complete:
+            await ask(Complete())
+        if self._stays:
+            await ask(Keep(stays=True))
+
+
+def _up(is_up: bool) -> Metric:
+    return gauge("gateway_up", "1 if the gateway answered this scrape", is_up)

@@ -1,0 +1,148 @@
+"""The access log of a router: one JSON object a line for each request and each TCP connection, at its end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from windlass.base.line_log import LineLog, clean_text
+from windlass.base.trace import given_trace
+from windlass.routers.router import Route
+
+_encode = msgspec.json.Encoder().encode
+_TOLD: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]*+)", re.IGNORECASE)
+
+
+class GatewayAccessLine(Struct, frozen=True, gc=False):
+    time: str
+    message: str
+    """The method, the host, the path and the status, for people."""
+    method: str | None
+    """None for a TCP connection, and for bytes that were no request."""
+    host: str | None
+    port: int
+    """The public port."""
+    path: str | None
+    """Without the query: it may contain a secret."""
+    status: int | None
+    """101 for a websocket, at its end; None for a TCP connection, and where the client left before."""
+    ms: float
+    bytes: int
+    """Sent to the client, with heads."""
+    service: str | None
+    organization: str | None
+    address: str
+    """The address of the client, as told by a trusted proxy if there is one."""
+    user_agent: str
+    request_id: str | None
+    trace_id: str | None
+    level: str = "info"
+    logger: str = "windlass.gateway.access"
+
+
+class CountingTransport:
+    """The transport of a client, which counts the bytes that are written."""
+
+    __slots__ = ("_transport", "sent")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.sent = 0
+
+    def write(self, data: bytes) -> None:
+        self.sent += len(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def count_bytes(transport: Any) -> CountingTransport:
+    """Returns a transport that counts, which it may be already."""
+    return transport if isinstance(transport, CountingTransport) else CountingTransport(transport)
+
+
+class LoggedHead(NamedTuple):
+    method: bytes
+    target: bytes
+    host: bytes
+    fields: bytes
+    """All lines but the first."""
+    request_id: bytes
+
+
+class RequestEntry:
+    """A request or TCP connection under way, which is logged at its end."""
+
+    __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_route", "_transport")
+
+    def __init__(
+        self,
+        log: RouterAccessLog,
+        transport: CountingTransport,
+        address: str,
+        port: int,
+        route: Route | None,
+        head: LoggedHead | None = None,
+    ) -> None:
+        self._log, self._transport, self._address, self._port = log, transport, address, port
+        self._route, self._head = route, head
+        self._before = transport.sent
+        self._began = time.monotonic()
+
+    def end(self, status: int) -> None:
+        """Logs it. `status` is 0 for a TCP connection, and where the client left before an answer."""
+        if self._log.has_room():
+            self._log.put(_encode(self._line(status)))
+
+    def _line(self, status: int) -> GatewayAccessLine:
+        head = self._head or _NO_HEAD
+        values = {match[1].lower(): match[2].strip(b"\t ") for match in _TOLD.finditer(head.fields)}
+        trace = given_trace(values.get(b"traceparent"))
+        method, host = _decode(head.method), _decode(head.host)
+        path = _decode(head.target.partition(b"?")[0])
+        request = f"{method} {host}{path}" if method else f"port {self._port}"
+        return GatewayAccessLine(
+            time=self._log.stamp(time.time()),
+            message=f"{request} {status or '-'}",
+            method=method or None,
+            host=host or None,
+            port=self._port,
+            path=path or None,
+            status=status or None,
+            ms=round((time.monotonic() - self._began) * 1000, 2),
+            bytes=self._transport.sent - self._before,
+            service=self._route.service if self._route else None,
+            organization=(self._route.org or None) if self._route else None,
+            address=self._log.client(self._address, values.get(b"x-forwarded-for")),
+            user_agent=_decode(values.get(b"user-agent", b"")),
+            request_id=_decode(head.request_id) or None,
+            trace_id=trace.id if trace else None,
+        )
+
+
+class RouterAccessLog(LineLog):
+    def __init__(self, file: str, trusts: Callable[[str], bool]) -> None:
+        """`trusts` is true for the addresses of proxies."""
+        super().__init__(file)
+        self.trusts = trusts
+
+    def client(self, address: str, forwarded: bytes | None) -> str:
+        """Returns the address of the client: the last that a proxy names, which is no proxy itself."""
+        if forwarded is not None and self.trusts(address):
+            for named in reversed(_decode(forwarded).split(",")):
+                address = named.strip() or address
+                if not self.trusts(address):
+                    break
+        return address
+
+
+def _decode(value: bytes) -> str:
+    return clean_text(value.decode(errors="replace"))
+
+
+_NO_HEAD: Final = LoggedHead(b"", b"", b"", b"", b"")

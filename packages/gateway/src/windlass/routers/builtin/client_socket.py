@@ -1,0 +1,285 @@
+"""The socket of one client: its phase, flow control in both directions, and its time limits.
+
+`client_requests` reads requests from it, and `client` passes them on to an instance. There is no timer: the
+table of connections asks each of them now and then whether its client has taken too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
+from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.connections import Admission, network_of
+from windlass.base.http_in.wire import HeadBuffer
+from windlass.routers.builtin import pages
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.shared_state import SharedState
+
+
+class RequestPhase(Enum):
+    IDLE = "no request is under way"
+    BUSY = "a request is at an instance, or on its way there"
+    PARTING = "nothing more is answered, and the connection is about to close"
+    LOST = "the connection is closed"
+
+
+IDLE: Final = RequestPhase.IDLE
+BUSY: Final = RequestPhase.BUSY
+PARTING: Final = RequestPhase.PARTING
+LOST: Final = RequestPhase.LOST
+
+
+class ClientWait(Struct, frozen=True):
+    """The wait of a gateway for a client that sends nothing."""
+
+    served: bool = True
+    """The client has had an answer."""
+    seconds: float = 0.0
+
+
+GiveAway = Callable[[int, int, ClientWait], None]
+"""Takes a connection as port, file descriptor, and the wait for its client."""
+
+
+class AnswerSource(Protocol):
+    """The source of an answer that is under way: a connection to an instance, or a file."""
+
+    blocked: bool
+    """It takes no more of the request's body."""
+
+    @property
+    def begun(self) -> bool:
+        """True as soon as the answer has begun."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Takes more of the request's body."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Ends the answer, because the client has gone."""
+        ...
+
+
+class GatewaySocket(asyncio.Protocol):
+    __slots__ = (
+        "_address",
+        "_blocked",
+        "_eof",
+        "_held",
+        "_paused",
+        "_phase",
+        "_port",
+        "_served",
+        "_shared",
+        "_since",
+        "_upstream",
+        "network",
+        "transport",
+        "whole",
+    )
+
+    def __init__(self, shared: SharedState, port: int) -> None:
+        """`port` is the one that the client connected to."""
+        self._shared = shared
+        self._port = port
+        self._phase = IDLE
+        self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
+        """Bytes of requests that wait for the one under way."""
+        self._eof = False
+        """The client sends no more. It may have gone, or only be waiting for its answer."""
+        self._blocked = False
+        """The client does not read, so that what is written waits here."""
+        self._paused = False
+        """The client is not read."""
+        self._served = False
+        """The client has had an answer: it may be silent for longer than before its first request."""
+        self._since = shared.loop.time()
+        """Since when the gateway has been waiting for the client."""
+        self.whole = True
+        """All of the request under way has arrived."""
+        self._upstream: AnswerSource | None = None
+        """The connection to an instance that carries the request under way, or the file that answers it."""
+
+    # Left to the requests
+
+    def _advance(self) -> None:
+        """Takes up the requests that wait, one after the other."""
+        raise NotImplementedError
+
+    def _end_request(self, then: RequestPhase = IDLE) -> None:
+        """Lets go of the instance, if that has not been done."""
+        raise NotImplementedError
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers bytes that are no request, and closes: nothing after them can be trusted either."""
+        raise NotImplementedError
+
+    # The connection
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if peer else "unknown"
+        self._address = host.encode()
+        self.network = network_of(host)
+        shared = self._shared
+        admission = Admission.NONE if shared.stopping else shared.connections.admit(self)
+        if admission is Admission.NONE:
+            transport.abort()
+        elif admission is Admission.FULL:
+            transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
+            self._part()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_busy = self._phase is BUSY
+        self._phase = LOST
+        self._shared.connections.remove(self)
+        if was_busy:
+            if self._upstream is not None:
+                self._upstream.abandon()
+            self._end_request(LOST)
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        if self._phase is not BUSY or not self.whole:
+            return False
+        self._since = self._shared.now
+        return True
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _part(self) -> None:
+        """Hangs up. Where something may still come, it is read for a moment: closing over unread bytes would
+        take the answer away from a client that has not read it yet."""
+        if self._phase is LOST or self._phase is PARTING or self.transport.is_closing():
+            return
+        self._phase = PARTING
+        self._since = self._shared.now
+        self._held.take()
+        if self._eof:
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self._resume_reading()
+
+    # Flow
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+        self._since = self._shared.now
+        self._shared.connections.unsent(self, self.transport.get_write_buffer_size())
+        if self._upstream is not None:
+            self._upstream.pause()
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._shared.connections.sent(self)
+        if self._upstream is not None:
+            self._upstream.resume()
+        elif self._phase is not BUSY:
+            self._advance()
+
+    def choose_reading(self) -> None:
+        """Pauses reading while nothing takes further bytes, and resumes it after that."""
+        upstream = self._upstream
+        if self._phase is BUSY and not self.whole:
+            pause = upstream is None or upstream.blocked
+        else:
+            pause = len(self._held.held) > ROOM
+        if pause is self._paused:
+            return
+        if not pause:
+            self._resume_reading()
+        elif self._is_readable():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused and self._is_readable():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _is_readable(self) -> bool:
+        return not (self._phase is LOST or self._eof or self.transport.is_closing())
+
+    # Handing over
+
+    def continue_after(self, waited: ClientWait) -> None:
+        """Counts the time that another process has waited for this client."""
+        self._served = waited.served
+        self._since -= waited.seconds
+
+    def _waits_for_nothing(self) -> bool:
+        """True between two requests, when all bytes of the last answer are on their way."""
+        return (
+            self._phase is IDLE
+            and not (self._eof or self._blocked or self._held.held or self.transport.is_closing())
+            and not self.transport.get_write_buffer_size()
+        )
+
+    def _leave(self) -> bool:
+        """Gives the connection away, if there is another process to take it and it waits for nothing."""
+        give = self._shared.give
+        if give is None or not self._waits_for_nothing():
+            return False
+        self._give_away(give)
+        return True
+
+    def _give_away(self, give: GiveAway) -> None:
+        """Gives the connection to another process: this one only closes its side of the descriptor."""
+        self.transport.pause_reading()
+        waited = ClientWait(self._served, self._shared.loop.time() - self._since)
+        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), waited)
+        self.transport.abort()
+
+    # Time
+
+    def waits_since(self) -> float | None:
+        """Returns since when the gateway has been waiting for the client; None while an instance works."""
+        if (
+            self._phase is BUSY
+            and not self._blocked
+            and (self.whole or self._paused or self._upstream is None)
+        ):
+            return None
+        return self._since
+
+    def age(self, now: float) -> None:
+        if self._leave():
+            return
+        bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
+        if self._phase is PARTING:
+            if age > bounds.parting_seconds:
+                self.transport.abort()
+        elif busy and self._eof:
+            if age > bounds.leaving_seconds:
+                self.transport.abort()
+        elif self._blocked:
+            if age > bounds.stall_seconds:
+                self.transport.abort()
+        elif busy:
+            if not self.whole and not self._paused and age > bounds.stall_seconds:
+                self._time_out("The rest of the request did not arrive in time.")
+        elif self._held.held:
+            if age > bounds.head_seconds:
+                self._time_out("The head of the request did not arrive in time.")
+        elif age > (bounds.idle_seconds if self._served else bounds.head_seconds):
+            self.transport.close()
+
+    def _time_out(self, message: str) -> None:
+        if self._upstream is not None and self._upstream.begun:
+            self.transport.abort()
+        else:
+            self._refuse(408, message)

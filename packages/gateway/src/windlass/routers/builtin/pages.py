@@ -1,0 +1,217 @@
+"""Answers of the router itself: a small page for people, JSON or text for programs."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from msgspec import Struct
+from windlass.routers.router import Absence, ServedElsewhere
+
+_ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1d2430; --dim: #667085; --line: #e4e7ec; --back: #f8f9fb;
+  --card: #fff }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e6e9ef; --dim: #98a2b3; --line: #2b3342; --back: #11151c; --card: #181e28 }}
+}}
+* {{ box-sizing: border-box }}
+body {{ margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.5rem; color: var(--ink);
+  background: var(--back); font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }}
+main {{ max-width: 34rem; padding: 2.25rem 2.5rem; background: var(--card); border: 1px solid var(--line);
+  border-radius: 14px; box-shadow: 0 1px 3px rgb(0 0 0 / 6%) }}
+p {{ margin: 0; overflow-wrap: anywhere }}
+.status {{ font-size: .85rem; letter-spacing: .06em; color: var(--dim) }}
+h1 {{ margin: .35rem 0 .6rem; font-size: 1.45rem; line-height: 1.3; overflow-wrap: anywhere }}
+footer {{ margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem;
+  color: var(--dim) }}
+</style>
+</head>
+<body>
+<main>
+<p class="status">{status} {reason}</p>
+<h1>{title}</h1>
+<p>{message}</p>
+<footer>Windlass</footer>
+</main>
+</body>
+</html>
+"""
+
+
+class ErrorPage(Struct, frozen=True):
+    status: int
+    title: str
+    message: str
+    retry: int = 0
+    """Seconds after which to try again."""
+    allow: str = ""
+    """The methods that are allowed, if another one was used."""
+
+    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+        """Renders the answer. The `Accept` among the `fields` of the request chooses the format."""
+        kind, text = self._text(fields)
+        body = text.encode()
+        lines = [
+            f"HTTP/1.1 {self.status} {_reason(self.status)}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ]
+        if self.retry:
+            lines.append(f"Retry-After: {self.retry}")
+        if self.allow:
+            lines.append(f"Allow: {self.allow}")
+        if close:
+            lines.append("Connection: close")
+        head = "\r\n".join([*lines, "", ""]).encode()
+        return head if head_only else head + body
+
+    def _text(self, fields: bytes) -> tuple[str, str]:
+        match = _ACCEPT.search(fields)
+        liked = match[1].lower() if match else b""
+        if b"text/html" in liked:
+            return "text/html; charset=utf-8", self._html()
+        if b"json" in liked:
+            return "application/json", self._json()
+        return "text/plain; charset=utf-8", f"{self.title}\n{self.message}\n"
+
+    def _html(self) -> str:
+        return _PAGE.format(
+            status=self.status,
+            reason=html.escape(_reason(self.status)),
+            title=html.escape(self.title),
+            message=html.escape(self.message),
+        )
+
+    def _json(self) -> str:
+        text = f"{self.title}. {self.message}"
+        answer = {"status": self.status, "error": _reason(self.status), "message": text, "detail": text}
+        return json.dumps(answer, ensure_ascii=False)
+
+
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def bad_request(status: int, message: str) -> ErrorPage:
+    return ErrorPage(status, "This request cannot be taken", message)
+
+
+def unknown(host: str) -> ErrorPage:
+    return ErrorPage(
+        404,
+        f"No service is called {host}" if host else "No service was named",
+        "Look up the service's address in Windlass: it may be misspelled, not deployed yet, or deleted."
+        if host
+        else "Name the host in the request: without it, no service can be found.",
+    )
+
+
+def no_path(host: str, path: str) -> ErrorPage:
+    return ErrorPage(404, f"There is nothing at {path}", f"No service of {host} has this path.")
+
+
+def no_file(title: str) -> ErrorPage:
+    return ErrorPage(404, "There is nothing here", f"{title} has no page at this address.")
+
+
+def only_read(title: str) -> ErrorPage:
+    message = f"{title} is a static site: ask with GET or HEAD."
+    return ErrorPage(405, "This can only be read", message, allow="GET, HEAD")
+
+
+def unreadable(title: str) -> ErrorPage:
+    """Returns the page of a static site whose files are not in place."""
+    return ErrorPage(
+        503, f"{title} cannot be read now", "Its files are put in place again. Try again soon.", 5
+    )
+
+
+def absent(title: str, absence: Absence) -> ErrorPage:
+    """Returns the page of a service without an instance."""
+    heading, message, retry = _ABSENCES[absence]
+    return ErrorPage(503, f"{title} {heading}", message, retry=retry)
+
+
+_ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
+    Absence.UNREADY: (
+        "is not running",
+        "None of its instances is ready now. Try again in a moment; its log in Windlass says why.",
+        5,
+    ),
+    Absence.NONE_WANTED: (
+        "has no instances",
+        "It is scaled to 0. It is reached here again once it is scaled to 1 or more in Windlass.",
+        0,
+    ),
+    Absence.FILES_MISSING: (
+        "is not ready",
+        "Its files are missing: Windlass puts them in place, or builds them again. Try again in a moment; "
+        "its status in Windlass says if that fails.",
+        5,
+    ),
+    Absence.FIRST: (
+        "is being deployed for the first time",
+        "It is reached here as soon as its first instance is healthy. Try again in a moment.",
+        5,
+    ),
+    Absence.DEPLOYING: (
+        "is being deployed",
+        "It is reached here as soon as an instance is healthy. Try again in a moment.",
+        5,
+    ),
+    Absence.FAILED: ("is not running", "Its last deployment failed: see its log in Windlass.", 0),
+    Absence.STOPPED: ("is stopped", "It is reached here again once it is deployed in Windlass.", 0),
+    Absence.UNDEPLOYED: ("is not deployed", "It is reached here again once it is deployed in Windlass.", 0),
+}
+"""The heading after the title, the message, and the seconds until another try; 0 if that would not help."""
+
+
+def served_elsewhere(title: str, at: ServedElsewhere) -> ErrorPage:
+    """Returns the page of a service at a gateway that reaches none of its instances. The status is that of
+    HTTP for a request at the wrong server: to repeat it here does not help."""
+    gateway = at.url or "the gateway there"
+    return ErrorPage(
+        421, f"{title} is not served here", f"It runs on the machine {at.machine}: use {gateway}."
+    )
+
+
+def starting() -> ErrorPage:
+    return ErrorPage(
+        503,
+        "Windlass is starting",
+        "It does not know all services yet. Try again in a moment.",
+        retry=1,
+    )
+
+
+def not_answering(title: str) -> ErrorPage:
+    return ErrorPage(
+        503, f"{title} does not answer", "It runs, but takes no connection. Try again in a moment.", retry=2
+    )
+
+
+def bad_answer(title: str, why: str) -> ErrorPage:
+    return ErrorPage(502, f"{title} gave no valid answer", why)
+
+
+def too_many_connections() -> ErrorPage:
+    return ErrorPage(
+        503,
+        "Too many connections",
+        "The router has as many connections as it may have. Try again in a moment.",
+        retry=2,
+    )

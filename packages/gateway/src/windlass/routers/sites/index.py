@@ -1,0 +1,102 @@
+"""The index of a release of a site: its files by path, and the rules for its answers.
+
+It is one file beside the contents, which are named by their digests. A router serves what the index names and
+nothing else: no path of a request is ever a path of the machine. An index is searched as it is stored, so
+that one of many files costs neither time to read nor memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.routers.sites.rules import HeaderRule, Redirect
+
+INDEX: Final = "index"
+GZIP: Final = ".gz"
+FORMAT: Final = 1
+"""Part of the name of a release: another version of Windlass puts the files in place again."""
+
+
+class SiteFile(Struct, frozen=True, array_like=True, gc=False):
+    digest: str
+    """Digest of the content, and the name of the file that has it."""
+    size: int
+    type: str
+    modified: int
+    """Seconds since 1970."""
+    gzip: int = 0
+    """Size of the compressed copy; 0 if there is none."""
+    is_immutable: bool = False
+    """Its path contains a digest: it never has another content."""
+
+
+class SiteRules(Struct, frozen=True, array_like=True):
+    fallback: str = ""
+    """The file that answers requests for pages that are not there; empty is none."""
+    redirects: tuple[Redirect, ...] = ()
+    headers: tuple[HeaderRule, ...] = ()
+    """Later ones win."""
+
+
+class StoredIndex(Struct, frozen=True, array_like=True):
+    format: int
+    rules: SiteRules
+    offsets: bytes
+    """Where each entry begins."""
+    entries: bytes
+    """In the order of their paths: each is a path, a NUL, and a SiteFile."""
+
+
+_decode_file: Final = msgspec.msgpack.Decoder(SiteFile).decode
+_decode: Final = msgspec.msgpack.Decoder(StoredIndex).decode
+
+
+class SiteIndex:
+    __slots__ = ("_entries", "_offsets", "rules", "size")
+
+    def __init__(self, content: bytes) -> None:
+        stored = _decode(content)
+        if stored.format != FORMAT:
+            raise ValueError("another version of Windlass has written this index")
+        self.rules = stored.rules
+        self._entries = stored.entries
+        self._offsets = array("Q", stored.offsets)
+        self.size = len(content)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def find(self, path: str) -> SiteFile | None:
+        """Returns the file of a path, which is relative to the site."""
+        key = path.encode() + b"\0"
+        entries, offsets, length = self._entries, self._offsets, len(key)
+        low, high = 0, len(offsets)
+        while low < high:
+            middle = (low + high) // 2
+            if entries[offsets[middle] : offsets[middle] + length] < key:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(offsets) or not entries.startswith(key, offsets[low]):
+            return None
+        begin = offsets[low] + length
+        end = offsets[low + 1] if low + 1 < len(offsets) else len(entries)
+        return _decode_file(entries[begin:end])
+
+
+def encode_index(files: Mapping[str, SiteFile], rules: SiteRules) -> bytes:
+    offsets, entries, at = array("Q"), list[bytes](), 0
+    for path, file in sorted((path.encode() + b"\0", file) for path, file in files.items()):
+        offsets.append(at)
+        entries.append(path + msgspec.msgpack.encode(file))
+        at += len(entries[-1])
+    return msgspec.msgpack.encode(StoredIndex(FORMAT, rules, offsets.tobytes(), b"".join(entries)))
+
+
+def read_index(folder: Path) -> SiteIndex:
+    return SiteIndex((folder / INDEX).read_bytes())

@@ -1,0 +1,325 @@
+"""Puts the built files of a site in place for a router: copied, named by their content, compressed once.
+
+A build is of strangers. Only regular files are taken that have a place below the folder and no hidden part in
+their path; a link counts as the file that it leads to, if that one may be taken, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from windlass.base.atomic_files import write_whole
+from windlass.routers.sites.hashed_names import has_content_hash
+from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteRules, encode_index
+from windlass.routers.sites.media_types import is_compressible, media_type
+from windlass.routers.sites.rules import (
+    MOST_BYTES_OF_RULES,
+    HeaderRule,
+    parse_headers,
+    parse_redirects,
+)
+
+REDIRECTS, HEADERS = "_redirects", "_headers"
+NOT_FOUND: Final = "404.html"
+WELL_KNOWN: Final = ".well-known"
+MOST_FILES: Final = 50_000
+MOST_BYTES: Final = 4 * 1024**3
+_DEEPEST: Final = 60
+_LONGEST_PATH: Final = 1000
+_PIECE: Final = 1024 * 1024
+_LATEST: Final = 253_402_300_799
+"""The last second that a date of HTTP can name: that of the year 9999."""
+_FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
+"""Bytes of a file that is compressed."""
+_MOST_COMPRESSED_OF_ALL: Final = 1024**3
+_WORTH: Final = 0.95
+_BEST_BELOW: Final = 1024 * 1024
+"""Bytes below which a file is compressed as well as possible."""
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class PublishError(Exception):
+    """A site cannot be put in place. The message is for the person who deployed."""
+
+
+class SiteSettings(Struct, frozen=True, kw_only=True):
+    """The settings that say how a site answers."""
+
+    folder: str = "."
+    title: str = "the static folder"
+    """The folder, for messages."""
+    fallback: str = ""
+    derived_fallback: str = ""
+    headers: tuple[HeaderRule, ...] = ()
+
+
+class PublishReport(Struct):
+    """The result, for the build log."""
+
+    files: int = 0
+    bytes: int = 0
+    compressed: int = 0
+    """Files with a compressed copy."""
+    left_out: int = 0
+    """Files that are hidden, lead out of the folder, or have a name that no address can have."""
+    problems: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        yield (
+            f"Put in place for the gateway: {_count(self.files, 'file')} with {_size(self.bytes)}, "
+            f"{self.compressed} also compressed."
+        )
+        if self.left_out:
+            yield (
+                f"Left out: {_count(self.left_out, 'file')}, hidden, leading out of the folder, or with a "
+                "name that no address can have."
+            )
+        yield from self.problems
+
+
+def _size(number: int) -> str:
+    if number < 1000:
+        return f"{number} bytes"
+    return f"{number / 1e6:.1f} MB" if number >= 100_000 else f"{number / 1e3:.1f} KB"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def publish(source: Path, settings: SiteSettings, into: Path, former: Path | None = None) -> PublishReport:
+    """Fills the empty folder `into`. Equal contents are shared with a former release of the site."""
+    report = PublishReport()
+    root = _root(source, settings)
+    copy = _Copier(into, former)
+    files: dict[str, SiteFile] = {}
+    for path, real in _walk(root, report):
+        if path in {REDIRECTS, HEADERS}:
+            continue
+        file = _add(copy, path, real, report)
+        if file is None:
+            report.left_out += 1
+            continue
+        files[path] = file
+        report.files, report.bytes = report.files + 1, report.bytes + file.size
+        report.compressed += bool(file.gzip)
+        _check_limits(report, settings)
+    if not files:
+        raise PublishError(f"Build a page into {settings.title}: there is no file in it that can be served")
+    rules = _rules(root, settings, report)
+    if rules.fallback and rules.fallback not in files:
+        raise PublishError(
+            f"Build a page {rules.fallback}, or change static_fallback: there is none in {settings.title}"
+        )
+    if not rules.fallback and settings.derived_fallback in files and NOT_FOUND not in files:
+        rules = replace(rules, fallback=settings.derived_fallback)
+    write_whole(into / INDEX, encode_index(files, rules), durable=False)
+    return report
+
+
+def _root(source: Path, settings: SiteSettings) -> Path:
+    root = _real(source)
+    if root is None or not root.is_dir():
+        raise PublishError(
+            f"Change static_folder, or the build command: the build has made no folder {settings.title}"
+        )
+    return root
+
+
+def _check_limits(report: PublishReport, settings: SiteSettings) -> None:
+    if report.files > MOST_FILES:
+        raise PublishError(
+            f"Keep {settings.title} below {MOST_FILES:,} files: the gateway serves no more of one site"
+        )
+    if report.bytes > MOST_BYTES:
+        raise PublishError(
+            f"Keep {settings.title} below {MOST_BYTES // 1024**3} GiB: the gateway serves no more of one site"
+        )
+
+
+# The files of the build
+
+
+def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
+    """Yields the path of each file that may be served, and the file itself."""
+    ahead = [("", 0)]
+    while ahead:
+        folder, depth = ahead.pop()
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if not is_servable(path):
+                    report.left_out += 1
+                elif entry.is_dir(follow_symlinks=False):
+                    if depth < _DEEPEST:
+                        ahead.append((path, depth + 1))
+                elif entry.is_symlink():
+                    real = _behind_link(root, path)
+                    report.left_out += real is None
+                    if real is not None:
+                        yield path, real
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, root / path
+                else:
+                    report.left_out += 1
+
+
+def is_servable(path: str) -> bool:
+    """True if the last part of a path is not hidden, and an address can name it."""
+    name = path.rpartition("/")[2]
+    if name.startswith(".") and path != WELL_KNOWN:
+        return False
+    return name.isprintable() and "\\" not in name and len(path.encode(errors="replace")) <= _LONGEST_PATH
+
+
+def _behind_link(root: Path, path: str) -> Path | None:
+    """Returns the file that a link leads to, if it may be served by itself."""
+    real = _real(root / path)
+    if real is None or not real.is_relative_to(root) or not real.is_file():
+        return None
+    parts = real.relative_to(root).parts
+    is_shown = all(is_servable("/".join(parts[: count + 1])) for count in range(len(parts)))
+    return real if is_shown else None
+
+
+def _real(path: Path) -> Path | None:
+    """Returns the place that a path leads to; None if there is none. The kernel follows the links: Python
+    would go on where it gives up, and fill the stack."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return Path(f"/proc/self/fd/{place}").readlink()
+    finally:
+        os.close(place)
+
+
+def _open(path: Path) -> int:
+    """Opens a regular file; raises OSError for anything else, also if it takes its place just now."""
+    opened = os.open(path, _OPEN)
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise OSError("it is not a file")
+
+
+# Contents
+
+
+class _Copier:
+    """Copies contents into a release, each once."""
+
+    def __init__(self, into: Path, former: Path | None) -> None:
+        self._into, self._former = into, former
+        self._compressed: dict[str, int] = {}
+        self._left = _MOST_COMPRESSED_OF_ALL
+
+    def copy(self, opened: int) -> tuple[str, int]:
+        """Copies an open file. Returns the digest of its content, and its size."""
+        digest, size, new = hashlib.sha256(), 0, self._into / "new"
+        with os.fdopen(opened, "rb", buffering=0) as source, new.open("wb") as target:
+            while piece := source.read(_PIECE):
+                digest.update(piece)
+                target.write(piece)
+                size += len(piece)
+                if size > MOST_BYTES:
+                    break
+        name = digest.hexdigest()[:40]
+        if not self._link(name):
+            new.rename(self._into / name)
+        new.unlink(missing_ok=True)
+        return name, size
+
+    def compress(self, name: str, size: int) -> int:
+        """Makes a compressed copy, if that is worth it. Returns its size, or 0."""
+        if name not in self._compressed:
+            self._compressed[name] = self._compress(name, size)
+        return self._compressed[name]
+
+    def _compress(self, name: str, size: int) -> int:
+        target = self._into / (name + GZIP)
+        if self._link(name + GZIP):
+            return target.stat().st_size
+        if not _FEWEST_COMPRESSED <= size <= min(_MOST_COMPRESSED, self._left):
+            return 0
+        self._left -= size
+        small = _write_gzip(self._into / name, target, 9 if size < _BEST_BELOW else 6)
+        if small < size * _WORTH:
+            return small
+        target.unlink()
+        return 0
+
+    def _link(self, name: str) -> bool:
+        """Shares a file of the former release, if it has this one. False if there is none."""
+        if (self._into / name).exists():
+            return True
+        with suppress(OSError):  # there is none, or it has too many names
+            if self._former is not None:
+                os.link(self._former / name, self._into / name, follow_symlinks=False)
+                return True
+        return False
+
+
+def _write_gzip(source: Path, target: Path, level: int) -> int:
+    packer = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    with source.open("rb") as plain, target.open("wb") as packed:
+        while piece := plain.read(_PIECE):
+            packed.write(packer.compress(piece))
+        packed.write(packer.flush())
+        return packed.tell()
+
+
+def _add(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFile | None:
+    try:
+        opened = _open(real)
+    except OSError:
+        return None
+    modified = int(os.fstat(opened).st_mtime)
+    digest, size = copy.copy(opened)
+    return SiteFile(
+        digest=digest,
+        size=size,
+        type=media_type(path),
+        modified=min(max(0, modified), _LATEST),
+        gzip=copy.compress(digest, size) if is_compressible(path) else 0,
+        is_immutable=has_content_hash(path),
+    )
+
+
+# Rules
+
+
+def _rules(root: Path, settings: SiteSettings, report: PublishReport) -> SiteRules:
+    redirects = parse_redirects(_text_of(root / REDIRECTS, report))
+    headers = parse_headers(_text_of(root / HEADERS, report))
+    for parsed in (redirects, headers):
+        report.problems += parsed.problems
+    return SiteRules(
+        fallback=settings.fallback.strip("/"),
+        redirects=redirects.redirects,
+        headers=(*headers.headers, *settings.headers),
+    )
+
+
+def _text_of(path: Path, report: PublishReport) -> str:
+    """Returns a file of rules; empty if there is none, or one that is too long."""
+    try:
+        opened = _open(path)
+    except OSError:
+        return ""
+    with os.fdopen(opened, "rb") as file:
+        content = file.read(MOST_BYTES_OF_RULES + 1)
+    if len(content) > MOST_BYTES_OF_RULES:
+        report.problems.append(f"{path.name} is left out: keep it below {MOST_BYTES_OF_RULES // 1024} KiB")
+        return ""
+    return content.decode(errors="replace")

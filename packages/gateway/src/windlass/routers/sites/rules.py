@@ -1,0 +1,161 @@
+"""Reads the files `_redirects` and `_headers`, in the form of Netlify. Pure.
+
+A line that cannot be followed is left out, with a problem for the build log that names it: the rest of the
+site is worth serving. The files come from strangers, so that their size and their rules are limited.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.http_in.own_headers import GATEWAY_HEADERS
+from windlass.routers.sites.patterns import PathPattern
+
+MOST_BYTES_OF_RULES: Final = 256 * 1024
+MOST_REDIRECTS, MOST_PATTERNS = 2000, 100
+MOST_HEADER_RULES, MOST_FIELDS = 200, 50
+MOST_PROBLEMS: Final = 10
+_LONGEST_LINE: Final = 2000
+_STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
+_HOST: Final = re.compile(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
+"""A host without names that requests fill in: a request would choose where it leads."""
+_PATH: Final = re.compile(r"/[^\x00-\x20\x7f]*")
+
+
+class HeaderRule(Struct, frozen=True, array_like=True):
+    """Fields of the answers for some paths."""
+
+    path: str
+    fields: tuple[tuple[str, str], ...]
+
+
+class Redirect(Struct, frozen=True, array_like=True):
+    """Another address for some paths; with status 200 or another page, its content is at this one."""
+
+    path: str
+    target: str
+    status: int = 301
+    force: bool = False
+    """Also where there is a file."""
+
+    @property
+    def moves(self) -> bool:
+        return 300 <= self.status < 400
+
+
+class ParsedRules(Struct, frozen=True):
+    redirects: tuple[Redirect, ...] = ()
+    headers: tuple[HeaderRule, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def field_problem(name: str, value: str) -> str:
+    """Returns why a field cannot be in answers; empty if it can."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is no name of a field"
+    if name.lower() in GATEWAY_HEADERS:
+        return f"the router writes the field {name} by itself"
+    if not _VALUE.fullmatch(value):
+        return f"the value of {name} has characters that no field may have"
+    return ""
+
+
+def parse_redirects(text: str) -> ParsedRules:
+    redirects: list[Redirect] = []
+    problems: list[str] = []
+    patterns = 0
+    for number, line in _lines(text):
+        redirect = _redirect(line)
+        if isinstance(redirect, str):
+            problems.append(f"_redirects, line {number}: {redirect}. It is left out")
+            continue
+        patterns += not PathPattern(redirect.path).is_plain
+        if len(redirects) == MOST_REDIRECTS or patterns > MOST_PATTERNS:
+            problems.append(
+                f"_redirects, line {number}: it and all that follow are left out; write at most "
+                f"{MOST_REDIRECTS} redirects, {MOST_PATTERNS} of them with * or :name"
+            )
+            break
+        redirects.append(redirect)
+    return ParsedRules(redirects=tuple(redirects), problems=tuple(problems[:MOST_PROBLEMS]))
+
+
+def _redirect(line: str) -> Redirect | str:
+    """Returns the redirect of a line, or its problem."""
+    words = line.split()
+    if len(words) < 2 or len(line) > _LONGEST_LINE:
+        return "write a path, a target and perhaps a status, such as /old /new 301"
+    path, target, *rest = words
+    if not _PATH.fullmatch(path) or path.count("*") > 1:
+        return "begin it with a path that has one * at most: redirects of hosts are not supported"
+    if not _TARGET.fullmatch(target):
+        return "write a path or an address after the path: conditions on the query are not supported"
+    if not target.startswith("/") and not _HOST.match(target):
+        return "write the host of the target without names and logins, and a / after it"
+    if len(rest) > 1:
+        return "end it after the status: conditions are not supported"
+    word = rest[0] if rest else "301"
+    status = word.removesuffix("!")
+    if not status.isdecimal() or int(status) not in _STATUSES:
+        return f"use one of the statuses {', '.join(map(str, sorted(_STATUSES)))}"
+    redirect = Redirect(path, target, int(status), word.endswith("!"))
+    if not redirect.moves and not target.startswith("/"):
+        return "use a status from 301 to 308: content of other servers is not passed on"
+    return redirect
+
+
+def parse_headers(text: str) -> ParsedRules:
+    rules: list[HeaderRule] = []
+    problems: list[str] = []
+    path, fields = "", dict[str, tuple[str, str]]()
+
+    def end() -> None:
+        if path and fields:
+            rules.append(HeaderRule(path, tuple(fields.values())))
+
+    for number, line in _lines(text, indented=True):
+        if line[0] not in " \t":
+            end()
+            path, fields = line.strip(), {}
+            if len(rules) == MOST_HEADER_RULES:
+                path = ""
+                problems.append(
+                    f"_headers, line {number}: it and all that follow are left out; write at most "
+                    f"{MOST_HEADER_RULES} paths"
+                )
+                break
+            if not _PATH.fullmatch(path) or path.count("*") > 1:
+                path = ""
+                problems.append(
+                    f"_headers, line {number}: begin it with a path that has one * at most. It is left out"
+                )
+        elif path and (problem := _add_field(fields, line.strip())):
+            problems.append(f"_headers, line {number}: {problem}. It is left out")
+    end()
+    return ParsedRules(headers=tuple(rules), problems=tuple(problems[:MOST_PROBLEMS]))
+
+
+def _add_field(fields: dict[str, tuple[str, str]], line: str) -> str:
+    """Adds a field to those of a path, or returns its problem."""
+    name, colon, value = (part.strip() for part in line.partition(":"))
+    if not colon or len(line) > _LONGEST_LINE:
+        return "write a name, a colon and a value"
+    if problem := field_problem(name, value):
+        return problem
+    if len(fields) >= MOST_FIELDS:
+        return f"write at most {MOST_FIELDS} fields for a path"
+    key = name.lower()
+    fields[key] = (name, f"{fields[key][1]}, {value}" if key in fields else value)
+    return ""
+
+
+def _lines(text: str, *, indented: bool = False) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line.rstrip() if indented else line.strip()

@@ -1,0 +1,176 @@
+"""Stores the releases of static sites: whole, or not at all.
+
+    <folder>/<service>/<release>/      a release; it is complete: it gets its name at the end
+    <folder>/<service>/.new-<name>/    one that is being put in place
+
+A release is a copy of what a build made. It can be lost: it is made again from the build.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import uuid
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from windlass.base.atomic_files import move, sync_file_system
+from windlass.base.cleanup import on_failure
+from windlass.base.disk_reserve import is_short
+from windlass.base.erasing import erase
+from windlass.base.locks import Locks
+from windlass.base.private import private_folder
+from windlass.base.subprocesses import in_thread
+from windlass.routers.sites.index import FORMAT, INDEX
+from windlass.routers.sites.publish import PublishError, PublishReport, SiteSettings, publish
+
+SITES: Final = "sites"
+"""The folder of all sites, below the data directory, and that of one that was set aside."""
+_NEW: Final = ".new-"
+_GONE: Final = ".gone-"
+
+
+def release_name(artifact: str, settings: SiteSettings) -> str:
+    """Returns the name of the release that an artifact and settings make."""
+    inputs = msgspec.json.encode([FORMAT, artifact, settings])
+    return hashlib.sha256(inputs).hexdigest()[:32]
+
+
+_SHORT: Final = (
+    "Ask the operator to free disk space, or to lower disk_reserve_bytes: the disk of the machine that "
+    "runs Windlass has no more than its reserve, and no site is put in place"
+)
+
+
+class SiteStore:
+    def __init__(self, folder: Path, reserve: int = 0) -> None:
+        """`reserve`: bytes of the disk that sites leave free."""
+        self._folder, self._reserve = folder, reserve
+        self._locks = Locks()
+
+    def at(self, service: str, release: str) -> Path:
+        return self._folder / service / release
+
+    async def find(self, service: str, release: str) -> Path | None:
+        """Returns the folder of a release, if it is in place."""
+        folder = self.at(service, release)
+        return folder if await in_thread((folder / INDEX).is_file) else None
+
+    async def lost(self, folders: Collection[str]) -> Collection[str]:
+        """Returns those of these folders of releases that are not in place."""
+        return await in_thread(lambda: [folder for folder in folders if not (Path(folder) / INDEX).is_file()])
+
+    async def put(
+        self,
+        service: str,
+        release: str,
+        settings: SiteSettings,
+        export: Callable[[Path], Awaitable[Path]],
+    ) -> PublishReport | None:
+        """Puts files in place, unless they are there already: then returns None. `export` returns the folder
+        that has them; it may copy them to the empty folder that it gets. Raises PublishError."""
+        async with self._locks[service]:
+            if await self.find(service, release):
+                return None
+            into = self._new(service)
+            try:
+                await in_thread(private_folder, into)
+                if await in_thread(is_short, into, self._reserve):
+                    raise PublishError(_SHORT)
+                return await in_thread(self._put, service, release, await export(into), settings)
+            except OSError as error:
+                raise PublishError(_reason(error)) from error
+            finally:
+                await in_thread(erase, into)
+
+    def _new(self, service: str) -> Path:
+        return self._folder / service / f"{_NEW}{uuid.uuid4().hex[:12]}"
+
+    def _put(self, service: str, release: str, source: Path, settings: SiteSettings) -> PublishReport | None:
+        final, new = self.at(service, release), private_folder(self._new(service))
+        with on_failure(lambda: erase(new)):
+            report = publish(source, settings, new, self._newest(service))
+            sync_file_system(new)
+            self._remove(final)  # not whole: it has no index
+            return report if _rename(new, final) else None
+
+    def _newest(self, service: str) -> Path | None:
+        """Returns the release that was made last, whose contents are shared where they are the same."""
+        releases = self._releases(service)
+        return max(releases, key=lambda folder: folder.stat().st_mtime, default=None)
+
+    def _releases(self, service: str) -> list[Path]:
+        folder = self._folder / service
+        return [entry for entry in folder.iterdir() if entry.name[0] != "."] if folder.is_dir() else []
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        """Erases the releases of a service except these."""
+        async with self._locks[service]:
+            await in_thread(self._prune, service, keep)
+
+    def _prune(self, service: str, keep: Collection[str]) -> None:
+        for folder in self._releases(service):
+            if folder.name not in keep:
+                self._remove(folder)
+        for left in (self._folder / service).glob(".*"):
+            erase(left)
+
+    async def discard(self, service: str) -> None:
+        async with self._locks[service]:
+            await in_thread(self._discard, service)
+
+    def _discard(self, service: str) -> None:
+        if service and service not in {".", ".."} and "/" not in service:
+            self._remove(self._folder / service)
+
+    def _remove(self, folder: Path) -> None:
+        """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
+        gone = folder.with_name(f"{_GONE}{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError):
+            folder.rename(gone)
+            erase(gone)
+
+    # As a holder of data of services
+
+    async def services(self) -> Collection[str]:
+        return await in_thread(self._services)
+
+    def _services(self) -> list[str]:
+        entries = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        return [entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()]
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        for service in erase:
+            await self.discard(service)
+        await in_thread(self._finish_removals)
+
+    def _finish_removals(self) -> None:
+        for left in self._folder.glob(f"{_GONE}*"):
+            erase(left)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        await in_thread(move, self._folder / service, into / SITES)
+
+    async def put_back(self, service: str, out: Path) -> None:
+        await in_thread(move, out / SITES, self._folder / service)
+
+
+def _rename(new: Path, final: Path) -> bool:
+    """Gives a release its name. False if a twin was faster: it was made of the same."""
+    try:
+        new.rename(final)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        erase(new)
+        return False
+    return True
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
+    return f"The files of the site could not be put in place: {error.strerror or type(error).__name__}."

@@ -1,0 +1,241 @@
+"""The account of the caller: who it is, its sessions in browsers, and the ways to sign in.
+
+These paths lie beside the registry: some of them need no caller, set cookies, or lead to another server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final
+from urllib.parse import parse_qs
+
+from msgspec import Meta
+from windlass.api.account_document import ANSWER, BROWSER_SESSION, LINK, PROVIDERS, SESSION, START
+from windlass.api.answers import Header, HttpAnswer
+from windlass.api.body import parse_body
+from windlass.api.callers import Callers
+from windlass.api.requests import COOKIE, SECURE_COOKIE, Receive, Request, receive_body
+from windlass.api.router import allow_header
+from windlass.api.wrong_paths import not_allowed
+from windlass.base.clock import SECOND, stamp
+from windlass.base.errors import Failure, Forbidden, Invalid, Unauthorized
+from windlass.base.log import log
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.people.account import account_of
+from windlass.control.people.authenticate import Authenticator
+from windlass.control.people.browser_sessions import (
+    LONGEST,
+    NewBrowserSession,
+    create_link,
+    end_session,
+    open_as,
+    open_with_link,
+    sessions_of,
+)
+from windlass.control.people.sign_in import ProviderAnswer, SignIn, SignInFailed
+from windlass.core.access import Actor
+from windlass.core.declare.spec import Spec
+
+_MEMORY: Final = "windlass_sign_in"
+_MEMORY_PATH: Final = "/account/signInProvider"
+_log = log("sign-in")
+Answering = Callable[[Request, str, Receive], Awaitable[HttpAnswer]]
+
+
+class SignInCode(Spec):
+    """The body that opens a session. Without a code, the request carries an API token."""
+
+    code: Annotated[str, Meta(max_length=255)] = ""
+
+
+class AccountRequests:
+    def __init__(self, ctx: Context, callers: Callers, authenticator: Authenticator) -> None:
+        self._ctx, self._callers = ctx, callers
+        self._sign_in = SignIn(ctx, authenticator)
+        self._is_secure = ctx.settings.url.startswith("https://")
+        self._routes: dict[str, dict[str, tuple[str, Answering]]] = {
+            "/account": {"GET": ("getAccount", self._get_account)},
+            BROWSER_SESSION: {
+                "GET": ("listBrowserSessions", self._list_sessions),
+                "POST": ("openBrowserSession", self._open_session),
+            },
+            SESSION: {"DELETE": ("endBrowserSession", self._end_session)},
+            LINK: {"POST": ("createSignInLink", self._create_link)},
+            PROVIDERS: {"GET": ("listSignInProviders", self._list_providers)},
+            START: {"GET": ("startSignIn", self._start)},
+            ANSWER: {"GET": ("finishSignIn", self._finish)},
+        }
+
+    def has(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
+        route = self._find(request.path)
+        assert route is not None
+        methods, word = route
+        if request.method == "OPTIONS":
+            self._callers.exempt(request)
+            return HttpAnswer(204, b"", ((b"allow", allow_header(methods).encode()),))
+        chosen = methods.get("GET" if request.method == "HEAD" else request.method)
+        if chosen is None:
+            await self._callers.identify(request)
+            raise not_allowed(request.method, allow_header(methods))
+        request.operation, answering = chosen
+        return await answering(request, word, receive)
+
+    def _find(self, path: str) -> tuple[dict[str, tuple[str, Answering]], str] | None:
+        """Returns the operations of a path by method, and the word in it."""
+        if not path.startswith("/account"):
+            return None
+        if path in self._routes:
+            return self._routes[path], ""
+        for pattern, methods in self._routes.items():
+            before, brace, after = pattern.partition("{id}")
+            word = path[len(before) : len(path) - len(after)]
+            is_there = path.startswith(before) and path.endswith(after)
+            if brace and is_there and 0 < len(word) <= 64 and "/" not in word:
+                return methods, word
+        return None
+
+    async def _caller(self, request: Request) -> Actor:
+        actor = await self._callers.identify(request)
+        if isinstance(actor, Failure):
+            raise actor
+        return actor
+
+    # The caller and its sessions
+
+    async def _get_account(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        return HttpAnswer(200, encode(await account_of(self._ctx, await self._caller(request))))
+
+    async def _list_sessions(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        return HttpAnswer(200, encode({"results": await sessions_of(self._ctx, actor)}))
+
+    async def _end_session(self, request: Request, id: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        id = actor.session if id == "current" else id
+        await self._ctx.store.write(lambda tx: end_session(self._ctx, tx, actor, id, request.source))
+        _log.info("a session in a browser was ended", extra=_of(request, actor.name) | {"session": id})
+        gone = (
+            (self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict"),) if id == actor.session else ()
+        )
+        return HttpAnswer(204, b"", gone)
+
+    async def _create_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        code, ends = await self._ctx.store.write(lambda tx: create_link(self._ctx, tx, actor))
+        # After the `#`: what follows it is sent to no server, and stands in no log.
+        link = {"url": f"{self._ctx.settings.url}/console/#code={code}", "expires_at": stamp(ends)}
+        return HttpAnswer(201, encode(link))
+
+    async def _open_session(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        if _is_sent_by_another_site(request):
+            self._callers.exempt(request)
+            raise Forbidden("Open /console and sign in there: a page of another address asked for this")
+        body = await receive_body(request.headers, receive)
+        sent = parse_body(body, request.headers.get(b"content-type"), SignInCode)
+        assert isinstance(sent, SignInCode)
+        if not sent.code:
+            if request.headers.get(b"authorization") is None:
+                await self._callers.identify(request)  # counts, so that tries are limited
+                raise Invalid("code: is required, or an API token in the header Authorization")
+            actor = await self._caller(request)
+            if actor.token is None:
+                raise Invalid("Authorization: must be an API token, and no JWT")
+            opened = await self._ctx.store.write(lambda tx: open_as(self._ctx, tx, actor, request.source))
+            way = "token"
+        else:
+            try:
+                opened = await self._ctx.store.write(
+                    lambda tx: open_with_link(self._ctx, tx, sent.code, request.source)
+                )
+            except Unauthorized:
+                self._callers.count_failure(request)
+                raise
+            self._callers.exempt(request)
+            way = "link"
+        _note_sign_in(request, opened, way)
+        answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at)}
+        return HttpAnswer(201, encode(answer), (self._session_cookie(opened),))
+
+    # Providers
+
+    async def _list_providers(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        self._callers.exempt(request)
+        shown = [
+            {"name": provider.name, "title": provider.title or provider.name}
+            for provider in self._sign_in.providers.values()
+        ]
+        return HttpAnswer(200, encode({"results": shown}))
+
+    async def _start(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
+        if _is_sent_by_another_site(request):
+            self._callers.exempt(request)
+            return _lead("/console/")
+        self._callers.count_failure(request)  # each asks the provider: strangers have a budget for it
+        try:
+            started = await self._sign_in.start(name)
+        except SignInFailed as failure:
+            return _lead(f"/console/#problem={failure.word}")
+        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"  # Strict would not come back with the answer
+        return _lead(started.url, self._cookie(_MEMORY, started.memory, kept))
+
+    async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
+        self._callers.count_failure(request)
+        answer = _answer_in(request.scope["query_string"])
+        over = self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
+        try:
+            opened = await self._sign_in.finish(
+                name, answer, request.cookie(self._name_of(_MEMORY)), request.source
+            )
+        except SignInFailed as failure:
+            return _lead(f"/console/#problem={failure.word}", over)
+        _note_sign_in(request, opened, f"provider {name}")
+        return _lead(f"/console/#key={opened.page_key}", over, self._session_cookie(opened))
+
+    # Cookies
+
+    def _session_cookie(self, opened: NewBrowserSession) -> Header:
+        # It goes on as long as a session can; the server ends it earlier where it is not used.
+        seconds = LONGEST // SECOND
+        return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={seconds}; SameSite=Strict")
+
+    def _name_of(self, name: str) -> str:
+        return f"__Secure-{name}" if self._is_secure and name == _MEMORY else name
+
+    def _cookie(self, name: str, value: str, rules: str) -> Header:
+        if self._is_secure:
+            name = SECURE_COOKIE if name == COOKIE else self._name_of(name)
+            rules += "; Secure"
+        return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
+
+
+def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:
+    """Logs who has signed in; never a secret of the session, or the link."""
+    _log.info("signed in", extra=_of(request, opened.holder_name) | {"way": way})
+
+
+def _of(request: Request, name: str) -> dict[str, str]:
+    return {"caller": name, "address": request.client, "request_id": request.id.decode()}
+
+
+def _is_sent_by_another_site(request: Request) -> bool:
+    """True if the browser says that a page of another origin began this request. Such a page, as of an
+    application on the same domain, would replace the session of the person who looks at it."""
+    return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
+
+
+def _answer_in(query: bytes) -> ProviderAnswer:
+    """Returns the answer that a provider has sent; it is empty if the query is none."""
+    try:
+        fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
+    except ValueError:
+        return ProviderAnswer()
+    return ProviderAnswer(**{name: fields.get(name, [""])[0] for name in ProviderAnswer.__struct_fields__})
+
+
+def _lead(url: str, *cookies: Header) -> HttpAnswer:
+    headers = ((b"location", url.encode()), (b"referrer-policy", b"no-referrer"), *cookies)
+    return HttpAnswer(302, b"", headers)

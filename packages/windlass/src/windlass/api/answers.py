@@ -1,0 +1,112 @@
+"""The answers of the API as they leave: status, headers, and a body or a stream.
+
+`api.app` decides what is answered; `api.streaming` sends a stream after its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from http import HTTPStatus
+from typing import Final
+
+from msgspec import Struct
+from windlass.api import sockets
+from windlass.api.limits import Window
+from windlass.api.quota import StreamPlace
+from windlass.api.requests import Request, Send
+from windlass.base.errors import Failure, Invalid
+from windlass.control.context.call import Reply, encode
+from windlass.core.declare.registry import Operation
+
+Header = tuple[bytes, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_NO_STORE = b"no-store"
+_NO_SNIFF: Header = (b"x-content-type-options", b"nosniff")
+_SAFE: tuple[Header, ...] = ((b"cache-control", _NO_STORE), _NO_SNIFF)
+# A proxy that collects an answer before it passes it on would keep a stream for ever.
+_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
+
+
+class HttpAnswer(Struct, frozen=True):
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+    content_type: Header = _JSON
+    stream: AsyncGenerator[bytes, None] | None = None
+    session: sockets.SocketSession | None = None
+    """The part of a websocket that follows its opening."""
+    place: StreamPlace | None = None
+    """The place that a stream or a websocket takes in the quota."""
+    caching: bytes = _NO_STORE
+    """The `Cache-Control` of the answer."""
+
+
+LONGEST_ANSWER: Final = 64 * 1024 * 1024
+"""Bytes of an answer to a read. Unread answers of a port may have twice as many together: a longer one would
+be cut off in its midst."""
+_ASK_FOR_LESS: Final = (
+    "Ask for less at a time, by page and page_size, or by tail for a log: the answer has {} MiB as a whole, "
+    "and may have {}"
+)
+
+
+def check_length(reply: Reply) -> None:
+    """Refuses an answer that the port would not send to its end."""
+    if len(reply.body) > LONGEST_ANSWER:
+        raise Invalid(_ASK_FOR_LESS.format(len(reply.body) >> 20, LONGEST_ANSWER >> 20))
+
+
+def answer_of(operation: Operation, reply: Reply) -> HttpAnswer:
+    headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
+    return HttpAnswer(reply.status or operation.status, reply.body, headers)
+
+
+def failure_answer(failure: Failure) -> HttpAnswer:
+    headers = tuple((name.encode(), value.encode()) for name, value in failure.headers.items())
+    return HttpAnswer(failure.status, _error_body(failure.status, failure.message), headers)
+
+
+def internal_error() -> HttpAnswer:
+    message = "Something went wrong here; the log has the request id of this answer"
+    return HttpAnswer(500, _error_body(500, message))
+
+
+def _error_body(status: int, message: str) -> bytes:
+    error = HTTPStatus(status).phrase
+    return encode({"status": status, "error": error, "message": message, "detail": message})
+
+
+def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
+    """Returns a whole HTTP/1.1 answer, for a connection that is refused before there is a request."""
+    body = _error_body(status, message)
+    sent = (*headers, *_SAFE, _JSON, (b"content-length", b"%d" % len(body)), (b"connection", b"close"))
+    head = (b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()), *map(b": ".join, sent))
+    return b"\r\n".join((*head, b"", body))
+
+
+def rate_limit_headers(window: Window) -> list[Header]:
+    return [
+        (b"x-ratelimit-limit", window.limit_text),
+        (b"x-ratelimit-remaining", b"%d" % window.remaining),
+        (b"x-ratelimit-reset", window.reset_text),
+    ]
+
+
+async def send_answer(
+    request: Request, answer: HttpAnswer, window: Window, further: Iterable[Header], send: Send
+) -> None:
+    """Sends an answer; of a stream, only the head. `further` are headers that it carries besides its own."""
+    headers = rate_limit_headers(window)
+    headers += ((b"x-request-id", request.id), (b"cache-control", answer.caching), _NO_SNIFF, *answer.headers)
+    if answer.stream is not None:
+        headers += (answer.content_type, _UNBUFFERED)
+    elif answer.body:
+        headers += (answer.content_type, (b"content-length", b"%d" % len(answer.body)))
+    elif answer.status not in {204, 304}:
+        headers += ((b"content-length", b"0"),)  # an empty body has no content type
+    headers += further
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    body = b"" if request.method == "HEAD" else answer.body
+    if answer.stream is None or request.method == "HEAD":
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,150 @@
+"""Parses bodies and queries. A message of refusal names the field and says what it should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import cache, lru_cache
+from typing import Final
+from urllib.parse import unquote_plus
+
+import msgspec
+from msgspec.structs import fields
+from windlass.base.errors import Invalid
+from windlass.core.declare.document import forgiven
+from windlass.core.declare.resource import Spec
+from windlass.core.declare.validation import explain, written_out
+
+MOST = 1024 * 1024
+MERGE_PATCH = "application/merge-patch+json"
+PATCHES = ("application/json", MERGE_PATCH)
+"""The accepted content types of a PATCH. A patch of another kind, such as a JSON Patch, is refused."""
+
+
+class NoBody(Spec):
+    """The body of an operation that takes none."""
+
+
+def parse_body(
+    raw: bytes,
+    content_type: bytes | None,
+    wanted: type[Spec],
+    kinds: Collection[str] = (),
+    *,
+    forgiving: bool = False,
+) -> Spec:
+    """Parses a body; none, `null` and `{}` are the same. `kinds`: accepted content types, if not any JSON."""
+    if not raw or raw.isspace():
+        raw = b"{}"
+    elif content_type is not None and content_type != b"application/json":
+        _check_type(content_type, kinds)
+    if raw.strip() == b"null":
+        raw = b"{}"
+    try:
+        if forgiving:
+            return msgspec.convert(forgiven(msgspec.json.decode(raw), wanted), wanted)
+        return _decode(raw, wanted)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error, wanted)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"The body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid("The body is nested too deeply") from error
+
+
+def _decode(raw: bytes, wanted: type[Spec]) -> Spec:
+    try:
+        return msgspec.json.decode(raw, type=wanted)
+    except msgspec.ValidationError:
+        document = written_out(msgspec.json.decode(raw), wanted)
+        if document is None:
+            raise
+        return msgspec.convert(document, wanted)
+
+
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+PAGING: Final = frozenset({"page", "page_size"})
+"""Parameters that ask for a part of a list."""
+
+
+def parse_query(raw: bytes, wanted: type[Spec] | None) -> tuple[Spec | None, frozenset[str]]:
+    """Returns the parameters that the operation knows, and the names of those that were given."""
+    return _parse_query(raw, wanted) if wanted else (None, _NO_NAMES)
+
+
+@lru_cache(1024)
+def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
+    """Returns the parameters that the operation knows, and the names of those that were given; others are
+    ignored.
+
+    Cached, because clients ask for the same pages over and over. The result must not be changed."""
+    values: dict[str, str | list[str]] = {}
+    for name, value in _pairs(raw):
+        if name in _lists(wanted):
+            words = values.setdefault(name, [])
+            assert isinstance(words, list)
+            words.append(value)
+            continue
+        if name in values:
+            raise Invalid(f"{name}: was given more than once")
+        if name in wanted.__struct_encode_fields__:
+            values[name] = _plain_number(name, value) if name in _numbers(wanted) else value
+    try:
+        return msgspec.convert(values, wanted, strict=False), frozenset(values)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error, wanted)) from error
+
+
+def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:
+    try:
+        text = raw.decode("ascii")
+        for piece in text.split("&"):
+            name, _, value = piece.partition("=")
+            if name:
+                yield _unquote(name), _unquote(value)
+    except UnicodeDecodeError as error:
+        raise Invalid("The query string is not valid") from error
+
+
+def _unquote(text: str) -> str:
+    return unquote_plus(text, errors="strict") if "%" in text or "+" in text else text
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@cache
+def _numbers(wanted: type[Spec]) -> frozenset[str]:
+    """Returns the names of the parameters that are integers."""
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.IntType))
+
+
+@cache
+def _lists(wanted: type[Spec]) -> frozenset[str]:
+    """Returns the names of the parameters that may be repeated."""
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.ListType))
+
+
+def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    return _bare(kind.type) if isinstance(kind, msgspec.inspect.Metadata) else kind
+
+
+def _plain_number(name: str, value: str) -> str:
+    """Returns the text of an integer. msgspec alone would also take `1_0` or ` 1`."""
+    if not _INTEGER.fullmatch(value):
+        raise Invalid(f"{name}: must be an integer")
+    return value
+
+
+def _check_type(content_type: bytes, kinds: Collection[str]) -> None:
+    kind, *options = content_type.decode("latin-1").lower().replace(" ", "").split(";")
+    if kinds and kind not in kinds:
+        raise Invalid(f"Content-Type: must be {' or '.join(kinds)}")
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Invalid("Content-Type: must be application/json")
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "charset" and value.strip('"') not in {"utf-8", "utf8", "us-ascii"}:
+            raise Invalid("Content-Type: the charset must be utf-8")

@@ -1,0 +1,148 @@
+"""Pages beside the resources: the document and its page, health, metrics, and the issuer's keys."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from windlass.api.answers import Header
+from windlass.base.commit import commit
+from windlass.base.disk_reserve import is_short
+from windlass.base.version import VERSION
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+
+if TYPE_CHECKING:
+    from windlass.base.issuer import Signer
+
+Rendered = tuple[int, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
+"""Status, body, content type, further headers."""
+
+_JSON, _HTML, _TEXT = b"application/json", b"text/html; charset=utf-8", b"text/plain; charset=utf-8"
+# A page of ours runs its own inline script and style, and connects to this server only.
+_OWN_PAGE = (
+    b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class ServedPage(Struct, frozen=True):
+    name: str
+    render: Callable[[], Awaitable[Rendered]]
+    is_open: bool = True
+    """Everyone may read it."""
+
+
+class DocumentFile:
+    """The OpenAPI document, in the two forms in which it is sent."""
+
+    content_type = _JSON
+    is_forever = False
+    headers: tuple[Header, ...] = ((b"access-control-allow-origin", b"*"),)
+
+    def __init__(self, body: bytes) -> None:
+        self.body, self.packed = body, gzip.compress(body, 6, mtime=0)
+        self.etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
+
+
+class Pages:
+    def __init__(
+        self,
+        ctx: Context,
+        metrics: Callable[[], Awaitable[bytes]],
+        ready: Callable[[], Awaitable[str]],
+        signer: Callable[[], Awaitable[Signer]],
+    ) -> None:
+        self._ctx = ctx
+        self._document: DocumentFile | None = None
+        self._metrics = metrics
+        self._ready = ready
+        self._signer = signer
+        renders: Mapping[str, Callable[[], Awaitable[Rendered]]] = {
+            "/docs": self._docs,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics_text,
+            "/.well-known/openid-configuration": self._discovery,
+            "/.well-known/jwks.json": self._jwks,
+        }
+        closed = set() if ctx.settings.open_metrics else {"/metrics"}
+        self._pages = {
+            path: ServedPage(path.strip("/."), render, path not in closed) for path, render in renders.items()
+        }
+        self._home = ServedPage("home", self._lead_to_console)
+
+    def find(self, path: str) -> ServedPage | None:
+        return self._pages.get(path)
+
+    def document(self) -> DocumentFile:
+        """Returns the OpenAPI document. It is made with the first request for it."""
+        from windlass.api.openapi import encoded_document  # noqa: PLC0415 (not at every start)
+
+        if self._document is None:
+            self._document = DocumentFile(encoded_document(self._ctx.registry))
+        return self._document
+
+    def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
+        """Returns what leads browsers from `/` to the console, and None for every other client."""
+        is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
+        return self._home if is_asked else None
+
+    async def _lead_to_console(self) -> Rendered:
+        return 302, b"", _TEXT, ((b"location", b"/console/"), (b"vary", b"accept"))
+
+    async def _docs(self) -> Rendered:
+        page = Path(__file__).with_name("docs.html").read_bytes()
+        return (
+            200,
+            page,
+            _HTML,
+            ((b"content-security-policy", _OWN_PAGE), (b"referrer-policy", b"no-referrer")),
+        )
+
+    async def _healthz(self) -> Rendered:
+        """Answers while the process is alive, and tells its version."""
+        answer = {"status": "ok", "version": VERSION, "commit": commit()}
+        return 200, encode(answer), _JSON, ()
+
+    async def _readyz(self) -> Rendered:
+        """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
+        instance on this machine has a network of its own, and whether the disk is short of its reserve."""
+        trouble = await self._ready()
+        if trouble:
+            body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}
+            return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
+        network = "shared" if await self._ctx.places.local.engine.shared_network() else "own"
+        disk = "short" if await asyncio.to_thread(self._is_disk_short) else "enough"
+        return 200, encode({"status": "ready", "network": network, "disk": disk}), _JSON, ()
+
+    def _is_disk_short(self) -> bool:
+        settings = self._ctx.settings
+        with suppress(FileNotFoundError):  # no data directory was made yet
+            return is_short(Path(settings.data_dir), settings.disk_reserve_bytes)
+        return False
+
+    async def _metrics_text(self) -> Rendered:
+        return 200, await self._metrics(), _TEXT, ()
+
+    async def _discovery(self) -> Rendered:
+        return 200, encode((await self._signer()).discovery()), _JSON, ()
+
+    async def _jwks(self) -> Rendered:
+        return 200, encode((await self._signer()).jwks()), _JSON, ()
+
+
+def _accepts_html(accept: bytes) -> bool:
+    """True if the header names text/html; `*/*` alone is not a browser."""
+    for part in accept.lower().split(b","):
+        kind, *parameters = (word.strip() for word in part.split(b";"))
+        if kind == b"text/html":
+            return not any(re.fullmatch(rb"q=0(\.0*)?", parameter) for parameter in parameters)
+    return False

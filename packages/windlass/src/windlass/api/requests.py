@@ -1,0 +1,193 @@
+"""A request of the API as it arrives: its path, headers, body and sender.
+
+Nothing is decided here. `api.callers` finds out who is calling, and `api.body` parses what was sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from windlass.api.body import MOST
+from windlass.api.dialect import split_base
+from windlass.api.limits import Window
+from windlass.base.errors import Invalid, TooLarge
+from windlass.base.trace import Trace, given_trace, new_trace
+from windlass.control.context.call import Dialect, Origin
+from windlass.control.people.authenticate import browser_credential
+from windlass.control.request.repeats import Repeatable
+from windlass.core.access import Actor
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+COOKIE = "windlass_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""The name over https. Browsers let no other host set it."""
+SOCKET_PROTOCOL = "windlass"
+
+_CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
+"""Our own clients, by the word that their `User-Agent` begins with."""
+_LONGEST_AGENT = 256
+_PROCESS = os.urandom(8).hex().encode()
+_NUMBERS = itertools.count(1)
+# An `Idempotency-Key`. A header loses blanks at either end on its way, so that none is allowed there.
+_KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
+
+
+class Request(Struct):
+    """A request under way, with all that is known of it so far."""
+
+    id: bytes
+    scope: Scope
+    method: str
+    path: str
+    """The path below the base; see `api.dialect`."""
+    dialect: Dialect
+    headers: dict[bytes, bytes]
+    window: Window | None = None
+    """The budget that it was counted against."""
+    operation: str = "unknown"
+    actor: Actor | None = None
+    """The caller, once it is known."""
+    _trace: Trace | None = None
+
+    @property
+    def client(self) -> str:
+        """The address of the client. If a trusted proxy passed the request on, the proxy names it."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else "unknown"
+
+    @property
+    def user_agent(self) -> str:
+        return self.headers.get(b"user-agent", b"")[:_LONGEST_AGENT].decode("latin-1")
+
+    @property
+    def origin(self) -> str:
+        """The kind of client, as the audit names it."""
+        if b"x-windlass-page-key" in self.headers:
+            return "CONSOLE"
+        return _origin(self.headers.get(b"user-agent", b"")[:64])
+
+    @property
+    def source(self) -> Origin:
+        """Returns the origin of the request for the audit."""
+        return Origin(self.origin, self.client, self.user_agent, self.id.decode())
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that the client named, or a new one. Most requests need none."""
+        if self._trace is None:
+            self._trace = given_trace(self._single(b"traceparent")) or new_trace()
+        return self._trace
+
+    def _single(self, name: bytes) -> bytes | None:
+        """Returns a header; None if it was sent twice."""
+        sent, value = self.scope["headers"], self.headers.get(name)
+        if value is None or len(sent) == len(self.headers):
+            return value
+        return value if sum(other == name for other, _ in sent) == 1 else None
+
+    @property
+    def credential(self) -> bytes | None:
+        """The `Authorization` header, or else the cookie of a browser's session with the key of its page. An
+        empty text if the header was sent twice: a proxy before us may have judged the other one, so neither
+        is read."""
+        header, sent = self.headers.get(b"authorization"), self.scope["headers"]
+        if header is None and b"cookie" in self.headers:
+            return self._browser_credential()
+        if header is None or len(sent) == len(self.headers):
+            return header
+        return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
+
+    def _browser_credential(self) -> bytes | None:
+        cookies = self._cookies(SECURE_COOKIE) or self._cookies(COOKIE)
+        key = self.headers.get(b"x-windlass-page-key") or self._page_key_of_socket()
+        return browser_credential([cookie.encode("latin-1") for cookie in cookies], key) if cookies else None
+
+    def _page_key_of_socket(self) -> bytes:
+        """Returns the key that came with a websocket. Pages can send no headers with it, but they can name
+        protocols: the second one is the key."""
+        match self.scope.get("subprotocols"):
+            case [first, key] if first == SOCKET_PROTOCOL:
+                return str(key).encode("latin-1", "replace")
+            case _:
+                return b""
+
+    @property
+    def socket_protocol(self) -> str | None:
+        """The protocol of the websocket that a page has asked for."""
+        return SOCKET_PROTOCOL if self._page_key_of_socket() else None
+
+    def cookie(self, name: str) -> str:
+        """Returns a cookie; empty if there is none."""
+        return next(iter(self._cookies(name)), "")
+
+    def _cookies(self, name: str) -> list[str]:
+        """Returns all cookies of a name. A service on another port of this host can set more of them."""
+        pairs = (pair.strip() for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"))
+        return [value for sent, _, value in (pair.partition("=") for pair in pairs) if sent == name and value]
+
+    def text(self, header: bytes) -> str | None:
+        value = self.headers.get(header)
+        return None if value is None else value.decode("latin-1")
+
+
+def request_of(scope: Scope) -> Request:
+    path, dialect = split_base(scope["path"])
+    headers = dict(scope["headers"])
+    return Request(_request_id(headers), scope, scope["method"], path, dialect, headers)
+
+
+def _request_id(headers: dict[bytes, bytes]) -> bytes:
+    """Returns the id that the client chose, if it is harmless to repeat and to log; else a new one."""
+    chosen = headers.get(b"x-request-id")
+    if chosen and len(chosen) <= 64 and chosen.replace(b"-", b"").replace(b"_", b"").isalnum():
+        return chosen
+    # Unique by process and number: a system call for each request would cost more than its look-up.
+    return b"%s%08x" % (_PROCESS, next(_NUMBERS))
+
+
+async def receive_body(headers: dict[bytes, bytes], receive: Receive, most: int = MOST) -> bytes:
+    announced = headers.get(b"content-length")
+    if announced is not None and int(announced) > most:
+        raise _too_large(most)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did")
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise _too_large(most)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {most} bytes", {"connection": "close"})
+
+
+def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
+    """Returns the `Idempotency-Key` with the body that was sent under it, or None without a key."""
+    key = request.headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            "Idempotency-Key: must be 1 to 255 printable ASCII characters, with no blank at either end"
+        )
+    return Repeatable(key.decode(), body)
+
+
+@lru_cache(256)
+def _origin(agent: bytes) -> str:
+    """Tells our own clients apart. Cached, because each sends the same header with every request."""
+    product = agent.decode("latin-1").lower()
+    return next((origin for word, origin in _CLIENTS.items() if product.startswith(word)), "API")

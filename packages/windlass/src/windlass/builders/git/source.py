@@ -1,0 +1,170 @@
+"""The repository and commit to fetch, judged before anything is called.
+
+An address is parsed by one strict grammar and written again, so that git, curl and ssh cannot read it in
+another way.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.base.addresses import Address, BadHost, host
+
+LONGEST: Final = 2048
+DEEPEST: Final = 100
+
+_PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
+_USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_URL = re.compile(
+    rf"(?P<scheme>https|http|ssh)://((?P<user>{_USER})?(?P<password>:[^@/]*)?@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]/:@\\?#%\s]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SCP = re.compile(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
+_LOCAL = re.compile(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
+
+_PATH = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
+_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+# Names that git check-ref-format refuses.
+_NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
+
+
+class GitError(Exception):
+    """A fetch failed. The message is for the person who deployed: no path of this machine, no token."""
+
+
+class GitSource(Struct, frozen=True):
+    """A repository and a commit of it: the one named, or else the newest of the (default) branch."""
+
+    url: str
+    branch: str | None = None
+    commit: str | None = None
+    root_path: str = "/"
+    token: str | None = None
+    """Sent as the password, or as `user:password`."""
+
+    def __repr__(self) -> str:  # a token has no place in a log
+        return f"GitSource(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
+
+
+class RemoteAddress(Struct, frozen=True):
+    """The address of a repository, in the form that git gets."""
+
+    scheme: str
+    host: str | Address
+    port: int
+    url: str
+
+    @property
+    def shown(self) -> str:
+        """Returns the host of the repository, with its port unless that is the default one."""
+        return _host_text(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
+
+    @property
+    def origin(self) -> str:
+        return "/".join(self.url.split("/", 3)[:3]) + "/"
+
+    def with_suffix(self) -> RemoteAddress | None:
+        """Returns the address with `.git`: GitLab, among others, serves `shop` as `shop.git` only."""
+        bare = self.url.rstrip("/")
+        return None if bare.endswith(".git") else replace(self, url=f"{bare}.git")
+
+
+def place(url: str) -> RemoteAddress:
+    if len(url) > LONGEST:
+        raise GitError(f"The address of the repository is longer than {LONGEST} characters.")
+    if match := _URL.fullmatch(url):
+        return _by_url(match)
+    if match := _SCP.fullmatch(url):
+        path = _check_path(match["path"])
+        name = _host(match["host"])
+        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{match['user']}@{_host_text(name)}:{path}")
+    if match := _LOCAL.fullmatch(url):
+        return RemoteAddress("file", "", 0, f"file://{_check_path(match['path'])}")
+    raise GitError(
+        "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
+    )
+
+
+def wanted_ref(source: GitSource) -> str:
+    """Returns the ref to ask for if no commit is named."""
+    if source.branch is None:
+        return "HEAD"
+    branch = source.branch
+    if not branch or len(branch) > 255 or not _encodable(branch) or _NOT_IN_BRANCH.search(branch):
+        raise GitError("The branch has a name that git does not allow.")
+    return f"refs/heads/{branch}"
+
+
+def wanted_commit(source: GitSource) -> str | None:
+    if not source.commit:
+        return None
+    commit = source.commit.lower()
+    if not _COMMIT.fullmatch(commit):
+        raise GitError("A commit is named by 7 to 64 hexadecimal digits.")
+    return commit
+
+
+def folder(root_path: str) -> PurePosixPath:
+    """Returns the folder of the repository that is built, relative to its top."""
+    path = PurePosixPath(root_path.strip("/") or ".")
+    if ".." in path.parts:
+        raise GitError("root_path: must stay inside the repository; `..` is not allowed.")
+    if len(root_path) > LONGEST or not root_path.isprintable() or not _encodable(root_path):
+        raise GitError("root_path: is not a path.")
+    return path
+
+
+def _by_url(match: re.Match[str]) -> RemoteAddress:
+    scheme = match["scheme"].lower()
+    if match["password"] is not None:
+        raise GitError("The address of the repository holds a password: put it into a git token instead.")
+    name = _host(match["host"])
+    port = int(match["port"] or _PORTS[scheme])
+    if not 0 < port < 65_536:
+        raise GitError("The address of the repository names a port that does not exist.")
+    # Some hosts put a user name into the web address that they offer for copying. It is ignored.
+    user = f"{match['user']}@" if match["user"] and scheme == "ssh" else ""
+    written = _host_text(name) + ("" if port == _PORTS[scheme] else f":{port}")
+    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_check_path(match['path'])}")
+
+
+def _host(text: str) -> str | Address:
+    try:
+        return host(text)
+    except BadHost as error:
+        raise GitError(f"The host in the address of the repository {error}.") from error
+
+
+def _host_text(name: str | Address) -> str:
+    return name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
+
+
+def _check_path(path: str) -> str:
+    plain = unquote_to_bytes(path) if path.isascii() else b""
+    if (
+        not _PATH.fullmatch(path)
+        or _CONTROL.search(plain)
+        or b".." in plain.split(b"/")
+        or not plain.strip(b"/")
+    ):
+        raise GitError(
+            "The path in the address of the repository must be of letters, digits and ordinary punctuation, "
+            "without `..`, `?` and `#`."
+        )
+    return path
+
+
+def _encodable(text: str) -> bool:
+    """True if a text can be passed to a program: half a character (a lone surrogate) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""One instruction of a Dockerfile: its flags, its words, and the errors that do not depend on other lines.
+
+`dockerfile` cuts a file into instructions and stages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.builders.substitution import words
+
+KNOWN: Final = frozenset(
+    [
+        "ADD",
+        "ARG",
+        "CMD",
+        "COPY",
+        "ENTRYPOINT",
+        "ENV",
+        "EXPOSE",
+        "FROM",
+        "HEALTHCHECK",
+        "LABEL",
+        "MAINTAINER",
+        "ONBUILD",
+        "RUN",
+        "SHELL",
+        "STOPSIGNAL",
+        "USER",
+        "VOLUME",
+        "WORKDIR",
+    ]
+)
+JSON: Final = frozenset({"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"})
+EMPTY_ALLOWED: Final = frozenset({"CMD", "ENTRYPOINT"})
+FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
+WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "RUN"})
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
+
+
+class DockerfileError(Exception):
+    """A Dockerfile cannot be parsed. The message names the line."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"line {line}: {why}")
+        self.line = line
+        self.why = why
+
+
+class Heredoc(Struct, frozen=True):
+    name: str
+    content: str
+
+
+class Instruction(Struct, frozen=True, kw_only=True):
+    line: int
+    name: str
+    """In capital letters."""
+    flags: tuple[tuple[str, str], ...] = ()
+    text: str
+    """The text after the name and the flags, on one line."""
+    json: tuple[str, ...] | None = None
+    """The words of an instruction that is written as a JSON list."""
+    heredocs: tuple[Heredoc, ...] = ()
+
+    def flag(self, name: str) -> str | None:
+        return next((value for flag, value in self.flags if flag == name), None)
+
+    @property
+    def shown(self) -> str:
+        flags = "".join(f" --{name}={value}" if value else f" --{name}" for name, value in self.flags)
+        return f"{self.name}{flags} {self.text}".strip()
+
+
+class Argument(Struct, frozen=True):
+    """An ARG, which can be set from outside."""
+
+    name: str
+    default: str | None
+    """As written, with its quotes and variables."""
+    line: int
+
+
+def instruction(line: int, whole: str, escape: str) -> Instruction:
+    word, *rest = whole.split(maxsplit=1)
+    name = word.upper()
+    if name not in KNOWN:
+        raise DockerfileError(line, f"{short(word)} is not an instruction")
+    flags, text = _flags(name, rest[0] if rest else "")
+    if not text:
+        raise DockerfileError(line, f"{name} says nothing")
+    listed = _json(line, name, text) if name in JSON else None
+    parsed = Instruction(line=line, name=name, flags=flags, text=text, json=listed)
+    _check(parsed, escape)
+    return parsed
+
+
+def _check(parsed: Instruction, escape: str) -> None:
+    """Finds errors that do not depend on the value of a variable."""
+    if parsed.name == "SHELL" and not parsed.json:
+        raise DockerfileError(parsed.line, 'SHELL takes a JSON list, such as ["/bin/bash", "-c"]')
+    if parsed.name in ("ENV", "LABEL"):
+        pairs(parsed, escape)
+    elif parsed.name == "ARG":
+        arguments(parsed, escape)
+    elif parsed.name in ("ADD", "COPY") and len(parsed.json or parsed.text.split()) < 2:
+        raise DockerfileError(parsed.line, f"{parsed.name} takes at least one source, and where it goes")
+    elif parsed.name == "ONBUILD":
+        inner = instruction(parsed.line, parsed.text, escape)
+        if inner.name in ("ONBUILD", "FROM", "MAINTAINER"):
+            raise DockerfileError(parsed.line, f"ONBUILD cannot hold {inner.name}")
+
+
+def _flags(name: str, text: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    flags: list[tuple[str, str]] = []
+    while name in FLAGGED and (flag := _FLAG.match(text)):
+        flags.append((flag[1], flag[2] or ""))
+        text = text[flag.end() :].lstrip()
+    return tuple(flags), text
+
+
+def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:
+    """Returns None for text that is no JSON: then Docker takes it for the other form, brackets included."""
+    if not text.startswith("["):
+        return None
+    try:
+        listed = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    except RecursionError as error:
+        raise DockerfileError(line, f"the JSON of {name} is too deep") from error
+    if not all(isinstance(word, str) for word in listed):
+        raise DockerfileError(line, f"the JSON list of {name} may only hold texts in double quotes")
+    if any("\0" in word for word in listed):
+        raise DockerfileError(line, f"the JSON list of {name} holds a NUL character")
+    if not listed and name not in EMPTY_ALLOWED:
+        raise DockerfileError(line, f"the JSON list of {name} is empty")
+    return tuple(listed)
+
+
+def pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
+    """Parses ENV and LABEL: `NAME=value NAME=value`, or the old `NAME value`."""
+    assignments = words(instruction.text, escape)
+    if not assignments or "=" not in assignments[0]:
+        name, *rest = instruction.text.split(maxsplit=1)
+        if not rest:
+            raise DockerfileError(instruction.line, f"{instruction.name} {short(name)} has no value")
+        return [(name, rest[0])]
+    pairs = []
+    for word in assignments:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise DockerfileError(
+                instruction.line,
+                f"{instruction.name} takes NAME=value, and {short(word)} is not of that form",
+            )
+        pairs.append((name, value))
+    return pairs
+
+
+def arguments(instruction: Instruction, escape: str) -> list[Argument]:
+    """Parses ARG, which may declare several."""
+    declared = []
+    for word in words(instruction.text, escape):
+        name, equals, default = word.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise DockerfileError(instruction.line, f"{short(word)} is not a name for an ARG")
+        declared.append(Argument(name, default if equals else None, instruction.line))
+    return declared
+
+
+def short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,176 @@
+"""Package managers of Node: the one that a lock or `packageManager` names, its version, and its commands.
+
+`node` runs them, `toolchains` fetches those that this machine does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from windlass.builders.small_files import read_small_text
+from windlass.detect.node_locks import BEGINNING, LOCKS, version_by_lock
+
+_NAMED: Final = re.compile(r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?")
+SETTINGS: Final = (".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "bunfig.toml")
+FOLDERS: Final = (".yarn/releases", ".yarn/plugins", ".yarn/patches", "patches")
+"""Folders that an installation needs besides manifest, lock and settings."""
+
+
+class PackageManager(Struct, frozen=True, kw_only=True):
+    name: str
+    version: str = ""
+    """Exact where package.json names it, else the beginning that the form of the lock asks for; or empty."""
+    lock: str = ""
+    """The file; empty if there is none."""
+
+    @property
+    def is_berry(self) -> bool:
+        """True for Yarn 2 and later, a program of its own."""
+        return self.name == "yarn" and bool(self.version) and not self.version.startswith("1")
+
+    @property
+    def package(self) -> str:
+        """The package of the npm registry that carries the program."""
+        return "@yarnpkg/cli-dist" if self.is_berry else self.name
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+    def accepts(self, version: str) -> bool:
+        """True if a program of this version can follow the lock."""
+        numbers = self.version.split(".")
+        return not self.version or version.split(".")[: len(numbers)] == numbers
+
+    def install(self, *, development: bool) -> tuple[str, ...]:
+        """Returns the words that install by the lock, or by package.json where there is none."""
+        match self.name:
+            case "pnpm":
+                freeze = "--frozen-lockfile" if self.lock else "--no-frozen-lockfile"
+                return ("pnpm", "install", freeze, *(() if development else ("--prod",)))
+            case "bun":
+                frozen = ("--frozen-lockfile",) if self.lock else ()
+                return ("bun", "install", *frozen, *(() if development else ("--production",)))
+            case "yarn" if self.is_berry:
+                return ("yarn", "install", "--immutable" if self.lock else "--no-immutable")
+            case "yarn":
+                frozen = ("--frozen-lockfile",) if self.lock else ("--no-lockfile",)
+                return ("yarn", "install", *frozen, f"--production={str(not development).lower()}")
+        kind = "--include=dev" if development else "--omit=dev"
+        return ("npm", "ci", kind) if self.lock else ("npm", "install", "--no-package-lock", kind)
+
+    def run(self, script: str) -> tuple[str, ...]:
+        return (self.name, "run", script)
+
+    def settings(self, cache: Path, registry: str) -> dict[str, str]:
+        """Returns the variables that direct where it keeps downloads. What it installs are copies of its own:
+        a build that changes them in place changes no download of other builds."""
+        match self.name:
+            case "pnpm":
+                return {
+                    "npm_config_store_dir": str(cache / "pnpm"),
+                    "npm_config_cache_dir": str(cache / "pnpm-metadata"),
+                    "npm_config_package_import_method": "clone-or-copy",
+                    "npm_config_manage_package_manager_versions": "false",
+                    "npm_config_update_notifier": "false",
+                    "pnpm_config_store_dir": str(cache / "pnpm"),
+                    "pnpm_config_package_import_method": "clone-or-copy",
+                    "pnpm_config_pm_on_fail": "ignore",
+                }
+            case "bun":
+                return {"BUN_INSTALL_CACHE_DIR": str(cache / "bun"), "DO_NOT_TRACK": "1"}
+            case "yarn" if self.is_berry:
+                named = {"YARN_NPM_REGISTRY_SERVER": registry} if registry else {}
+                return named | {
+                    "YARN_GLOBAL_FOLDER": str(cache / "yarn-berry"),
+                    "YARN_ENABLE_GLOBAL_CACHE": "true",
+                    "YARN_NODE_LINKER": "node-modules",
+                    "YARN_NM_MODE": "classic",
+                    "YARN_ENABLE_TELEMETRY": "0",
+                    "YARN_ENABLE_PROGRESS_BARS": "false",
+                }
+            case "yarn":
+                return {"YARN_CACHE_FOLDER": str(cache / "yarn")} | (
+                    {"YARN_REGISTRY": registry} if registry else {}
+                )
+        return {}
+
+
+def manager_of(folder: Path, named: str) -> PackageManager:
+    """Returns the manager that packageManager of package.json names, else that of the lock, else npm."""
+    match = _NAMED.fullmatch(named.strip())
+    for lock, name in LOCKS:
+        if (folder / lock).is_file() and (match is None or match[1] == name):
+            version = match[2] if match else _version_by_lock(folder, lock)
+            return PackageManager(name=name, version=version, lock=lock)
+    if match:
+        return PackageManager(name=match[1], version=match[2])
+    return PackageManager(name="npm")
+
+
+def _version_by_lock(folder: Path, lock: str) -> str:
+    with (folder / lock).open("rb") as opened:
+        return version_by_lock(lock, opened.read(BEGINNING).decode(errors="replace"))
+
+
+def registry_of(environment: Mapping[str, str]) -> str:
+    """Returns the registry that variables of npm name, for managers that do not read them."""
+    named = {name.lower(): value for name, value in environment.items()}
+    return named.get("npm_config_registry", "")
+
+
+def workspace_patterns(folder: Path, workspaces: object) -> list[str]:
+    """Returns the patterns of folders in a workspace, of package.json or of pnpm-workspace.yaml."""
+    listed = workspaces.get("packages") if isinstance(workspaces, dict) else workspaces
+    patterns = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
+    if not patterns and (folder / "pnpm-workspace.yaml").is_file():
+        patterns = [*_yaml_list(read_small_text(folder / "pnpm-workspace.yaml"), "packages")]
+    return patterns[:100]
+
+
+def _yaml_list(text: str, key: str) -> list[str]:
+    """Returns the texts of one list at the top of a YAML file, in its plain forms."""
+    words: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        plain = line.partition(" #")[0].strip()
+        if line[:1] not in ("", " ", "\t", "-", "#"):
+            name, _, rest = plain.partition(":")
+            inside = name.strip("\"'") == key
+            if inside and rest.strip().startswith("["):
+                return [word.strip().strip("\"'") for word in rest.strip().strip("[]").split(",")]
+        elif inside and plain.startswith("- "):
+            words.append(plain.removeprefix("- ").strip().strip("\"'"))
+    return words
+
+
+def is_matched(path: str, patterns: list[str]) -> bool:
+    """True if a folder, by its path from the root of the workspace, is in it."""
+    parts = path.split("/")
+    included = any(_matches(parts, pattern) for pattern in patterns if not pattern.startswith("!"))
+    return included and not any(
+        _matches(parts, pattern[1:]) for pattern in patterns if pattern.startswith("!")
+    )
+
+
+def _matches(parts: list[str], pattern: str) -> bool:
+    wanted = pattern.strip().removeprefix("./").strip("/").split("/")
+    if wanted[-1:] == ["**"]:
+        return len(parts) >= len(wanted) and _same(parts[: len(wanted) - 1], wanted[:-1])
+    return len(parts) == len(wanted) and _same(parts, wanted)
+
+
+def _same(parts: list[str], wanted: list[str]) -> bool:
+    return all(_name_matches(part, pattern) for part, pattern in zip(parts, wanted, strict=True))
+
+
+def _name_matches(name: str, pattern: str) -> bool:
+    """Compares a name with a pattern that may have one `*`."""
+    before, star, after = pattern.partition("*")
+    if not star:
+        return name == pattern
+    return len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after)

@@ -1,0 +1,105 @@
+"""Finds the installed programs Terraform and OpenTofu, and their versions.
+
+A program is asked for its version once; it is asked again when its file has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
+from windlass.base.log import log
+
+NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
+"""The name of the program of each engine."""
+_ASK_VERSION: Final = ("version", "-json")
+_PATIENCE: Final = 20.0
+_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
+_log = log("builders.terraform")
+
+
+class InstalledProgram(Struct, frozen=True):
+    """A program of this machine."""
+
+    engine: str
+    version: str
+    path: str
+
+
+class Programs(Protocol):
+    """The programs that run modules; see `control.kinds.terraform`."""
+
+    def look(self) -> Sequence[InstalledProgram]:
+        """Returns all of them, the newest of each engine first. May run each of them."""
+        ...
+
+
+class InstalledPrograms:
+    """The programs in the folders of a PATH: `terraform`, `tofu`, and versions such as `terraform-1.10`."""
+
+    def __init__(self, surroundings: Mapping[str, str]) -> None:
+        self._path = surroundings.get("PATH", os.defpath)
+        self._known: dict[tuple[str, int, int], InstalledProgram | None] = {}
+        self.unusable: dict[str, str] = {}
+        """The paths of programs that did not answer with a version, each with the reason."""
+
+    def look(self) -> Sequence[InstalledProgram]:
+        programs = [program for path in self._files() if (program := self._program(*path))]
+        by_version = {(program.engine, program.version): program for program in reversed(programs)}
+        return sorted(by_version.values(), key=_newest_first)
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        for folder in dict.fromkeys(self._path.split(os.pathsep)):
+            for engine, name in NAMES.items():
+                if folder.startswith("/"):
+                    for path in (Path(folder, name), *sorted(Path(folder).glob(f"{name}-[0-9]*"))):
+                        if path.is_file() and os.access(path, os.X_OK):
+                            yield engine, path.resolve()
+
+    def _program(self, engine: str, path: Path) -> InstalledProgram | None:
+        about = path.stat()
+        key = (str(path), about.st_mtime_ns, about.st_size)
+        if key not in self._known:
+            self._known[key] = self._ask(engine, path)
+        return self._known[key]
+
+    def _ask(self, engine: str, path: Path) -> InstalledProgram | None:
+        try:
+            version = _version_of(path)
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+            self.unusable[str(path)] = str(error)
+            _log.warning("%s is not used: it does not say its version", path, extra={"why": str(error)})
+            return None
+        self.unusable.pop(str(path), None)
+        return InstalledProgram(engine, version, str(path))
+
+
+def choose(programs: Sequence[InstalledProgram], engine: str, version: str) -> InstalledProgram | None:
+    """Returns the newest program of an engine whose version begins with this one; empty is any."""
+    parts = version.split(".") if version else []
+    for program in programs:
+        if program.engine == engine and program.version.split(".")[: len(parts)] == parts:
+            return program
+    return None
+
+
+def _version_of(path: Path) -> str:
+    environment = {"PATH": os.defpath, "HOME": "/nonexistent", "CHECKPOINT_DISABLE": "1"}
+    done = subprocess.run(
+        [path, *_ASK_VERSION], env=environment, capture_output=True, timeout=_PATIENCE, check=True
+    )
+    version = str(json.loads(done.stdout)["terraform_version"])
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"{version[:40]!r} is not a version")
+    return version
+
+
+def _newest_first(program: InstalledProgram) -> tuple[str, list[int]]:
+    numbers = [-int(part) for part in re.findall(r"[0-9]+", program.version)[:3]]
+    return program.engine, numbers

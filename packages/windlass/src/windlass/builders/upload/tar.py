@@ -1,0 +1,250 @@
+"""Reads a tar archive, plain or compressed with gzip, which may be hostile.
+
+It keeps one block at a time in memory, and knows files, folders and links, in the forms of ustar, GNU and
+pax. Everything else is refused by name. Python's own module reads headers of any length into memory, and
+knows kinds of entries that an application never has.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final, Literal
+
+from msgspec import Struct
+from windlass.builders.builder import BuildError
+
+BLOCK: Final = 512
+_PIECE: Final = 64 * 1024
+_GZIP: Final = b"\x1f\x8b"
+_LONGEST_NAME: Final = 64 * 1024
+"""Most bytes of the headers that hold the long names of one entry: all are in memory until it comes."""
+_MOST_RECORDS: Final = 100
+"""Records of a pax header. Honest ones have a few times, names and attributes."""
+_KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {
+    b"0": "file",
+    b"\0": "file",
+    b"7": "file",
+    b"5": "folder",
+    b"2": "link",
+    b"1": "twin",
+}
+_NAMES: Final = {
+    b"3": "a character device",
+    b"4": "a block device",
+    b"6": "a pipe",
+    b"S": "a sparse file",
+    b"M": "a part of a file",
+    b"V": "a volume header",
+}
+
+
+class UploadError(BuildError):
+    """An archive is not taken. The message is for the person who sent it."""
+
+
+class ArchiveEntry(Struct, frozen=True):
+    """A file, a folder or a link of an archive."""
+
+    kind: Literal["file", "folder", "link", "twin"]
+    """A link is symbolic; a twin has the content of an earlier file."""
+    path: bytes
+    size: int = 0
+    target: bytes = b""
+    is_executable: bool = False
+
+
+class ByteSource:
+    """The bytes of an archive, uncompressed as they are read, and never more than `most` of them."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file, self._most, self._left = file, most, most
+        self._held, self._at = b"", 0
+        first = file.read(len(_GZIP))
+        file.seek(0)
+        self._zip = zlib.decompressobj(31) if first == _GZIP else None
+        self._packed = b""
+
+    def read(self, size: int) -> bytes:
+        """Returns so many bytes, or fewer at the end."""
+        while len(self._held) - self._at < size and (piece := self._next()):
+            self._left -= len(piece)
+            if self._left < 0:
+                raise UploadError(f"Send less: the folder is larger than {self._most >> 20} MiB")
+            self._held, self._at = self._held[self._at :] + piece, 0
+        taken = self._held[self._at : self._at + size]
+        self._at += len(taken)
+        return taken
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Yields so many bytes in pieces. Raises UploadError if there are fewer."""
+        while size:
+            piece = self.read(min(size, _PIECE))
+            if not piece:
+                raise _cut_off()
+            size -= len(piece)
+            yield piece
+
+    def _next(self) -> bytes:
+        if self._zip is None:
+            return self._file.read(_PIECE)
+        try:
+            return self._inflate()
+        except zlib.error as error:
+            raise UploadError(
+                "Send a tar archive, plain or compressed with gzip: this gzip is broken"
+            ) from error
+
+    def _inflate(self) -> bytes:
+        assert self._zip is not None
+        while True:
+            if self._zip.eof:  # gzip allows several parts in a row
+                self._packed = self._zip.unused_data or self._packed
+                if not (self._packed or self._refill()):
+                    return b""
+                if not self._packed.startswith(_GZIP[:1]):
+                    return b""  # zeros that fill up a tape
+                self._zip = zlib.decompressobj(31)
+            if not self._packed and not self._refill():
+                raise _cut_off()
+            piece = self._zip.decompress(self._packed, _PIECE)
+            self._packed = self._zip.unconsumed_tail
+            if piece:
+                return piece
+
+    def _refill(self) -> bool:
+        self._packed = self._file.read(_PIECE)
+        return bool(self._packed)
+
+
+class TarReader:
+    """Yields the entries of an archive. The content of a file is read before the next entry."""
+
+    def __init__(self, unpacked: ByteSource, most: int) -> None:
+        """`most`: the limit of entries, headers included."""
+        self._unpacked = unpacked
+        self._most, self._count = most, 0
+        self._unread = self._named = 0
+
+    def content(self) -> Iterator[bytes]:
+        """Yields the content of the file that came last."""
+        for piece in self._unpacked.pieces(self._unread):
+            self._unread -= len(piece)
+            yield piece
+
+    def __iter__(self) -> Iterator[ArchiveEntry]:
+        names: dict[str, bytes] = {}
+        while block := self._header():
+            kind, size = block[156:157], _number(block[124:136])
+            if kind in (b"L", b"K"):
+                names["path" if kind == b"L" else "linkpath"] = self._text(size).rstrip(b"\0")
+            elif kind == b"x":
+                names |= _pax(self._text(size))
+            elif kind == b"g":
+                self._text(size)
+            else:
+                entry, padding = self._entry(block, kind, size, names), -size % BLOCK
+                names, self._named = {}, 0
+                self._unread = entry.size
+                yield entry
+                for _ in self.content():
+                    pass
+                for _ in self._unpacked.pieces(padding if entry.kind == "file" else 0):
+                    pass
+
+    def _header(self) -> bytes:
+        """Returns the next header, empty at the end."""
+        self._count += 1
+        if self._count > self._most:
+            raise UploadError(f"Send fewer files: the folder has more than {self._most}")
+        block = self._unpacked.read(BLOCK)
+        if len(block) < BLOCK:
+            raise _cut_off() if block or self._count == 1 else _without_end()
+        if not any(block):
+            return b""
+        if _number(block[148:156]) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
+            raise UploadError(
+                "Send a tar archive, plain or compressed with gzip: this is none, or it is damaged"
+            )
+        return block
+
+    def _entry(self, block: bytes, kind: bytes, size: int, names: dict[str, bytes]) -> ArchiveEntry:
+        path = names.get("path") or _path(block)
+        if (sort := _KINDS.get(kind)) is None:
+            name = _NAMES.get(kind, "an entry of an unknown kind")
+            raise UploadError(f"{shown(path)} is {name}: send only files, folders and links")
+        if any(name.startswith("GNU.sparse") for name in names):
+            raise UploadError(f"{shown(path)} is a sparse file: send only files, folders and links")
+        if sort == "file" and path.endswith(b"/"):  # as old archives have folders
+            sort = "folder"
+        if sort == "file" and names.get("size", b"%d" % size) != b"%d" % size:
+            raise UploadError(f"{shown(path)} is too large")
+        return ArchiveEntry(
+            sort,
+            path,
+            size if sort == "file" else 0,
+            names.get("linkpath") or block[157:257].rstrip(b"\0"),
+            bool(_number(block[100:108]) & 0o111),
+        )
+
+    def _text(self, size: int) -> bytes:
+        self._named += size
+        if self._named > _LONGEST_NAME:
+            raise UploadError("Use shorter names: the archive has one that is too long")
+        text = b"".join(self._unpacked.pieces(size))
+        for _ in self._unpacked.pieces(-size % BLOCK):
+            pass
+        return text
+
+
+def shown(path: bytes) -> str:
+    """Returns a path for people."""
+    text = path[:200].decode(errors="replace")
+    return "".join(sign if sign.isprintable() else "?" for sign in text) or "(an empty name)"
+
+
+def _path(block: bytes) -> bytes:
+    name, prefix = block[:100].split(b"\0")[0], block[345:500].split(b"\0")[0]
+    # GNU has times at the place of the prefix, and another magic word.
+    return prefix + b"/" + name if prefix and block[257:263] == b"ustar\0" else name
+
+
+def _number(field: bytes) -> int:
+    if field[0] & 0x80:
+        number = int.from_bytes(field[1:], "big")
+        if field[0] != 0x80:
+            raise UploadError("Send a tar archive: this one has a negative number")
+        return number
+    try:
+        return int(field.strip(b" \0") or b"0", 8)
+    except ValueError as error:
+        raise UploadError(
+            "Send a tar archive, plain or compressed with gzip: this is none, or it is damaged"
+        ) from error
+
+
+def _pax(text: bytes) -> dict[str, bytes]:
+    """Reads records of the form `27 path=a/long/name`. A size has to be in the header of the file itself."""
+    records: dict[str, bytes] = {}
+    count = 0
+    while text.strip(b"\0"):
+        count += 1
+        if count > _MOST_RECORDS:
+            raise UploadError(f"Send fewer attributes: a file has more than {_MOST_RECORDS}")
+        length, blank, _ = text.partition(b" ")
+        if not (
+            blank and length.isdigit() and len(length) < 8 and len(length) + 1 < int(length) <= len(text)
+        ):
+            raise UploadError("Send a tar archive: a header of this one is damaged")
+        record, text = text[len(length) + 1 : int(length)], text[int(length) :]
+        name, _, value = record.rstrip(b"\n").partition(b"=")
+        records[name.decode(errors="replace")] = value
+    return records
+
+
+def _cut_off() -> UploadError:
+    return UploadError("Send the archive again: it ends in the middle")
+
+
+def _without_end() -> UploadError:
+    return UploadError("Send the archive again: its end is missing")

@@ -1,0 +1,69 @@
+"""Shows the metrics of a service to people: a row for each number, with its course over the last hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+from msgspec import Struct
+from windlass.terminal.tables import GAP, room, table
+
+_TITLES: Final = ("METRIC", "NOW", "HIGHEST")
+_COURSE: Final = "LAST HOUR"
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_WIDEST, _NARROWEST = 60, len(_COURSE)
+_PERCENTILES: Final = ("p50", "p90", "p99")
+
+Numbers = Sequence[float | None]
+
+
+class MetricRow(Struct, frozen=True):
+    title: str
+    numbers: Numbers
+    pattern: str
+    unit: int = 1
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Returns the title, the present number and the highest one; empty where they are unknown."""
+        return self.title, self._text(self.numbers[-1]), self._text(_highest(self.numbers))
+
+    def _text(self, number: float | None) -> str:
+        return "" if number is None else self.pattern.format(number / self.unit)
+
+
+def show_metrics(metrics: Mapping[str, Any]) -> None:
+    if not metrics["times"]:
+        click.echo("Nothing was measured in the last hour.", err=True)
+        return
+    rows = [*_rows_of(metrics)]
+    widths = [max(map(len, column)) for column in zip(_TITLES, *(row.cells for row in rows), strict=True)]
+    left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - GAP * (len(widths) + 1)))
+    cells = [(*row.cells, course(row.numbers, left)) for row in rows]
+    table((*_TITLES, _COURSE), (*widths, left), cells)
+
+
+def course(numbers: Numbers, width: int) -> str:
+    """Draws numbers in so many characters, each the highest of some; a blank is unknown."""
+    step = -(-len(numbers) // width)
+    highest = [_highest(numbers[first : first + step]) for first in range(0, len(numbers), step)]
+    top = _highest(highest) or 1
+    return "".join(
+        " " if number is None else _BLOCKS[round(number / top * (len(_BLOCKS) - 1))] for number in highest
+    )
+
+
+def _highest(numbers: Numbers) -> float | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _rows_of(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:
+    for instance in metrics["instances"]:
+        yield MetricRow(f"cpu {instance['name']}", instance["cpu"], "{:.1f} m")
+        yield MetricRow(f"memory {instance['name']}", instance["memory"], "{:.1f} MB", 1 << 20)
+    if requests := metrics["requests"]:
+        for name, rates in requests["by_status"].items():
+            yield MetricRow(f"requests {name}", rates, "{:.2f}/s")
+        for name in _PERCENTILES:
+            yield MetricRow(f"latency {name}", requests[name], "{:.0f} ms")

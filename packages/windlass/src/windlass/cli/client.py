@@ -1,0 +1,261 @@
+"""HTTP to the API, with the standard library only. Explains each refusal, and what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import ipaddress
+import json
+import os
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Mapping
+from email.message import Message
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
+from windlass.base.version import VERSION
+from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.tables import plain
+
+EVENTS = "text/event-stream"
+PATIENT = 60
+"""Seconds without a byte from the server. In a stream, it sends a comment four times as often."""
+_PAGE = 1000
+_PIECE = 1 << 16
+
+
+class ServerUnreachable(Stopped):
+    """The server does not answer now. It may later."""
+
+
+class ApiRefused(Stopped):
+    """The server refused the request."""
+
+    def __init__(self, message: str, answer: ApiAnswer) -> None:
+        super().__init__(message)
+        self.answer = answer
+        self.status = answer.status
+        self.headers = answer.headers
+        self.after = answer.headers.get("retry-after", "")
+
+
+class ResponseStream:
+    """The body of an answer, read piece by piece as it arrives."""
+
+    def __init__(self, reply: http.client.HTTPResponse) -> None:
+        self._reply = reply
+        # A descriptor of its own: the number of one that was closed meanwhile may be reused.
+        self._line = socket.socket(fileno=os.dup(reply.fileno()))
+
+    def pieces(self) -> Generator[bytes, None, None]:
+        """Yields the pieces. Raises OSError or HTTPException if the connection breaks."""
+        with self._line, self._reply:
+            while piece := self._reply.read1(_PIECE):
+                yield piece
+
+    def hang_up(self) -> None:
+        """Ends the stream, from another thread too: a waiting reader waits no longer."""
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self._line.shutdown(socket.SHUT_RDWR)
+
+
+class ApiAnswer(Struct, frozen=True):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    going_on: ResponseStream | None = None
+    """The stream of an answer that goes on, instead of a body."""
+
+    @property
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body) if self.body else None
+        except ValueError as error:
+            raise Stopped(
+                "check the address (--url or WINDLASS_URL): another program than Windlass answers there"
+            ) from error
+
+    @property
+    def tag(self) -> str:
+        return self.headers.get("etag", "")
+
+
+class Api:
+    """A server, and the token that it is called with."""
+
+    def __init__(self, url: str, token: str, *, seconds: float = PATIENT) -> None:
+        """`seconds`: without a byte from the server, before it counts as unreachable."""
+        self._url = _check_url(url)
+        self._token = token
+        self._seconds = seconds
+        # A redirect is not followed: the token is for this server only.
+        self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
+        self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of every request: the name of this program, and the token."""
+        named = {"User-Agent": f"cli/{VERSION} windlass"}
+        return named | ({"Authorization": f"Token {self._token}"} if self._token else {})
+
+    @property
+    def digest(self) -> str:
+        """Names this address and token, without telling them."""
+        return hashlib.sha256(f"{self._url}\n{self._token}".encode()).hexdigest()
+
+    def get(self, path: str, /, **query: Any) -> Any:
+        return self.call("GET", path, query=query).json
+
+    def be_patient(self, insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer]) -> None:
+        """Makes all later calls through `insist`, which may repeat them."""
+        self._insist = insist
+
+    def everything(self, path: str, /, **query: Any) -> list[Any]:
+        """Returns a list from its first page to its last."""
+        items: list[Any] = []
+        page = 1
+        while True:
+            answer = self.get(path, page=page, page_size=_PAGE, **query)
+            items += answer["results"]
+            if page >= answer.get("pagination", {}).get("total_pages", 1):
+                return items
+            page += 1
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ApiAnswer:
+        """Returns the answer of a successful request. Raises ApiRefused for any other."""
+        return self._insist(lambda: self._call(method, path, body, query or {}, headers or {}))
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, query: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> ApiAnswer:
+        address = self._url + path + (f"?{urlencode(query)}" if query else "")
+        sent = {"Accept": "application/json", **self.headers, **headers}
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+        request = urllib.request.Request(address, body, sent, method=method)  # noqa: S310 (checked)
+        answer = self._answer(request)
+        if not 200 <= answer.status < 300:
+            raise self.refusal(answer)
+        return answer
+
+    def _answer(self, request: urllib.request.Request) -> ApiAnswer:
+        try:
+            reply = self._opener.open(request, timeout=self._seconds)
+            if reply.headers.get_content_type() == EVENTS:
+                return ApiAnswer(reply.status, _headers(reply.headers), b"", ResponseStream(reply))
+            with reply:
+                return ApiAnswer(reply.status, _headers(reply.headers), reply.read())
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return ApiAnswer(refusal.code, _headers(refusal.headers), refusal.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise self.unreachable(error) from error
+
+    def unreachable(self, error: Exception) -> ServerUnreachable:
+        """Returns the failure for an error of the network, with what to do."""
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ConnectionRefusedError):
+            return ServerUnreachable(
+                "start a server with `windlass serve`, or say where it is with --url or WINDLASS_URL: "
+                f"nothing listens at {self._url}"
+            )
+        if isinstance(reason, ssl.SSLError):
+            return ServerUnreachable(
+                f"check the certificate: {self._url} cannot be trusted, or does not speak TLS: {reason}"
+            )
+        if isinstance(reason, TimeoutError):
+            return ServerUnreachable(
+                f"check the address (--url or WINDLASS_URL), and the server: {self._url} does not answer"
+            )
+        return ServerUnreachable(
+            f"check the address (--url or WINDLASS_URL): {self._url} cannot be reached: {reason}"
+        )
+
+    def refusal(self, answer: ApiAnswer) -> ApiRefused:
+        """Returns the failure for an answer that is no success, with what to do."""
+        return ApiRefused(self._why(answer), answer)
+
+    def _why(self, answer: ApiAnswer) -> str:
+        message = _message(answer)
+        match answer.status:
+            case 401 if not self._token:
+                return (
+                    "log in first, with `windlass login`, or set WINDLASS_TOKEN: a token is needed. "
+                    "`windlass serve` prints one at its first start, or writes it into the file "
+                    "`first-steps` of its data directory; `windlass token create` makes more"
+                )
+            case 401:
+                return (
+                    f"{message}. Log in again with `windlass login`, or set WINDLASS_TOKEN to one that is "
+                    "good now"
+                )
+            case 403:
+                return f"{message}. `windlass token create --scope …` makes one, with an Admin token"
+            case status if status in range(300, 400):
+                place = answer.headers.get("location", "elsewhere")
+                return f"{self._url} points to {plain(place)}: give that as --url, if you trust it"
+            case _:
+                return message
+
+
+def path_of(template: str, values: Mapping[str, str]) -> str:
+    return template.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+def _headers(sent: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in sent.items()}
+
+
+def _message(answer: ApiAnswer) -> str:
+    try:
+        message = str(answer.json["message"])
+    except (Stopped, KeyError, TypeError):
+        phrase = HTTPStatus(answer.status).phrase if answer.status in set(HTTPStatus) else ""
+        return f"check the address (--url or WINDLASS_URL): {answer.status} {phrase} is no answer of Windlass"
+    return plain(message)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _check_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise Misused(f"give --url (WINDLASS_URL) an address like http://127.0.0.1:8080, and not {url!r}")
+    return url.rstrip("/")
+
+
+def _proxies(url: str) -> list[urllib.request.BaseHandler]:
+    """Calls servers on this machine directly, even if the environment names a proxy."""
+    return [urllib.request.ProxyHandler({})] if is_this_machine(urlsplit(url).hostname or "") else []
+
+
+def is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,74 @@
+"""The names of all commands with a line about each, so that `--help` needs no registry.
+
+The table is computed from the commands themselves, and kept in the user's cache until a file changes that
+declares one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from msgspec import Struct
+from windlass.base.atomic_files import write_whole
+from windlass.base.private import private_folder
+from windlass.base.version import VERSION
+from windlass.cli.user_folders import cache_folder
+
+_FILE: Final = "commands.json"
+_DECLARING: Final = ("", "cli", "cli/everyday", "operate", "families", "core/declare")
+"""Folders of the files that declare commands."""
+_WHOLE: Final = 1000
+
+
+class GroupLines(Struct, frozen=True):
+    """A group of commands that follows from the API: a line about it, and one about each command."""
+
+    about: str
+    words: dict[str, str]
+
+
+class CommandTable(Struct, frozen=True):
+    """All commands, as they are listed."""
+
+    digest: str
+    """Changes with every file that declares a command."""
+    groups: dict[str, GroupLines]
+    others: dict[str, str]
+    """Lines about the commands that do not follow from the API."""
+
+
+def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
+    """Returns the table, from the cache if nothing has changed since."""
+    digest = _digest()
+    file = cache_folder() / _FILE
+    with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        kept = msgspec.json.decode(file.read_bytes(), type=CommandTable)
+        if kept.digest == digest:
+            return kept
+    table = compute(digest)
+    with suppress(OSError):  # a user without a home: the next call computes it again
+        private_folder(file.parent)
+        write_whole(file, msgspec.json.encode(table), durable=False, draft=f"new{os.getpid()}")
+    return table
+
+
+def line_about(command: click.Command) -> str:
+    return command.get_short_help_str(_WHOLE)
+
+
+def _digest() -> str:
+    """Returns a digest of names, sizes and times of the declaring files."""
+    top = Path(__file__).parents[1]
+    parts = [VERSION, str(top)]
+    for folder in _DECLARING:
+        with os.scandir(top / folder) as scan:
+            files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
+        parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

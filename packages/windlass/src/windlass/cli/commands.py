@@ -1,0 +1,229 @@
+"""The commands of the API, made from its declarations, and what happens when they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, Final
+
+import click
+from windlass.cli.client import Api, ApiAnswer, path_of
+from windlass.cli.command_table import GroupLines, line_about
+from windlass.cli.connection import connect
+from windlass.cli.deployments import StartedDeployment, say, serves, summary
+from windlass.cli.derived_commands import DerivedCommand, about, ancestry, commands_of
+from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.invocation import Invocation
+from windlass.cli.kebab import kebab
+from windlass.cli.linked_places import link_of_folder, places_of
+from windlass.cli.lists import show_list
+from windlass.cli.options import CommandOptions, options_of, values
+from windlass.cli.outcomes import wait_and_show
+from windlass.cli.overviews import (
+    SERVICES,
+    only_service,
+    path_of_service,
+    services_in,
+    show_environment,
+    with_status,
+)
+from windlass.cli.show import note_next, note_shown_once, show, show_event
+from windlass.cli.suggestions import no_such_option
+from windlass.cli.waiting_for_all import EnvironmentWait
+from windlass.cli.waiting_for_runs import say_how_to_follow, wait_for_run
+from windlass.core.declare.resource import Trait
+from windlass.families import registry
+from windlass.families.environment import EnvironmentStatuses
+from windlass.terminal.sections import Command
+from windlass.terminal.stopped import ended_by_hand
+from windlass.terminal.tables import FORM, plain, print_json, wants_json
+
+_NORMAL: Final = {"token_normalize_func": kebab}
+
+
+@cache
+def all_commands() -> dict[str, dict[str, DerivedCommand]]:
+    return commands_of(registry())
+
+
+def group_lines() -> dict[str, GroupLines]:
+    """Returns a line about each group and each of its commands, for the table of commands."""
+    return {
+        group: GroupLines(
+            about(next(iter(words.values()))) + ".",
+            {word: line_about(command(derived)) for word, derived in words.items()},
+        )
+        for group, words in all_commands().items()
+    }
+
+
+def command(derived: DerivedCommand) -> click.Command:
+    options = options_of(registry(), derived)
+    operation = derived.operation
+    paragraphs = (
+        f"{derived.summary}.",
+        operation.description,
+        _which(derived),
+        f"Needs the scope {operation.need.word}.",
+    )
+    built = Command(
+        derived.word,
+        params=list(options.params),
+        callback=partial(_call, derived, options),
+        help="\n\n".join(part for part in paragraphs if part),
+        short_help=f"{derived.summary}.",
+        epilog=_deeper(options),
+        context_settings=_NORMAL,
+    )
+    built.unknown = no_such_option
+    return built
+
+
+def _which(derived: DerivedCommand) -> str:
+    if not derived.paths[0].subject:
+        return ""
+    id_only = f"{derived.group.upper()} is an id"
+    if derived.takes_numbers:
+        newest = "; without it, the newest is meant" if derived.is_of_newest else ""
+        number = "a version, such as v3," if derived.takes_versions else "a number, such as 3,"
+        return f"{derived.group.upper()} is {number} or an id{newest}."
+    family = derived.named
+    if family is None or family.names is None:
+        return f"{id_only}."
+    line = [kebab(above.name) for above in ancestry(registry(), family)][-2::-1]
+    if isinstance(family.parent, Trait) or not line:
+        own = "; without it, the token's own is meant" if derived.own else ""
+        names = family.names
+        return f"{id_only} or {'an' if names[0] in 'aeiou' else 'a'} {names}{own}."
+    return f"{id_only}, or a name, or a path of names: {'/'.join([*line, derived.group])}."
+
+
+def _deeper(options: CommandOptions) -> str | None:
+    deep = [field.option for field in options.fields if field.deep]
+    # `\b` keeps click from breaking lines, in the middle of the option for example.
+    return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
+
+
+def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
+    link = link_of_folder(derived, options, arguments)
+    api = connect(arguments, linked=link.url if link else "")
+    arguments = arguments | (places_of(derived, link) if link else {})
+    if arguments.get("wait"):
+        api.be_patient(when_too_many)
+    if derived.has_choice and arguments["subject_0"] is None:
+        services = Invocation(derived, options, arguments, api).services()
+        arguments = arguments | {"subject_0": only_service(derived.group.replace("-", " "), services)}
+    invocation = Invocation(derived, options, arguments, api)
+    as_json, wide = wants_json(arguments.get(FORM)), bool(arguments.get("wide"))
+    if derived.lists_services and invocation.is_overview(as_json=as_json):
+        return _show_services(invocation, as_json=as_json, wide=wide)
+    operation = invocation.operation
+    path = path_of(operation.path, invocation.ids())
+    if operation.method == "DELETE" and not arguments["yes"]:
+        _make_sure(derived, arguments)
+    if arguments.get("wait"):
+        return _wait(api, invocation, path, as_json=as_json)
+    if operation.paged and not any(values("query", options.query, arguments)):
+        answer: Any = {"results": api.everything(path)}
+    else:
+        reply = invocation.send(path)
+        if reply.going_on is not None:
+            return _show_as_it_comes(invocation, path, reply, as_json=as_json)
+        answer = reply.json
+    if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
+        return show_environment(api, invocation.subject(), answer["environment"]["state"])
+    if not as_json:
+        if operation.is_array:
+            answer = {"results": answer}
+        elif operation.listing:
+            answer["results"] = with_status(api, operation, path, answer["results"])
+        show(operation, answer, wide=wide)
+        note_next(operation, answer)
+        if derived.starts_run and not derived.takes_numbers:
+            say_how_to_follow(answer, arguments["subject_0"])
+    elif answer is not None:
+        print_json(answer)
+    return note_shown_once(operation)
+
+
+def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None:
+    """Prints services with state and address, which are not fields of the resource."""
+    rows = invocation.services()
+    if as_json:
+        print_json({"results": rows})
+    else:
+        show_list(SERVICES, rows, wide=wide)
+
+
+# Waiting
+
+
+def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+    with ended_by_hand("It goes on by itself."):
+        if invocation.command.starts_run:
+            _wait_for_run(api, invocation, path, as_json=as_json)
+        elif invocation.operation.family is invocation.place:
+            _wait_for_all(api, invocation, path, as_json=as_json)
+        else:
+            _wait_for_one(api, invocation, path, as_json=as_json)
+
+
+def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+    home, service = invocation.service()
+    answer = invocation.send(path).json
+    if answer is None:
+        say(f"{plain(service.name)}: there was nothing to do")
+        return
+    started = StartedDeployment(home, service.name, answer["deployment_request_id"])
+    family, cancels = invocation.operation.family, invocation.command.cancels
+    wait_and_show(api, started, family, as_json=as_json, cancelled=cancels)
+
+
+def _wait_for_run(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+    _, job = invocation.service()
+    run = invocation.send(path).json
+    is_cancel = invocation.command.takes_numbers  # it names the run; the command that starts one does not
+    wait_for_run(api, job.name, run, cancelled=is_cancel, as_json=as_json)
+
+
+def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+    """Starts an action on an environment and waits for all services that it affects."""
+    assert invocation.place is not None
+    environment = invocation.subject()
+    wait = EnvironmentWait(api, environment, cancelled=invocation.command.cancels)
+    answer = invocation.send(path).json
+    services = services_in(api, environment.organization, environment_id=environment.id)
+    started = {row["id"]: StartedDeployment(path_of_service(row), row["name"], "") for row in services}
+    ended = wait.until_done(started)
+    if as_json:
+        if answer is not None:
+            print_json(api.get(f"/{invocation.place.segment}/{environment.id}/status"))
+        return
+    urls = {}
+    if any(serves(end) for end in ended):
+        services = services_in(api, environment.organization, environment_id=environment.id)
+        urls = {row["id"]: row["url"] for row in services}
+    for end in ended:
+        click.echo(summary(end, urls.get(end.started.service, "") if serves(end) else ""))
+    if not ended:
+        say("There was nothing to do")
+
+
+def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
+    following = StreamFollower(lambda headers: invocation.send(path, headers), first)
+    with ended_by_hand():
+        for event in following.events():
+            show_event(invocation.operation.answer, event.kind == LINE, event.data, as_json=as_json)
+
+
+def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
+    """Asks for confirmation in a terminal. A script is not asked."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        what = (
+            f"the {derived.group.replace('-', ' ')} {arguments['subject_0']}"
+            if derived.paths[0].subject
+            else "this"
+        )
+        below = ", with all that is in it" if derived.family and registry().children(derived.family) else ""
+        click.confirm(f"Delete {what}{below}?", abort=True, err=True)

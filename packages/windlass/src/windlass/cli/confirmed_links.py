@@ -1,0 +1,64 @@
+"""The links that this user has written or confirmed, one file for each folder.
+
+A link comes with the files of a clone, and may name any service of this user: code of a stranger would
+replace that service, and run with its secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from windlass.base.atomic_files import write_whole
+from windlass.base.private import private_folder
+from windlass.cli.linked_folder import FILE, FolderLink, LinkedFolder
+from windlass.cli.user_folders import settings_folder
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import plain
+
+_FOLDER: Final = "links"
+
+
+def note_link(folder: Path, link: FolderLink) -> None:
+    """Notes that this user wants the link. A folder of settings that cannot be written only asks again."""
+    file = _file(folder)
+    with suppress(OSError):
+        private_folder(file.parent)
+        write_whole(file, _content(folder, link), durable=False)
+
+
+def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
+    """Asks once for a link that this user has neither written nor confirmed; refuses without a terminal."""
+    if sure or _is_noted(linked):
+        return
+    where = f"{plain(linked.link.path)} on {plain(server)}"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Misused(
+            f"give --yes to deploy {linked.folder} to {where}: the {FILE} in it was neither written nor "
+            "confirmed by this user"
+        )
+    click.echo(
+        f"The {FILE} of {linked.folder} came with its files: you have not linked this folder.", err=True
+    )
+    click.confirm(f"Deploy these files to {where}?", abort=True, err=True)
+    note_link(linked.folder, linked.link)
+
+
+def _is_noted(linked: LinkedFolder) -> bool:
+    try:
+        return _file(linked.folder).read_bytes() == _content(linked.folder, linked.link)
+    except OSError:
+        return False
+
+
+def _file(folder: Path) -> Path:
+    return settings_folder() / _FOLDER / hashlib.sha256(bytes(folder.resolve())).hexdigest()
+
+
+def _content(folder: Path, link: FolderLink) -> bytes:
+    return bytes(folder.resolve()) + b"\n" + msgspec.json.encode(link) + b"\n"

@@ -1,0 +1,263 @@
+"""Deployments as the command line tells of them: their states and last log lines, and how they ended.
+
+`waiting` and `waiting_for_all` read the streams that lead up to this.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from shlex import quote
+from typing import Any, Final
+
+import click
+from msgspec import Struct
+from windlass.cli.cells import duration
+from windlass.cli.client import Api, ApiRefused
+from windlass.cli.following import Patience, insist
+from windlass.cli.kebab import kebab
+from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
+from windlass.terminal.stopped import Stopped, in_sentence
+from windlass.terminal.tables import paint, plain
+
+_LINES: Final = 20
+_FAILS: Final = "ERROR"
+_SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
+
+
+class StartedDeployment(Struct, frozen=True):
+    """A deployment that the command has started."""
+
+    path: str
+    """The path of the service: /application/…"""
+    name: str
+    deployment: str
+    command: str = ""
+    """The command of the person that starts such a deployment again; empty if there is no short one."""
+
+    @property
+    def service(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def deployment_path(self) -> str:
+        return f"{self.path}/deployment/{self.deployment}"
+
+
+class EndedDeployment(Struct, frozen=True):
+    """A deployment that is over."""
+
+    started: StartedDeployment
+    deployment: Mapping[str, Any]
+
+
+class DeploymentFailed(Stopped):
+    """A deployment ended in another way than it should."""
+
+    def __init__(
+        self,
+        name: str,
+        deployment: Mapping[str, Any],
+        *,
+        has_newer: bool = False,
+        command: str = "",
+        retry: str = "",
+    ) -> None:
+        """`command`: an option of a command line does what the reason asks for. `retry`: the command that
+        deploys again, which is the last line."""
+        # The last lines of the service, which follow, were printed before.
+        self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
+        if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
+            super().__init__(in_sentence(self.why))
+        else:
+            advice = f"run `{command}` and deploy {name} again" if command else _advice(name, deployment)
+            last = f"\nThen try again: {retry}" if retry and retry not in self.why else ""
+            super().__init__(f"{advice}: {self.why}{last}")
+
+
+class ServiceDeleted(Stopped):
+    """The service of a deployment was deleted while a command waited for it."""
+
+    def __init__(self, name: str, why: str = "") -> None:
+        reason = why or f"{name} was deleted"
+        super().__init__(f"create {name} again if you still need it: {reason} while this command waited")
+
+
+def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
+    """Returns what to tell of a deployment that ended in another way than it should."""
+    if deployment["status"] != Progress.CANCELED:
+        retry = started.command if deployment["status"] == Progress.FAILED else ""
+        command = _command_for(api, started, deployment)
+        return DeploymentFailed(started.name, deployment, command=command, retry=retry)
+    newest = _newest(api, started)
+    if newest is None or newest["action"] == Do.DELETE:
+        return ServiceDeleted(started.name, _why(deployment))
+    return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
+
+
+def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
+    """Returns the command that sets the field which the reason begins with, or an empty text. `--port` makes
+    the whole list one public port: it is offered only where that is what there is."""
+    match = _TO_SET.match(_why(deployment))
+    if match is None:
+        return ""
+    field, of_port, value = match.groups()
+    if of_port:
+        try:
+            ports = insist(lambda: api.get(started.path), Patience()).get("ports") or []
+        except ApiRefused:
+            return ""
+        if len(ports) != 1 or not _is_plain(ports[0]):
+            return ""
+    option = "--port" if of_port else f"--{kebab(field)}"
+    family = started.path.split("/")[1]
+    return f"windlass {kebab(family)} edit {shlex.quote(started.name)} {option} {value}"
+
+
+def _is_plain(port: Mapping[str, Any]) -> bool:
+    """True if a port is public, for HTTP, and says nothing else: its name follows from its number."""
+    usual: dict[str, tuple[Any, ...]] = {
+        "publicly_accessible": (True,),
+        "protocol": ("HTTP",),
+        "name": (None, f"p{port['internal_port']}"),
+        "external_port": (None, 443),
+    }
+    free = ("id", "internal_port", "is_default")
+    return all(port[name] in usual.get(name, (None, "")) for name in port if name not in free)
+
+
+def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
+    """Returns the newest deployment of a service, or None if it was deleted."""
+    try:
+        newest = insist(lambda: api.get(f"{started.path}/deployment", page_size=1), Patience())["results"]
+    except ApiRefused as refused:
+        if is_gone(refused):
+            return None
+        raise
+    return dict(newest[0])
+
+
+def is_gone(trouble: Exception) -> bool:
+    """True if the answer says that there is nothing any more."""
+    return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.NOT_FOUND
+
+
+def _advice(name: str, deployment: Mapping[str, Any]) -> str:
+    """Says what to do after a failure."""
+    what = f"{_VERBS[Do(deployment['action'])]} {name} again"
+    match deployment["status"]:
+        case Progress.FAILED:
+            return f"fix this and {what}"
+        case Progress.CANCELED:
+            return f"{what} if you still want to: this deployment was cancelled"
+        case _:
+            return f"it was too late to cancel the deployment of {name}, which {deployment['status']}"
+
+
+_TO_SET: Final = re.compile(r"Set ([a-z_]+)(\[0\]\.internal_port)? to ([A-Z]+|[0-9]+)\b")
+_VERBS: Final[Mapping[Do, str]] = {
+    Do.DEPLOY: "deploy",
+    Do.RUN: "deploy",
+    Do.RESTART: "restart",
+    Do.STOP: "stop",
+    Do.UNINSTALL: "uninstall",
+    Do.DELETE: "delete",
+}
+
+
+_OTHER_OUTCOMES: Final = {
+    "TERRAFORM_PLAN_ONLY": "is planned, and nothing is changed",
+    "TERRAFORM_FORCE_UNLOCK_STATE": "has no lock on its state now, and nothing else is changed",
+    "TERRAFORM_MIGRATE_STATE": "has its state in the present backend now",
+}
+"""The result of a run that deploys nothing, by its action."""
+
+
+def is_under_way(status: Mapping[str, Any]) -> bool:
+    state = str(status["state"])
+    return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
+
+
+def summary(ended: EndedDeployment, url: str) -> str:
+    """Summarizes in one line how the deployment ended."""
+    name, deployment = ended.started.name, ended.deployment
+    action = Do(deployment["action"])
+    if deployment["status"] == Progress.CANCELED:
+        return f"{name}: the deployment v{deployment['number']} is cancelled"
+    if action is Do.STOP:
+        return f"{name} is stopped ({_took(deployment)}); its data, settings and history stay"
+    if action is Do.UNINSTALL:
+        return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
+    if action is Do.RUN:
+        what = _OTHER_OUTCOMES.get(
+            (deployment.get("status_details") or {}).get("sub_action", ""), "is deployed"
+        )
+        return f"{name} {what} ({_took(deployment)}, v{deployment['number']})"
+    count = int(deployment.get("instances", 1))
+    # A static site has none: the gateway serves its files.
+    instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
+    version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
+    facts = f"{instances}{_took(deployment)}, {version}"
+    if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
+        command = f"windlass logs {quote(name)}"
+        return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
+    place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
+    return f"{name} is {place} ({facts})"
+
+
+def serves(ended: EndedDeployment) -> bool:
+    """True if the service runs now and may have an address."""
+    action, status = ended.deployment["action"], ended.deployment["status"]
+    return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
+
+
+def first_address(api: Api, path: str) -> str:
+    """Returns the address of the default port of a service, or an empty text."""
+    links = insist(lambda: api.get(f"{path}/link"), Patience())["results"]
+    return str(links[0]["url"]) if links else ""
+
+
+def _took(deployment: Mapping[str, Any]) -> str:
+    """Formats the time from the request to the end of the deployment."""
+    return duration(str(deployment["created_at"]), str(deployment["finished_at"]))
+
+
+def state_of(deployment: Mapping[str, Any]) -> str:
+    """Returns the state of a deployment. The state of its service may be that of an earlier or later one."""
+    return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
+
+
+def _why(deployment: Mapping[str, Any]) -> str:
+    return str(deployment.get("message") or "no reason was given")
+
+
+def last_lines(deployment: Mapping[str, Any]) -> list[str]:
+    """Returns the last lines of what a deployment started, which follow the reason of its failure."""
+    return _why(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
+
+
+def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:
+    lines = insist(lambda: api.get(f"{started.deployment_path}/log", tail=_LINES), Patience())["results"]
+    return [line["message"] for line in lines]
+
+
+def show_log(name: str, lines: Sequence[str]) -> None:
+    if lines:
+        say(f"The last lines of the log of {name}:")
+        for line in lines:
+            show_below(line)
+
+
+def show_below(line: str) -> None:
+    say(click.style(f"  {plain(line)}", dim=True))
+
+
+def say_state(name: str, state: str) -> None:
+    say(f"{plain(name)}: {paint(state)}")
+
+
+def say(message: str) -> None:
+    """Prints a message beside the answer, which alone goes to the standard output."""
+    click.echo(message, err=True)

@@ -1,0 +1,212 @@
+"""The commands that follow from the registry. Pure; nothing here prints or calls the API.
+
+A family gives a group of commands, `windlass environment-variable …`; each of its verbs and actions is one.
+The list of a family nested below another is also a word of that one's group: `windlass job runs nightly`.
+Where a trait hangs a family below several others, one command has several paths.
+An operation of no family is named by its path: `GET /aws/region` is one path of `windlass region list`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from windlass.cli.kebab import kebab
+from windlass.core.declare.job_runs import JobRun
+from windlass.core.declare.operations import Operation, PathId
+from windlass.core.declare.registry import Registry, is_service
+from windlass.core.declare.resource import Family, Verb
+from windlass.core.declare.traits import CancelRequest, Deployment
+from windlass.core.words.naming import plural
+
+_WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
+
+
+class CommandPath(Struct, frozen=True, kw_only=True):
+    """One path that a command can take."""
+
+    operation: Operation
+    above: tuple[tuple[str, str], ...]
+    """Families above, by name, and the parameters of the path that take their ids."""
+    subject: tuple[PathId, ...]
+    """Parameters that are given without an option: first the resource itself."""
+    choice: str = ""
+    """The word that distinguishes paths with the same families above: `aws`."""
+
+
+class DerivedCommand(Struct, frozen=True, kw_only=True):
+    """A command that follows from the registry."""
+
+    group: str
+    word: str
+    paths: tuple[CommandPath, ...]
+
+    @property
+    def operation(self) -> Operation:
+        """The operation of the first path. The others differ in their paths only."""
+        return self.paths[0].operation
+
+    @property
+    def family(self) -> Family | None:
+        return self.operation.family
+
+    @property
+    def named(self) -> Family | None:
+        """The family of the resource that is given without an option."""
+        of_above = self.operation.itself is None and self.paths[0].subject
+        return of_above[0].families[0] if of_above and of_above[0].families else self.family
+
+    @property
+    def own(self) -> bool:
+        """True if the command means the caller's own resource without a name. Never true for deleting."""
+        is_top = self.family is not None and self.family.parent is None
+        return is_top and bool(self.paths[0].subject) and self.operation.method != "DELETE"
+
+    @property
+    def has_choice(self) -> bool:
+        """True if the command reads one service, so that it may mean the only one without a name."""
+        is_of_service = self.family is not None and is_service(self.family)
+        return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
+
+    @property
+    def takes_versions(self) -> bool:
+        """True if the command is about a deployment, which people know by its version."""
+        return self.takes_numbers and self.operation.own_family.shown is Deployment
+
+    @property
+    def takes_numbers(self) -> bool:
+        """True if the command is about a resource that its parent counts, such as a deployment or a run."""
+        is_one = self.operation.itself is not None and bool(self.paths[0].subject)
+        return self.family is not None and is_one and is_numbered(self.family)
+
+    @property
+    def is_of_newest(self) -> bool:
+        """True if the command reads the newest deployment or run where none is named."""
+        return self.takes_numbers and self.operation.method == "GET"
+
+    @property
+    def starts(self) -> bool:
+        """True if it starts something in a service or an environment that goes on after its answer."""
+        if not self.operation.starts or self.family is None or self.family.parent is None:
+            return False
+        answer = self.operation.answer
+        return answer is None or self.starts_run or "deployment_request_id" in answer.__struct_fields__
+
+    @property
+    def starts_run(self) -> bool:
+        """True if what goes on is a run of a job, and no deployment."""
+        answer = self.operation.answer
+        return self.operation.starts and answer is not None and issubclass(answer, JobRun)
+
+    @property
+    def cancels(self) -> bool:
+        """True if deployments are expected to end as cancelled."""
+        return self.operation.body is CancelRequest
+
+    @property
+    def lists_services(self) -> bool:
+        """True if the command lists services, which people want to see with state and address."""
+        family = self.family
+        return (
+            family is not None
+            and is_service(family)
+            and self.operation.handler == f"{family.name}.{Verb.LIST}"
+        )
+
+    @property
+    def choices(self) -> list[str]:
+        return [path.choice for path in self.paths] if len(self.paths) > 1 and self.paths[0].choice else []
+
+    @property
+    def summary(self) -> str:
+        """The common words of all paths: `List AWS regions`, `List GCP regions` are `List regions`."""
+        summaries = [path.operation.summary.partition(" (")[0].split() for path in self.paths]
+        return " ".join(word for word in summaries[0] if all(word in other for other in summaries))
+
+
+def is_numbered(family: Family) -> bool:
+    """True if resources of a family have numbers instead of names."""
+    return family.names is None and "number" in family.shown.__struct_fields__
+
+
+def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
+    """Returns all commands, by group and word."""
+    paths: dict[str, dict[str, list[CommandPath]]] = {}
+    for operation in registry.operations:
+        paths.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_path(operation))
+        if above := _lister(operation):
+            word = kebab(plural(operation.own_family.segment))
+            paths[kebab(above.name)][word] = [_path(operation, of_above=True)]
+    return {
+        group: {word: _command(group, word, some) for word, some in words.items()}
+        for group, words in sorted(paths.items())
+    }
+
+
+def ancestry(registry: Registry, family: Family) -> list[Family]:
+    """Returns all families that a resource of this one may lie below, nearest first."""
+    families: dict[str, Family] = {}
+    level: list[Family] = [family]
+    while level:
+        level = [above for child in level for above in registry.parents(child) if above is not None]
+        # Moved to the end: a family above in several ways is above all of them.
+        for above in level:
+            families.pop(above.name, None)
+            families[above.name] = above
+    return list(families.values())
+
+
+def about(command: DerivedCommand) -> str:
+    """Returns the description of a group: that of its shape, or else of the file that declares it."""
+    declared = command.family.spec if command.family else command.operation.answer
+    description = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
+    return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
+
+
+def _command(group: str, word: str, paths: Sequence[CommandPath]) -> DerivedCommand:
+    keys = [(path.choice, tuple(name for name, _ in path.above)) for path in paths]
+    if len(set(keys)) < len(keys):
+        clashing = ", ".join(path.operation.id for path in paths)
+        raise ValueError(f"`windlass {group} {word}` cannot tell these apart: {clashing}")
+    return DerivedCommand(group=group, word=word, paths=tuple(paths))
+
+
+def _group(operation: Operation) -> str:
+    return kebab(operation.handler.rpartition(".")[0] or _literals(operation)[-1])
+
+
+def _word(operation: Operation) -> str:
+    owner, _, word = operation.handler.rpartition(".")
+    if not owner:
+        return re.split(r"(?=[A-Z])", operation.handler)[0]
+    return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
+
+
+def _lister(operation: Operation) -> Family | None:
+    """Returns the family whose group lists this one too: the only one that it is nested below."""
+    family = operation.family
+    if family is None or not family.nested or operation.verb is not Verb.LIST:
+        return None
+    # An organization is above most families, and is rarely named.
+    return family.parent if isinstance(family.parent, Family) and family.parent.parent else None
+
+
+def _path(operation: Operation, *, of_above: bool = False) -> CommandPath:
+    first = operation.itself.position if operation.itself else len(operation.ids) - of_above
+    above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
+    choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
+    return CommandPath(operation=operation, above=above, subject=operation.ids[first:], choice=choice)
+
+
+def _literals(operation: Operation) -> list[str]:
+    """Returns the segments of the path that no id follows."""
+    pieces = [*operation.path.split("/")[1:], ""]
+    return [
+        piece
+        for piece, after in itertools.pairwise(pieces)
+        if not piece.startswith("{") and not after.startswith("{")
+    ]

@@ -1,0 +1,67 @@
+"""`windlass detect`: shows what the files of a folder say about the application in it. Calls no server."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+from windlass.base.file_names import file_names, read_beginning
+from windlass.detect import Recipe, Tree
+from windlass.detect import detect as recipe_of
+from windlass.detect.dockerfile import dockerfile
+from windlass.detect.recipe import WEB, ProcessType
+from windlass.terminal.sections import Command
+from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
+
+
+@click.command("detect", cls=Command)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+@click.option("--dockerfile", "wants_dockerfile", is_flag=True, help="Print the Dockerfile of the recipe.")
+@click.pass_context
+def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerfile: bool) -> None:
+    """Show how the application in FOLDER would be installed, built and started, and why.
+
+    Reads files and runs nothing. Ends with 1 if nothing says how to start it.
+    """
+    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    recipe = recipe_of(tree)
+    if wants_dockerfile and recipe.is_runnable:
+        _show_dockerfile(recipe, _dockerfile(recipe, tree), as_json is True)
+    elif wants_json(as_json):
+        print_json(msgspec.to_builtins(recipe))
+    else:
+        _show(recipe)
+    if not recipe.is_runnable:
+        ctx.exit(1)
+
+
+def _dockerfile(recipe: Recipe, tree: Tree) -> str:
+    try:
+        return dockerfile(recipe, tree)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
+    """Prints the Dockerfile itself also in pipes, so that it can be written to a file."""
+    if as_json:
+        print_json({**msgspec.to_builtins(recipe), "dockerfile": text})
+    else:
+        click.echo(text, nl=False)
+
+
+def _show(recipe: Recipe) -> None:
+    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command says it all
+    shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
+    if shown:
+        pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)
+    for problem in recipe.problems:
+        click.echo(plain(problem), err=True)
+    if recipe.candidates:
+        click.echo("Applications in other folders (root_path). Run `windlass init` in one of them:")
+        pairs(
+            (candidate.root_path, candidate.language, candidate.framework) for candidate in recipe.candidates
+        )

@@ -1,0 +1,178 @@
+"""One call of an everyday word: its server, and the service or environment that it means."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import click
+from msgspec import Struct
+from windlass.cli.client import Api
+from windlass.cli.connection import call_options, connect, given_access
+from windlass.cli.contexts import normal_url
+from windlass.cli.deployments import say
+from windlass.cli.everyday.names import complete_environments, complete_services
+from windlass.cli.linked_folder import LinkedFolder, current_folder, find_linked_folder
+from windlass.cli.overviews import path_of_service, services_in
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import FORM, plain, wants_json
+
+C = TypeVar("C", bound=Callable[..., Any])
+_WHERE: Final = "Where"
+_CALL: Final = "The call"
+_MOST_NAMED: Final = 20
+
+
+class EnvironmentPlace(Struct, frozen=True):
+    """An environment on the server, or the whole organization if it has no id."""
+
+    organization: str
+    id: str = ""
+    path: str = ""
+
+
+class FoundService(Struct, frozen=True):
+    """A service on the server."""
+
+    name: str
+    path: str
+    """Its path in the API: /application/…"""
+    row: Mapping[str, Any]
+    """Its entry in the list of services."""
+
+
+class EverydayCall:
+    """One call of an everyday word: the server, the linked folder, and the options that say where."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self.linked: LinkedFolder | None = find_linked_folder(current_folder())
+        self.as_json = wants_json(options.get(FORM))
+
+    @cached_property
+    def api(self) -> Api:
+        linked = self.linked.link.url if self.linked else ""
+        api = connect(self._options, linked=linked)
+        by_option, environment, _ = given_access(self._options)
+        if linked and not by_option.url and environment.url and normal_url(linked) != normal_url(api.url):
+            say(f"WINDLASS_URL goes before {linked}, the server of this folder: {plain(api.url)} is used.")
+        return api
+
+    @property
+    def environment(self) -> str:
+        """The path of the environment as it was given, or that of the linked folder."""
+        path = str(self._options.get("environment") or "")
+        if self.linked is None:
+            return path
+        if path and "/" not in path:
+            return f"{self.linked.link.project}/{path}"
+        return path or self.linked.link.place
+
+    def command_line(self, word: str, name: str | None) -> str:
+        """Returns the line that means the same service with another everyday word, or the same one again."""
+        words = ["windlass", word, *([name] if name else [])]
+        for option, field in (("-e", "environment"), ("--context", "context")):
+            if value := self._options.get(field):
+                words += [option, str(value)]
+        return shlex.join(words)
+
+    @cached_property
+    def place(self) -> EnvironmentPlace:
+        if not self.environment:
+            return EnvironmentPlace(self.api.get("/organization")["id"])
+        matches = self.api.get("/resource", family="environment", path=self.environment)["results"]
+        if len(matches) != 1:
+            ways = ", ".join(plain(match["path"]) for match in matches) or "none"
+            raise Misused(f"say which with --environment: {self.environment!r} could be {ways}")
+        return EnvironmentPlace(matches[0]["organization_id"], matches[0]["id"], matches[0]["path"])
+
+    @cached_property
+    def rows(self) -> list[Any]:
+        """All services of the environment, or of the organization where none is named."""
+        place = self.place
+        return services_in(self.api, place.organization, **({"environment_id": place.id} if place.id else {}))
+
+    def service(self, name: str | None = None) -> FoundService:
+        """Returns the service with this name, path or id; without a name, that of the linked folder."""
+        wanted = name or (self.linked.link.application if self.linked else "")
+        rows = self.rows
+        if wanted:
+            rows = [row for row in rows if _is_named(row, wanted)]
+            if not rows:
+                raise Misused(self._unknown(wanted))
+        if not rows:
+            raise Misused("create a service first, with `windlass init`: there is none here")
+        if len(rows) > 1:
+            raise Misused(f"name one of these: {_join_names(rows)}")
+        [row] = rows
+        return FoundService(row["name"], path_of_service(row), row)
+
+    def _unknown(self, wanted: str) -> str:
+        where = f" in {plain(self.place.path)}" if self.place.path else ""
+        names = {str(row["name"]): row for row in self.rows}
+        if alike := get_close_matches(wanted, names):
+            return f"did you mean {plain(alike[0])}? There is no service {wanted!r}{where}"
+        others = f": {_join_names(self.rows)}" if self.rows else ""
+        advice = "name a service that exists" if self.rows else "create it first, with `windlass init`"
+        return f"{advice}{others}. There is no service {wanted!r}{where}"
+
+
+def everyday(name: str, *params: click.Parameter, environment: bool = True) -> Callable[[C], click.Command]:
+    """Declares an everyday word: a command with the options that all of them have."""
+
+    def declare(callback: C) -> click.Command:
+        where = [environment_option()] if environment else []
+        return click.command(name, cls=Command, params=[*params, *where, context_option(), *call_options()])(
+            callback
+        )
+
+    return declare
+
+
+def service_argument() -> click.Argument:
+    return click.Argument(["name"], required=False, metavar="[NAME]", shell_complete=complete_services)
+
+
+def service_option() -> click.Option:
+    return Option(
+        ["name", "-a", "--application"],
+        metavar="NAME",
+        help="Name of the service, if it is not that of the linked folder.",
+        section=_WHERE,
+        shell_complete=complete_services,
+    )
+
+
+def environment_option() -> click.Option:
+    return Option(
+        ["environment", "-e", "--environment"],
+        metavar="PATH",
+        help="Another environment than that of the linked folder, such as shop/staging.",
+        section=_WHERE,
+        shell_complete=complete_environments,
+    )
+
+
+def context_option() -> click.Option:
+    return Option(
+        ["context", "--context"],
+        metavar="NAME",
+        help="A server of `windlass context list`.",
+        section=_CALL,
+    )
+
+
+def _is_named(row: Mapping[str, Any], wanted: str) -> bool:
+    path = "/".join((row["project_name"], row["environment_name"], row["name"]))
+    parts = wanted.casefold().split("/")
+    return wanted == row["id"] or path.casefold().split("/")[-len(parts) :] == parts
+
+
+def _join_names(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in rows]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

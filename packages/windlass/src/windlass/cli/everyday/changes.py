@@ -1,0 +1,140 @@
+"""`windlass deploy`, `scale` and `rollback`: each starts a deployment and shows it to its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from shlex import quote
+from typing import Any, Final
+
+import click
+import msgspec
+from windlass.cli.deployments import say
+from windlass.cli.everyday.call import (
+    EverydayCall,
+    FoundService,
+    everyday,
+    service_argument,
+    service_option,
+)
+from windlass.cli.everyday.names import complete_services
+from windlass.cli.outcomes import follow_to_its_end, start
+from windlass.families import registry
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import plain, print_json
+
+_COUNT: Final = re.compile(r"(?P<least>[0-9]{1,5})(?:-(?P<most>[0-9]{1,5}))?")
+_VERSION: Final = re.compile(r"v?(?P<number>[1-9][0-9]{0,8})")
+
+
+def detach_option() -> Option:
+    return Option(
+        ["detach", "-d", "--detach"], is_flag=True, help="Do not wait for the end of the deployment."
+    )
+
+
+@everyday(
+    "deploy",
+    service_argument(),
+    Option(["commit", "--commit"], metavar="ID", help="A commit of the repository.  [the newest]"),
+    detach_option(),
+)
+def deploy(name: str | None, commit: str | None, detach: bool, **options: Any) -> None:
+    """Deploy the newest version of a service, and show its build log.
+
+    The server fetches it from its repository; `windlass up` deploys the files of this folder.
+    """
+    call = EverydayCall(options)
+    body = {"git_commit_id": commit} if commit else None
+    change(call, call.service(name), "deploy", body, detach=detach, command=call.command_line("deploy", name))
+
+
+@everyday(
+    "rollback",
+    click.Argument(["version"], required=False, metavar="[VERSION]"),
+    service_option(),
+    detach_option(),
+)
+def rollback(version: str | None, name: str | None, detach: bool, **options: Any) -> None:
+    """Go back to an earlier version, such as v1, or to the one before. Nothing is built."""
+    body: dict[str, Any] = {}
+    if version:
+        match = _VERSION.fullmatch(version)
+        if match is None:
+            raise Misused(
+                f"give a version such as v3, and not {version!r}. `windlass deployment list` shows them; "
+                "--application names the service"
+            )
+        body = {"deployment_id": f"v{match['number']}"}
+    call = EverydayCall(options)
+    change(call, call.service(name), "rollback", body, detach=detach)
+
+
+@everyday(
+    "scale",
+    click.Argument(
+        ["counts"], nargs=-1, required=True, metavar="COUNT|NAME=COUNT…", shell_complete=complete_services
+    ),
+    detach_option(),
+)
+def scale(counts: Sequence[str], detach: bool, **options: Any) -> None:
+    """Set the number of instances: `2`, `web=2 worker=1`, or `2-5` for as many as the load needs.
+
+    The version that runs is deployed again; nothing is built.
+    """
+    call = EverydayCall(options)
+    changes = [_scale_fields(text) for text in counts]
+    if len(changes) > 1 and any(not name for name, _ in changes):
+        raise Misused("give one number, or NAME=NUMBER for each service")
+    services = [(call.service(name), fields) for name, fields in changes]
+    for service, fields in services:
+        _scale(call, service, fields, detach=detach)
+
+
+def change(
+    call: EverydayCall,
+    service: FoundService,
+    action: str,
+    body: dict[str, Any] | None,
+    *,
+    detach: bool,
+    command: str = "",
+) -> None:
+    """Starts an action on a service and shows its deployment to the end. A failure ends with `command`."""
+    family = registry().service_of_type(service.row["service_type"])
+    begun = start(call.api, service.path, service.name, action, body, command)
+    follow_to_its_end(call.api, begun, family, as_json=call.as_json, detach=detach)
+
+
+def _scale(call: EverydayCall, service: FoundService, fields: dict[str, int], *, detach: bool) -> None:
+    answer = call.api.call("PATCH", service.path, msgspec.json.encode(fields)).json
+    if service.row.get("version") and service.row.get("state") != "STOPPED":
+        change(call, service, "redeploy", None, detach=detach)
+        if not fields["max_running_instances"]:
+            name = plain(service.name)
+            say(f"{name} has no instances now. Start one with: windlass scale {quote(name)}=1")
+    elif call.as_json:
+        print_json(answer)
+    else:
+        command = plain(call.command_line("deploy", service.name))
+        say(f"Deploy it with `{command}`: {plain(service.name)} gets {_count_of(fields)} then.")
+
+
+def _count_of(fields: dict[str, int]) -> str:
+    least, most = fields["min_running_instances"], fields["max_running_instances"]
+    count = f"{most}" if least == most else f"{least} to {most}"
+    return f"{count} instance{'s' if most != 1 else ''}"
+
+
+def _scale_fields(text: str) -> tuple[str, dict[str, int]]:
+    """Returns the name of a service, or an empty text, and the fields that `web=2` means."""
+    name, _, number = text.rpartition("=")
+    match = _COUNT.fullmatch(number)
+    if match is None or (text.startswith("=")):
+        raise Misused(f"give a number of instances such as 2, web=2 or 2-5, and not {text!r}")
+    least = int(match["least"])
+    most = int(match["most"] or least)
+    if most < least:
+        raise Misused(f"give the smaller number first, and not {number}")
+    return name, {"min_running_instances": least, "max_running_instances": most}

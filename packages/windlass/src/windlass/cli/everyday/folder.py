@@ -1,0 +1,309 @@
+"""`windlass init`, `link` and `unlink`: a folder and the service that is deployed from it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec import Struct
+from windlass.base.file_names import file_names, read_beginning
+from windlass.cli.client import Api, ApiRefused
+from windlass.cli.confirmed_links import note_link
+from windlass.cli.connection import call_options, connect
+from windlass.cli.contexts import normal_url
+from windlass.cli.deployments import is_gone, say
+from windlass.cli.everyday.call import context_option, environment_option
+from windlass.cli.everyday.source import source_of, whole_folder
+from windlass.cli.everyday.wanted_variables import hint_at_variables
+from windlass.cli.git_folder import GitFolder, git_folder
+from windlass.cli.linked_folder import (
+    FILE,
+    FolderLink,
+    current_folder,
+    find_linked_folder,
+    remove_link,
+    write_link,
+)
+from windlass.detect import Recipe, Tree, detect
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.tables import plain, print_json, wants_json
+
+_USUAL_PORT: Final = 8080
+_MOST_PROCESSES: Final = 5
+"""Processes of a Procfile whose commands are shown."""
+_MOST_FOLDERS: Final = 5
+_NONE: Final = "none"
+_AUTO: Final = "auto"
+_MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
+
+
+class InitAnswers(Struct, frozen=True):
+    """The answers to the three questions."""
+
+    name: str
+    place: str
+    """The path of the environment."""
+    port: str
+    """A number, `none`, or `auto`: the server decides."""
+    follows_program: bool = False
+    """True if the number was detected, and another one on which the program listens may replace it."""
+
+
+@click.command(
+    "init",
+    cls=Command,
+    params=[
+        Option(["name", "--name"], metavar="NAME", help="Name of the application.  [the name of the folder]"),
+        environment_option(),
+        Option(
+            ["port", "--port"],
+            metavar="PORT|none|auto",
+            help="Port on which it listens for HTTP; auto leaves it to the server.  [what is detected]",
+        ),
+        Option(["repository", "--repository"], metavar="URL", help="Git repository.  [the remote]"),
+        Option(["yes", "-y", "--yes"], is_flag=True, help="Ask nothing, and take what is detected."),
+        context_option(),
+        *call_options(),
+    ],
+)
+def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any) -> None:
+    """Make this folder an application: detect it, create it, and link the folder with it.
+
+    Asks for its name, its project and environment, and its port, unless they are given as options or there is
+    no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
+    """
+    folder = current_folder()
+    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    git = git_folder(folder)
+    _refuse_without_application(folder, recipe, git)
+    _show_recipe(recipe)
+    if (folder / "Dockerfile").exists():
+        say("A Dockerfile is there: a server with Docker builds it, and one without follows it where it can.")
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    answers = _answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
+    api = connect(options, linked=_linked_url(folder))
+    maker = ApplicationMaker(api, say)
+    application = maker.application(answers, partial(source_of, api, folder, git, repository))
+    link = FolderLink(
+        url=normal_url(api.url),
+        project=answers.place.partition("/")[0],
+        environment=answers.place.partition("/")[2],
+        application=application["name"],
+    )
+    write_link(folder, link)
+    note_link(folder, link)
+    _show_other_processes(recipe, link, application)
+    if hint := hint_at_variables(folder):
+        say(hint)
+    if wants_json(as_json):
+        print_json({**msgspec.to_builtins(link), "id": application["id"]})
+    else:
+        click.echo(f"This folder is {plain(link.path)} now ({FILE}). Deploy it with: windlass up")
+
+
+@click.command(
+    "link",
+    cls=Command,
+    params=[
+        click.Argument(["name"], metavar="PATH"),
+        context_option(),
+        *call_options(),
+    ],
+)
+def link(name: str, as_json: bool | None, **options: Any) -> None:
+    """Link this folder with an application that exists: shop/production/web, or a shorter path."""
+    api = connect(options)
+    matches = api.get("/resource", family="application", path=name)["results"]
+    if len(matches) != 1:
+        ways = ", ".join(plain(match["path"]) for match in matches) or "none"
+        raise Misused(f"give a longer path: {name!r} could be {ways}")
+    project, environment, application = matches[0]["path"].split("/")
+    linked = FolderLink(
+        url=normal_url(api.url), project=project, environment=environment, application=application
+    )
+    write_link(current_folder(), linked)
+    note_link(current_folder(), linked)
+    if wants_json(as_json):
+        print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
+    else:
+        click.echo(f"This folder is {plain(linked.path)} now ({FILE})")
+
+
+@click.command("unlink", cls=Command)
+def unlink() -> None:
+    """Remove the link of this folder. The service stays as it is."""
+    linked = find_linked_folder(current_folder())
+    if linked is None:
+        raise Stopped("go to a linked folder: this one is not linked")
+    remove_link(linked.folder)
+    say(f"Removed {linked.folder / FILE}. The service {plain(linked.link.path)} stays as it is.")
+
+
+class ApplicationMaker:
+    """Creates an application, and the project and environment that it needs, unless they exist."""
+
+    def __init__(self, api: Api, note: Callable[[str], None]) -> None:
+        self._api = api
+        self._note = note
+
+    def application(self, answers: InitAnswers, source: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        existing = self._find("application", f"{answers.place}/{answers.name}")
+        if existing is not None:
+            self._note(f"{plain(existing['path'])} exists already, and stays as it is.")
+            return existing
+        environment = self._environment(answers.place)
+        body = {"name": answers.name, **source(), **_ports(answers)}
+        return self._create(f"/environment/{environment}/application", body, "application")
+
+    def _environment(self, place: str) -> str:
+        existing = self._find("environment", place)
+        if existing is not None:
+            return str(existing["id"])
+        project, _, name = place.partition("/")
+        body = {"name": name} | ({"mode": _MODES[name.lower()]} if name.lower() in _MODES else {})
+        return str(self._create(f"/project/{self._project(project)}/environment", body, "environment")["id"])
+
+    def _project(self, name: str) -> str:
+        existing = self._find("project", name)
+        if existing is not None:
+            return str(existing["id"])
+        organization = self._api.get("/organization")["id"]
+        created = self._create(f"/organization/{organization}/project", {"name": name}, "project")
+        return str(created["id"])
+
+    def _find(self, family: str, path: str) -> Mapping[str, Any] | None:
+        try:
+            matches = self._api.get("/resource", family=family, path=path)["results"]
+        except ApiRefused as refused:
+            if is_gone(refused):
+                return None
+            raise
+        return dict(matches[0])
+
+    def _create(self, path: str, body: Mapping[str, Any], noun: str) -> Mapping[str, Any]:
+        created = self._api.call("POST", path, msgspec.json.encode(body)).json
+        self._note(f"Created the {noun} {plain(created['name'])}.")
+        return dict(created)
+
+
+# The questions
+
+
+def _answers(
+    folder: Path, top: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
+) -> InitAnswers:
+    """`top`: the folder that the project is named after."""
+    linked = find_linked_folder(folder)
+    before = linked.link if linked and linked.folder == folder else None
+    ask: Callable[[str, str], str] = _ask if asks else lambda _question, default: default
+    usual = _name_of(folder)
+    name = options["name"] or ask("Name of the application", before.application if before else usual)
+    place = options["environment"] or ask(
+        "Project and environment", before.place if before else f"{_name_of(top)}/production"
+    )
+    if place.count("/") != 1 or not all(place.split("/")):
+        raise Misused(f"give a project and an environment, such as shop/production, and not {place!r}")
+    detected = _port_of(recipe)
+    port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
+    # A Dockerfile says by EXPOSE alone whether the server may choose: without it, the port would be lost.
+    is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
+    return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
+
+
+def _ask(question: str, default: str) -> str:
+    return str(click.prompt(question, default=default, err=True)).strip()
+
+
+def _check_port(port: str) -> str:
+    word = port.lower()
+    if word in (_NONE, _AUTO) or (word.isdecimal() and 0 < int(word) < 65_536):
+        return word
+    raise Misused(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
+
+
+def _ports(answers: InitAnswers) -> dict[str, Any]:
+    """Returns the fields of an application that say on which port it listens."""
+    if answers.port == _AUTO:
+        return {}
+    if answers.port == _NONE:
+        return {"ports": []}
+    ports = [{"internal_port": int(answers.port), "publicly_accessible": True}]
+    return {"ports": ports} | ({"automatic_port": True} if answers.follows_program else {})
+
+
+def _port_of(recipe: Recipe) -> str:
+    """Returns the port to be proposed: that of the web process or the static site, none for workers."""
+    if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
+        return str(recipe.port or _USUAL_PORT)
+    return _NONE if recipe.processes and not _has_web(recipe) else _AUTO
+
+
+def _has_web(recipe: Recipe) -> bool:
+    return not recipe.processes or any(process.name == "web" for process in recipe.processes)
+
+
+def _name_of(folder: Path) -> str:
+    """Returns the name of a folder as that of a service: also a part of its address."""
+    letters = unicodedata.normalize("NFKD", folder.name.lower())
+    plain_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return re.sub(r"[^a-z0-9]+", "-", plain_letters).strip("-")[:63].strip("-") or "app"
+
+
+# What the folder says
+
+
+def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:
+    """Refuses a folder that only holds the folders of applications."""
+    if recipe.is_runnable or recipe.processes or not recipe.candidates or (folder / "Dockerfile").exists():
+        return
+    folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
+    alone = "" if git else ". Run `git init` here first, if it needs files of the others"
+    raise Misused(f"run `windlass init` in the folder of one application, such as {plain(folders)}{alone}")
+
+
+def _show_recipe(recipe: Recipe) -> None:
+    words = [recipe.framework or recipe.language, recipe.language_version, recipe.package_manager]
+    shown = ", ".join(plain(word) for word in words if word)
+    start = recipe.start or (f"the files in {recipe.static_folder}" if recipe.static_folder else "")
+    if shown or start:
+        say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
+    for problem in recipe.problems:
+        say(plain(problem))
+
+
+def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
+    """Says how the processes beside the one that this application runs are deployed. An application that was
+    there before is known by its name only."""
+    if "source" not in application:
+        return
+    others = recipe.processes[1:] if recipe.start else recipe.processes  # the first is the one that starts
+    for name in (process.name for process in others[:_MOST_PROCESSES]):
+        words = ["windlass", "application", "create", "--environment", link.place, "--name", name]
+        words += ["--process", name, *_source_options(application)]
+        say(f"The process {plain(name)} runs in an application of its own. Create and deploy it with:")
+        say(f"  {plain(shlex.join(words))}")
+        say(f"  windlass up {plain(shlex.quote(name))}")
+
+
+def _source_options(application: Mapping[str, Any]) -> Iterator[str]:
+    source = application.get("git_repository")
+    if not source:
+        yield from ("--source", str(application["source"]))
+        return
+    for field in ("url", "branch", "root_path"):
+        if source.get(field, "/") != "/":
+            yield from (f"--git-repository.{field.replace('_', '-')}", str(source[field]))
+
+
+def _linked_url(folder: Path) -> str:
+    linked = find_linked_folder(folder)
+    return linked.link.url if linked else ""

@@ -1,0 +1,104 @@
+"""Names of services and environments for the completion of the shell, kept for half a minute."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+from msgspec import Struct
+from windlass.base.atomic_files import write_whole
+from windlass.base.private import private_folder
+from windlass.cli.client import Api
+from windlass.cli.connection import connect
+from windlass.cli.linked_folder import current_folder, find_linked_folder
+from windlass.cli.user_folders import cache_folder
+from windlass.terminal.stopped import Stopped
+
+_FRESH: Final = 30.0
+"""Seconds that names are kept. A completion is asked for at each press of a key."""
+_SECONDS: Final = 2.0
+"""Seconds that a completion waits for the server."""
+
+
+class KnownNames(Struct, frozen=True):
+    """Paths of the services of a server, each with its type, as one token sees them."""
+
+    services: list[tuple[str, str, str, str]]
+    """Project, environment, name and type of each."""
+
+
+def complete_services(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Names of services that begin with these letters; in a linked folder, those of its environment."""
+    linked = _linked_place()
+    items = []
+    for project, environment, name, kind in _names(ctx):
+        if linked is None or "/" in typed:
+            items.append((f"{project}/{environment}/{name}", kind.lower()))
+        elif (project, environment) == linked:
+            items.append((name, kind.lower()))
+    return _items(items, typed)
+
+
+def complete_paths(
+    ctx: click.Context, param: click.Parameter, typed: str, kind: str = ""
+) -> list[CompletionItem]:
+    """Paths of all services of this kind, for commands that do not mean the linked folder."""
+    rows = [row for row in _names(ctx) if row[3] == kind]
+    return _items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
+
+
+def complete_environments(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    paths = {f"{project}/{environment}" for project, environment, _, _ in _names(ctx)}
+    return _items(((path, "environment") for path in sorted(paths)), typed)
+
+
+def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]:
+    return [
+        CompletionItem(text, help=about)
+        for text, about in items
+        if text.startswith(typed) and text.isprintable()  # shells read one name from each line
+    ]
+
+
+def _linked_place() -> tuple[str, str] | None:
+    try:
+        folder = find_linked_folder(current_folder())
+    except (Stopped, OSError):
+        return None
+    return (folder.link.project, folder.link.environment) if folder else None
+
+
+def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
+    """Returns the names that the server knows. A completion has no place for a message: without a server, no
+    names are offered."""
+    with ctx, suppress(Stopped, OSError, msgspec.MsgspecError, KeyError, TypeError):
+        folder = find_linked_folder(current_folder())
+        api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)
+        kept = cache_folder() / f"names-{api.digest[:24]}.json"
+        return (_kept(kept) or _ask(api, kept)).services
+    return []
+
+
+def _kept(file: Path) -> KnownNames | None:
+    with suppress(FileNotFoundError):
+        if abs(time.time() - file.stat().st_mtime) < _FRESH:
+            return msgspec.json.decode(file.read_bytes(), type=KnownNames)
+    return None
+
+
+def _ask(api: Api, file: Path) -> KnownNames:
+    organization = api.get("/organization")["id"]
+    rows: list[Any] = api.everything(f"/organization/{organization}/services")
+    names = KnownNames(
+        [(row["project_name"], row["environment_name"], row["name"], row["service_type"]) for row in rows]
+    )
+    private_folder(file.parent)
+    write_whole(file, msgspec.json.encode(names), durable=False, draft=f"new{os.getpid()}")
+    return names

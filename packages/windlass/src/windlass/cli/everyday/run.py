@@ -1,0 +1,94 @@
+"""`windlass run`: a command that runs once in the build of a service, with its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from shlex import quote
+from typing import Any, Final
+
+import click
+from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.deployments import StartedDeployment, say
+from windlass.cli.everyday.call import EverydayCall, everyday, service_option
+from windlass.cli.everyday.changes import detach_option
+from windlass.cli.everyday.terminal import NOT_FOUND, explain_name
+from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.outcomes import start
+from windlass.core.deploy.states import Progress
+from windlass.terminal.stopped import INTERRUPTED, Stopped, in_sentence
+from windlass.terminal.tables import FORM, plain, print_json
+
+_MOST_LINES: Final = 10_000
+
+
+@everyday(
+    "run",
+    click.Argument(["command"], nargs=-1, required=True, metavar="COMMAND…", type=click.UNPROCESSED),
+    service_option(),
+    detach_option(),
+)
+def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) -> None:
+    """Run a command once in the build of the service: windlass run -- python manage.py migrate
+
+    It has the variables of the service, and runs beside its instances. Its output and its exit code are those
+    of this command. Ctrl-C cancels it.
+    """
+    call = EverydayCall(options)
+    service = call.service(name)
+    begun = start(call.api, service.path, service.name, "run", {"command": [*command]})
+    assert begun is not None, "a run is always started"
+    started, answer = begun
+    wants_json = options.get(FORM) is True
+    if detach:
+        _show_begun(started, answer, as_json=wants_json)
+        return
+    try:
+        _show_output(call.api, started, as_json=wants_json)
+        deployment = insist(lambda: call.api.get(started.deployment_path), Patience())
+    except KeyboardInterrupt:
+        _cancel(call.api, started)
+        click.get_current_context().exit(INTERRUPTED)
+    if wants_json:
+        print_json(deployment)
+    code = _exit_code(deployment)
+    if code in NOT_FOUND:
+        explain_name(command, "run")
+    click.get_current_context().exit(code)
+
+
+run.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None:
+    """Prints the log of the run until it has ended."""
+
+    def ask(headers: Mapping[str, str]) -> ApiAnswer:
+        query = {"follow": "true", "tail": _MOST_LINES}
+        return api.call("GET", f"{started.deployment_path}/log", query=query, headers=headers)
+
+    for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+        if event.kind == LINE:
+            click.echo(plain(json.loads(event.data)["message"]), err=as_json)
+
+
+def _exit_code(deployment: Mapping[str, Any]) -> int:
+    code = (deployment.get("run") or {}).get("exit_code")
+    if code is not None and deployment["status"] in (Progress.SUCCEEDED, Progress.FAILED):
+        return int(code)
+    message = plain(str(deployment.get("message") or "it did not end by itself"))
+    raise Stopped(f"run it again if you still need it: {in_sentence(message)}")
+
+
+def _cancel(api: Api, started: StartedDeployment) -> None:
+    api.call("POST", f"{started.deployment_path}/cancel")
+    say("The command is being cancelled.")
+
+
+def _show_begun(started: StartedDeployment, answer: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        version = f"v{answer['number']}"
+        follow = f"windlass deployment log {version} --follow --application {quote(plain(started.name))}"
+        click.echo(f"{plain(started.name)}: the command runs as {version}. See: {follow}")

@@ -1,0 +1,140 @@
+"""`windlass ps`, `logs` and `open`: what runs, what it says, and where it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any, Final
+
+import click
+from windlass.cli.browsing import browse
+from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.deployments import say
+from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
+from windlass.cli.fields import fields_of
+from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.kebab import kebab
+from windlass.cli.lists import show_list
+from windlass.cli.overviews import SERVICES
+from windlass.cli.show import show_event, show_line
+from windlass.core.declare.traits import LogLine
+from windlass.families import registry
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Stopped, ended_by_hand
+from windlass.terminal.tables import plain, print_json
+
+_LINES: Final = 100
+_PLACE: Final = frozenset({"environment_name", "project_name"})
+_WIDE: Final = "Show every field, ids too."
+
+
+@everyday("ps", Option(["wide", "--wide"], is_flag=True, help=_WIDE))
+def ps(wide: bool, **options: Any) -> None:
+    """List the services of the environment: state and address, version and instances.
+
+    Outside of a linked folder, and without --environment: all services that the token can see.
+    """
+    call = EverydayCall(options)
+    if call.as_json:
+        print_json({"results": call.rows})
+    elif not call.rows:
+        say(
+            "There are no services here. Go to the folder of an application, and make one with: windlass init"
+        )
+    else:
+        rows = call.rows
+        if call.place.id:
+            say(f"Services of {plain(call.place.path)}:")
+            rows = [_without_place(row) for row in rows]
+        show_list(SERVICES, rows, wide=wide)
+
+
+@everyday(
+    "logs",
+    service_argument(),
+    Option(["follow", "-f", "--follow"], is_flag=True, help="Go on with new lines, until Ctrl-C."),
+    Option(
+        ["tail", "-n", "--tail"],
+        type=click.IntRange(1, 10_000),
+        default=_LINES,
+        help=f"Number of last lines.  [{_LINES}]",
+    ),
+    Option(["search", "--search"], metavar="TEXT", help="Only lines that contain this text."),
+    Option(["of_build", "--build"], is_flag=True, help="The log of the newest deployment with its build."),
+)
+def logs(
+    name: str | None, follow: bool, tail: int, search: str | None, of_build: bool, **options: Any
+) -> None:
+    """Show the last log lines of a service, or of its newest deployment."""
+    call = EverydayCall(options)
+    service = call.service(name)
+    path = _path_of_log(call.api, service, of_build=of_build)
+    query: dict[str, Any] = {"tail": tail} | ({"search": search} if search else {})
+    if follow:
+        _follow(call, path, query)
+        return
+    answer = call.api.get(path, **query)
+    if call.as_json:
+        print_json(answer)
+        return
+    for line in answer["results"]:
+        show_line(line)
+    if not answer["results"]:
+        say("There are no lines.")
+
+
+@everyday(
+    "open",
+    service_argument(),
+    Option(["only_print", "--print"], is_flag=True, help="Only print the address."),
+)
+def open_command(name: str | None, only_print: bool, **options: Any) -> None:
+    """Print the address of a service, and open it in the browser if there is one."""
+    call = EverydayCall(options)
+    service = call.service(name)
+    url = str(service.row.get("url") or "")
+    if not url:
+        raise Stopped(_why_no_address(service))
+    if call.as_json:
+        print_json({"url": url})
+        return
+    click.echo(plain(url))
+    if not only_print and sys.stdout.isatty():
+        browse(url)
+
+
+def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out what is the same for all services of one environment: messages get the room."""
+    return {name: value for name, value in row.items() if name not in _PLACE}
+
+
+def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:
+    if not of_build:
+        return f"{service.path}/log"
+    newest = api.get(f"{service.path}/deployment", page_size=1)["results"]
+    if not newest:
+        raise Stopped(f"deploy {service.name} first, with `windlass deploy`: it has no deployment yet")
+    return f"{service.path}/deployment/{newest[0]['id']}/log"
+
+
+def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:
+    call.api.be_patient(when_too_many)
+
+    def ask(headers: Mapping[str, str]) -> ApiAnswer:
+        return call.api.call("GET", path, query={**query, "follow": "true"}, headers=headers)
+
+    with ended_by_hand():
+        for event in StreamFollower(ask, ask({})).events():
+            show_event(LogLine, event.kind == LINE, event.data, as_json=call.as_json)
+
+
+def _why_no_address(service: FoundService) -> str:
+    name = plain(service.name)
+    if service.row.get("state") == "STOPPED":
+        return f"deploy {name} first, with `windlass deploy {quote(name)}`: it has no address before"
+    family = registry().service_of_type(service.row["service_type"])
+    if option := next((field.short for field in fields_of(family.spec) if field.short), None):
+        edit = f"windlass {kebab(family.name)} edit {quote(name)} --{option.name} NUMBER"
+        return f"give {name} a public port, with `{edit}`: it has no address"
+    return f"name a service with pages for browsers: {name} is a {family.name}, and has no such address"

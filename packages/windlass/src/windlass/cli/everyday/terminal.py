@@ -1,0 +1,199 @@
+"""`windlass exec` and `shell`: a command in an instance, with this terminal or with pipes."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any, Final
+
+import click
+from windlass.cli.deployments import say
+from windlass.cli.everyday.call import EverydayCall, everyday, service_argument, service_option
+from windlass.cli.websocket import CloseFrame, CommandSocket
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Stopped, in_sentence
+from windlass.terminal.tables import plain
+
+NOT_FOUND: Final = (126, 127)
+"""The exit codes of a command whose program is not there."""
+_PIECE: Final = 32_768
+_MOST_WAITING: Final = 262_144
+"""Bytes of input that may wait for the connection before more is read."""
+
+
+def instance_option() -> Option:
+    return Option(
+        ["instance", "--instance"], metavar="NAME", help="An instance, as `logs` names it.  [the first]"
+    )
+
+
+@everyday(
+    "exec",
+    click.Argument(["command"], nargs=-1, required=True, metavar="COMMAND…", type=click.UNPROCESSED),
+    service_option(),
+    instance_option(),
+    Option(["no_tty", "-T", "--no-tty"], is_flag=True, help="Give the command no terminal."),
+)
+def exec_command(
+    command: Sequence[str], name: str | None, instance: str | None, no_tty: bool, **options: Any
+) -> None:
+    """Run a command in an instance of the service: windlass exec -- ls -l
+
+    It has the variables of the service. The exit code is that of the command. With a terminal here, the
+    command gets one, too.
+    """
+    _run(options, name, instance, command, with_terminal=not no_tty and _is_terminal())
+
+
+exec_command.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@everyday("shell", service_argument(), instance_option())
+def shell(name: str | None, instance: str | None, **options: Any) -> None:
+    """Open a shell in an instance of the service."""
+    _run(options, name, instance, (), with_terminal=_is_terminal())
+
+
+def _run(
+    options: dict[str, Any],
+    name: str | None,
+    instance: str | None,
+    command: Sequence[str],
+    *,
+    with_terminal: bool,
+) -> None:
+    call = EverydayCall(options)
+    service = call.service(name)
+    size = _size()
+    query: dict[str, Any] = {"command": [*command], "tty": "true" if with_terminal else "false"}
+    query |= {"columns": size.columns or 80, "rows": size.lines or 24} if with_terminal else {}
+    query |= {"instance": instance} if instance else {}
+    with (
+        closing(CommandSocket(call.api, f"{service.path}/exec", query)) as connection,
+        _raw_terminal() if with_terminal else nullcontext(),
+    ):
+        code = TerminalRelay(connection).until_end()
+    if code in NOT_FOUND:
+        explain_name(command, "exec")
+    click.get_current_context().exit(code)
+
+
+def explain_name(command: Sequence[str], verb: str) -> None:
+    """Says how to name a service, if the first word of a command that was not found looks like one."""
+    if "--" in command[1:2]:
+        first, rest = plain(command[0]), plain(" ".join(command[2:]))
+        say(f"If {first} is the service, write `windlass {verb} --application {first} -- {rest}`.")
+
+
+class TerminalRelay:
+    """Passes input to a command and its output back, until the command has ended."""
+
+    def __init__(self, connection: CommandSocket) -> None:
+        self._connection = connection
+        self._code: int | None = None
+        self._reads_input = True
+        self._waker, self._wakes = os.pipe()
+
+    def until_end(self) -> int:
+        """Returns the exit code of the command; raises Stopped if its connection ended before."""
+        with _resizing(self._wakes):
+            try:
+                ready: list[Any] = [self._connection]  # something may have come with its opening
+                while True:
+                    for key in ready:
+                        if (end := self._serve(key)) is not None:
+                            return self._exit_code(end)
+                    ready = self._ready()
+            finally:
+                os.close(self._waker)
+                os.close(self._wakes)
+
+    def _ready(self) -> list[Any]:
+        with selectors.SelectSelector() as selector:
+            waits = selectors.EVENT_WRITE if self._connection.waiting else 0
+            selector.register(self._connection, selectors.EVENT_READ | waits)
+            selector.register(self._waker, selectors.EVENT_READ)
+            if self._reads_input and self._connection.waiting < _MOST_WAITING:
+                selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+            return [key.fileobj for key, _ in selector.select()]
+
+    def _serve(self, source: Any) -> CloseFrame | None:
+        """Handles what is ready. Returns the end of the connection, if it has come."""
+        if source == self._waker:
+            os.read(self._waker, _PIECE)
+            size = _size()
+            self._connection.send_json({"columns": size.columns, "rows": size.lines})
+        elif source is not self._connection:
+            self._pass_input()
+        else:
+            for message in self._connection.receive():
+                if isinstance(message, CloseFrame):
+                    return message
+                self._take(message)
+        self._connection.flush()
+        return None
+
+    def _pass_input(self) -> None:
+        data = os.read(sys.stdin.fileno(), _PIECE)
+        if data:
+            self._connection.send_bytes(data)
+        else:
+            self._reads_input = False
+            self._connection.send_json({"end_of_input": True})
+
+    def _take(self, message: bytes | dict[str, Any]) -> None:
+        if isinstance(message, dict):
+            self._code = message.get("exit_code", self._code)
+            return
+        while message:
+            message = message[os.write(sys.stdout.fileno(), message) :]
+
+    def _exit_code(self, end: CloseFrame) -> int:
+        if self._code is not None:
+            return self._code
+        reason = plain(end.reason) or "the connection was lost"
+        raise Stopped(f"run it again if you still need it: {in_sentence(reason)}")
+
+
+def _size() -> os.terminal_size:
+    """Returns the real size: variables may have that of another terminal."""
+    return os.get_terminal_size(sys.stdout.fileno()) if sys.stdout.isatty() else os.terminal_size((80, 24))
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Passes each key on at once, also Ctrl-C, and brings the terminal back at the end."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    ends = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        for number, handler in ends.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: Any) -> None:
+    sys.exit(128 + number)  # the terminal is brought back on the way
+
+
+@contextmanager
+def _resizing(wakes: int) -> Iterator[None]:
+    """Wakes the loop when the terminal gets another size."""
+    before = signal.signal(signal.SIGWINCH, lambda *_: os.write(wakes, b"."))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,268 @@
+"""`windlass env` and `secrets`: the variables of the linked service, several at once or from a file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec import Struct
+from windlass.cli.deployments import say
+from windlass.cli.dotenv import parse_dotenv
+from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_option
+from windlass.cli.lists import show_list
+from windlass.cli.suggestions import Verbs
+from windlass.cli.texts import read_file, read_texts
+from windlass.core.declare.operations import Operation
+from windlass.core.declare.resource import Family
+from windlass.families import registry
+from windlass.families.variable import secret, variable
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.tables import plain, print_json
+
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_MOST: Final = 1000
+"""Variables of one request."""
+
+
+class VariableLevel(Struct, frozen=True):
+    """The place that variables are set at: a service, or its environment."""
+
+    path: str
+    word: str
+    """Its name in the field `scope`."""
+    name: str
+
+
+class VariableChanges(Struct, frozen=True):
+    """The difference between the variables of a level and those that are to be set."""
+
+    created: list[str]
+    changed: list[str]
+    unchanged: list[str]
+
+    @property
+    def written(self) -> list[str]:
+        return [*self.created, *self.changed]
+
+
+class VariableWords:
+    """The four words for one kind of variables. Values of secrets are never shown."""
+
+    def __init__(self, family: Family, noun: str, *, is_secret: bool) -> None:
+        self.family = family
+        self.noun = noun
+        self.is_secret = is_secret
+
+    # Words
+
+    def show_all(self, shared: bool, wide: bool, name: str | None, **options: Any) -> None:
+        call = EverydayCall(options)
+        level = _level(call, name, shared=shared)
+        rows = call.api.everything(f"{level.path}/{self.family.segment}")
+        if call.as_json:
+            print_json({"results": rows})
+        else:
+            show_list(self._listing(level), rows, wide=wide)
+
+    def set_all(self, assignments: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
+        call = EverydayCall(options)
+        taken: set[str] = set()
+        values = dict(self._key_and_value(text, taken) for text in assignments)
+        level = _level(call, name, shared=shared)
+        self._write(call, level, values, self._compare(call, level, values))
+
+    def unset_all(self, keys: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
+        call = EverydayCall(options)
+        level = _level(call, name, shared=shared)
+        own = self._own(call, level)
+        if missing := [key for key in keys if key not in own]:
+            others = f"; there are {', '.join(sorted(own))}" if own else ""
+            raise Stopped(f"check the name: {level.name} has no {self.noun} {', '.join(missing)}{others}")
+        for key in keys:
+            call.api.call("DELETE", f"{level.path}/{self.family.segment}/{own[key]['id']}")
+        if call.as_json:
+            print_json({"deleted": [*keys]})
+        else:
+            click.echo(f"Deleted {', '.join(map(plain, keys))}")
+            _say_when(call)
+
+    def import_file(
+        self, file: str, shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
+    ) -> None:
+        call = EverydayCall(options)
+        values = parse_dotenv(read_file(file), plain(file))
+        if not values:
+            raise Misused(f"check the file: {plain(file)} has no variables")
+        level = _level(call, name, shared=shared)
+        changes = self._compare(call, level, values)
+        self._show_difference(changes)
+        if dry_run:
+            if call.as_json:
+                print_json(msgspec.to_builtins(changes))
+            return
+        if changes.changed and not yes and sys.stdin.isatty() and sys.stdout.isatty():
+            click.confirm(f"Replace {len(changes.changed)} of {level.name}?", abort=True, err=True)
+        self._write(call, level, values, changes)
+
+    # Steps
+
+    def _key_and_value(self, text: str, taken: set[str]) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not _KEY.fullmatch(key) or (not equals and not self.is_secret):
+            like = "NAME or NAME=value" if self.is_secret else "NAME=value"
+            raise Misused(f"give {like}, and not {key if self.is_secret else text!r}")
+        if equals:
+            return key, read_texts(key, [value], taken)[0]
+        return key, self._ask(key, taken)
+
+    def _ask(self, key: str, taken: set[str]) -> str:
+        """Reads a value without showing it: from the terminal, or from standard input."""
+        if sys.stdin.isatty():
+            return str(click.prompt(f"Value of {key}", hide_input=True, err=True))
+        return read_texts(key, ["-"], taken)[0]
+
+    def _own(self, call: EverydayCall, level: VariableLevel) -> dict[str, Mapping[str, Any]]:
+        """Returns the variables of the level itself, without inherited ones, by key."""
+        rows = call.api.everything(f"{level.path}/{self.family.segment}")
+        return {row["key"]: row for row in rows if row["scope"] == level.word}
+
+    def _compare(
+        self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str]
+    ) -> VariableChanges:
+        own = self._own(call, level)
+        same = [key for key in values if key in own and own[key].get("value") == values[key]]
+        return VariableChanges(
+            created=[key for key in values if key not in own],
+            changed=[key for key in values if key in own and key not in same],
+            unchanged=same,
+        )
+
+    def _write(
+        self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str], changes: VariableChanges
+    ) -> None:
+        """Sets what differs, all or nothing."""
+        if len(changes.written) > _MOST:
+            raise Misused(f"set at most {_MOST} at once")
+        if changes.written:
+            entries = [
+                {"name": key, "value": values[key], "scope": level.word, "is_secret": self.is_secret}
+                for key in changes.written
+            ]
+            body = msgspec.json.encode({"overwrite": True, "vars": entries})
+            call.api.call("POST", f"{level.path}/{variable.segment}/import", body)
+        if call.as_json:
+            print_json(msgspec.to_builtins(changes))
+        elif changes.written:
+            click.echo(f"Set {', '.join(changes.written)} of {plain(level.name)}")
+            _say_when(call)
+        else:
+            click.echo("Nothing changes: all of them have these values")
+
+    def _show_difference(self, changes: VariableChanges) -> None:
+        marks = (("+", changes.created, "green"), ("~", changes.changed, "yellow"))
+        for mark, keys, colour in marks:
+            for key in keys:
+                say(click.style(f"{mark} {key}", fg=colour))
+        if changes.unchanged:
+            say(f"{len(changes.unchanged)} unchanged")
+
+    def _listing(self, level: VariableLevel) -> Operation:
+        operations = registry().handled_by(f"{self.family.name}.list")
+        return operations[0]
+
+
+def _level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLevel:
+    if shared:
+        place = call.place
+        if not place.id:
+            raise Misused("say which environment with --environment")
+        return VariableLevel(f"/environment/{place.id}", "ENVIRONMENT", place.path)
+    service: FoundService = call.service(name)
+    return VariableLevel(service.path, service.row["service_type"], service.name)
+
+
+def _say_when(call: EverydayCall) -> None:
+    say("It takes effect with the next deployment: `windlass deploy`.")
+
+
+# Declarations
+
+
+def _shared_option() -> Option:
+    return Option(
+        ["shared", "--shared"],
+        is_flag=True,
+        help="Use those of the environment, for all of its services.",
+        section="Where",
+    )
+
+
+def _list_command(words: VariableWords, help: str) -> click.Command:
+    wide = Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.")
+    return _declare("list", words.show_all, help, wide)
+
+
+def _declare(name: str, call: Callable[..., None], help: str, *params: click.Parameter) -> click.Command:
+    def callback(**options: Any) -> None:
+        call(**options)
+
+    built = everyday(name, *params, _shared_option(), service_option())(callback)
+    built.help = help
+    return built
+
+
+def _group(words: VariableWords, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
+    shapes = "NAME[=VALUE]…" if words.is_secret else "NAME=VALUE…"
+    builders = {
+        "list": lambda: _list_command(words, helps["list"]),
+        "set": lambda: _declare(
+            "set",
+            words.set_all,
+            helps["set"],
+            click.Argument(["assignments"], nargs=-1, required=True, metavar=shapes),
+        ),
+        "unset": lambda: _declare(
+            "unset",
+            words.unset_all,
+            helps["unset"],
+            click.Argument(["keys"], nargs=-1, required=True, metavar="NAME…"),
+        ),
+        "import": lambda: _declare(
+            "import",
+            words.import_file,
+            helps["import"],
+            click.Argument(["file"], metavar="FILE"),
+            Option(["dry_run", "--dry-run"], is_flag=True, help="Show the difference, and change nothing."),
+            Option(["yes", "-y", "--yes"], is_flag=True, help="Replace values without asking."),
+        ),
+    }
+    return Verbs(builders, name=name, help=help, usual="list")
+
+
+env = _group(
+    VariableWords(variable, "variable", is_secret=False),
+    "env",
+    "Variables of the service: list, set, unset, or import a .env file.",
+    {
+        "list": "List the variables of the service, also those that it inherits.",
+        "set": "Set variables. `@FILE` as a value is the text of a file, `-` standard input.",
+        "unset": "Delete variables of the service.",
+        "import": "Set all variables of a .env file. The difference is shown.",
+    },
+)
+secrets = _group(
+    VariableWords(secret, "secret", is_secret=True),
+    "secrets",
+    "Secrets of the service: values that are never shown again.",
+    {
+        "list": "List the names of the secrets of the service, also of those that it inherits.",
+        "set": "Set secrets. A name without a value is asked for, or read from standard input.",
+        "unset": "Delete secrets of the service.",
+        "import": "Set all lines of a .env file as secrets. The difference is shown.",
+    },
+)

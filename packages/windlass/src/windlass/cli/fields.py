@@ -1,0 +1,173 @@
+"""The fields of a body as options, and back. Derived from the Struct that the API validates with.
+
+A field is named by its path, as in the messages of the API: `git_repository.url` is `--git-repository.url`. A
+field that is no scalar, such as a list of ports, takes JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec import inspect as types
+from windlass.cli.kebab import kebab
+from windlass.core.declare.spec import ordered_fields
+
+Path = tuple[str, ...]
+JSON: Final = "json"
+_SCALARS: Mapping[type[types.Type], type] = {
+    types.StrType: str,
+    types.IntType: int,
+    types.FloatType: float,
+    types.BoolType: bool,
+}
+
+
+_FILES: Final = frozenset({"hidden", "veiled", "several_lines"})
+"""Marks of fields whose text may be read from a file."""
+
+
+_NAMED: Final = re.compile(r"([A-Za-z_]\w*(?:\[\d+\])*(?:\.[A-Za-z_]\w*(?:\[\d+\])*)*): ")
+"""The field that a refusal begins with."""
+_INDEX: Final = re.compile(r"(?:\[\d+\])+$")
+
+
+class ShortForm(Struct, frozen=True):
+    """An option that takes one number of each object in a list."""
+
+    name: str
+    sets: str
+    others: Mapping[str, Any]
+    meaning: str
+
+    def objects(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
+        return [{self.sets: number, **self.others} for number in numbers]
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    path: Path
+    kind: type | None
+    """None is any JSON."""
+    many: bool = False
+    choices: tuple[str, ...] = ()
+    meaning: str = ""
+    refers: str = ""
+    """The family whose id it takes."""
+    default: Any = NODEFAULT
+    required: bool = False
+    is_read_from_files: bool = False
+    """True for secrets and texts of several lines: the value may name a file."""
+    short: ShortForm | None = None
+
+    @property
+    def option(self) -> str:
+        return "--" + ".".join(kebab(name) for name in self.path)
+
+    @property
+    def deep(self) -> bool:
+        """True for fields so deep that the list of options leaves them out."""
+        return len(self.path) > 2
+
+    def name_option(self, named: str, option: str = "") -> str:
+        """Returns the option that fills the field which a refusal names. The field stands beside it where it
+        is a part of what the option takes: `--port (ports[0].internal_port)`."""
+        is_itself = named == ".".join(self.path) and not option
+        return self.option if is_itself else f"{option or self.option} ({named})"
+
+    @property
+    def is_deprecated(self) -> bool:
+        return self.meaning.startswith("Deprecated")
+
+
+def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list[Field]:
+    """Returns the fields that have options. Deprecated ones have none, because their successors do."""
+    fields = _fields(spec, (), frozenset(), True)
+    return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
+
+
+def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
+    """Yields the options of fields. `wanted` is true if everything around these fields is required."""
+    for field in ordered_fields(spec):
+        path = (*above, field.encode_name)
+        kind, extra = _bare(types.type_info(field.type))
+        required = field.required and wanted
+        if isinstance(kind, types.StructType) and kind.cls not in seen:
+            yield from _fields(kind.cls, path, seen | {kind.cls}, required)
+        else:
+            yield _field(path, kind, extra, field.default, required)
+
+
+def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any, required: bool) -> Field:
+    many = isinstance(kind, types.ListType)
+    inner, of_each = _bare(kind.item_type) if isinstance(kind, types.ListType) else (kind, {})
+    scalar, choices = _scalar(inner)
+    extra = {**of_each, **extra}
+    return Field(
+        path=path,
+        kind=scalar,
+        many=many and scalar is not None,
+        choices=choices,
+        meaning=str(extra.get("description", "")),
+        refers=str(extra.get("refers") or extra.get("names", "")),
+        default=default if scalar is not None and default is not UNSET else NODEFAULT,
+        required=required,
+        is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(extra),
+        short=ShortForm(*extra["short_form"]) if "short_form" in extra else None,
+    )
+
+
+def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
+    match kind:
+        case types.LiteralType(values=values) if all(isinstance(value, str) for value in values):
+            return str, tuple(str(value) for value in values)
+        case types.EnumType(cls=cls):
+            return str, tuple(str(member.value) for member in cls)
+        case _:
+            return _SCALARS.get(type(kind)), ()
+
+
+def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
+    """Returns a type without absence and null, and its annotations."""
+    match kind:
+        case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
+            bare, metadata = _bare(inner)
+            return bare, metadata | (schema or {}) | (extra or {})
+        case types.UnionType(types=several):
+            left = [option for option in several if not isinstance(option, types.NoneType)]
+            return _bare(left[0]) if len(left) == 1 else (kind, {})
+        case _:
+            return kind, {}
+
+
+def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | None:
+    """Returns what a refusal of the API begins with, such as `ports[0].internal_port`, and the field of which
+    it is a part. None if it begins with no field."""
+    match = _NAMED.match(message)
+    if match is None:
+        return None
+    steps = tuple(_INDEX.sub("", step) for step in match[1].split("."))
+    around = [field for field in fields if steps[: len(field.path)] == field.path]
+    return (match[1], max(around, key=lambda field: len(field.path))) if around else None
+
+
+def body_of(base: Mapping[str, Any], values: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+    """Returns an object with each value put at its path, over earlier values."""
+    body = dict(base)
+    for path, value in values:
+        inner = body
+        for name in path[:-1]:
+            below = inner.get(name)
+            inner[name] = dict(below) if isinstance(below, dict) else {}
+            inner = inner[name]
+        inner[path[-1]] = value
+    return body
+
+
+def json_of(text: str, where: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{where}: {text!r} is not JSON: {error}") from error

@@ -1,0 +1,136 @@
+"""A folder of the user as an archive to upload. The same files always give the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+from msgspec import Struct
+from windlass.base import dockerignore
+from windlass.cli.ignored_files import (
+    IgnoreRule,
+    git_rules,
+    is_ignored,
+    is_ignored_for_docker,
+    is_never_uploaded,
+)
+
+_LEVEL: Final = 6
+_MOST_OF_RULES: Final = 1024 * 1024
+_EXCLUDE: Final = ".git/info/exclude"
+
+
+class FolderArchive(Struct, frozen=True):
+    """An archive of a folder in an open file."""
+
+    file: IO[bytes]
+    size: int
+    digest: str
+    """SHA-256 of the archive."""
+    files: int
+
+
+def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
+    """Writes the files of a folder that are not ignored into a file, as a compressed tar."""
+    count = 0
+    # Without a time and a name, so that equal folders give equal archives.
+    with (
+        gzip.GzipFile("", "wb", _LEVEL, into, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in uploaded_files(folder):
+            if _add(tar, folder, path):
+                count += 1
+    size = into.tell()
+    into.seek(0)
+    digest = hashlib.file_digest(into, "sha256").hexdigest()  # type: ignore[arg-type]
+    into.seek(0)
+    return FolderArchive(into, size, digest, count)
+
+
+def uploaded_files(folder: Path) -> Iterator[str]:
+    """Yields the paths of files and links that are not ignored, sorted."""
+    docker = dockerignore.beside(folder)
+    own = git_rules(_read(folder / ".windlassignore"))
+    for path in _walk(folder, "", _rules_above(folder), own):
+        if not is_ignored_for_docker(docker, PurePosixPath(path)):
+            yield path
+
+
+def _walk(top: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule]) -> Iterator[str]:
+    rules = rules + git_rules(_read(top / inner / ".gitignore"), inner)
+    with os.scandir(top / inner) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        path = inner + entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_never_uploaded(entry.name) or is_ignored(rules + own, path, is_folder):
+            continue
+        if not is_folder:
+            yield path
+        elif not (top / path / "pyvenv.cfg").exists():  # a virtual environment by another name
+            yield from _walk(top, f"{path}/", rules, own)
+
+
+def _rules_above(folder: Path) -> list[IgnoreRule]:
+    """Returns the rules of git from the folders above, up to the root of the repository."""
+    tops = next(
+        (
+            [*reversed(folder.parents[: place + 1])]
+            for place, above in enumerate(folder.parents)
+            if (above / ".git").exists()
+        ),
+        [],
+    )
+    if (folder / ".git").exists():
+        return git_rules(_read(folder / _EXCLUDE))
+    rules: list[IgnoreRule] = []
+    for above in tops:
+        text = _read(above / ".gitignore") + ("\n" + _read(above / _EXCLUDE) if above == tops[0] else "")
+        rules += _from_above(text, folder.relative_to(above).as_posix())
+    return rules
+
+
+def _from_above(text: str, below: str) -> Iterator[IgnoreRule]:
+    """Yields the rules of a folder above that can match below it: those for any folder, and those whose
+    pattern begins with the way here."""
+    for line in text.splitlines():
+        bare = line.strip()
+        marks = "!" if bare.startswith("!") else ""
+        path = bare.removeprefix("!")
+        if "/" not in path.rstrip("/") or path.startswith("**/"):
+            yield from git_rules(line)
+        elif path.lstrip("/").startswith(f"{below}/"):
+            yield from git_rules(f"{marks}/{path.lstrip('/').removeprefix(below + '/')}")
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_OF_RULES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _add(tar: tarfile.TarFile, folder: Path, path: str) -> bool:
+    """Adds a file or a link, without its owner and its time. Others, such as sockets, are left out."""
+    status = (folder / path).lstat()
+    entry = tarfile.TarInfo(path)
+    if stat.S_ISLNK(status.st_mode):
+        entry.type = tarfile.SYMTYPE
+        entry.linkname = os.readlink(folder / path)  # noqa: PTH115 (as it is written)
+        tar.addfile(entry)
+        return True
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+    with (folder / path).open("rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        tar.addfile(entry, file)
+    return True

@@ -1,0 +1,274 @@
+"""Lists of resources for people: a table with name, state and address first, of as many columns as fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, get_args
+
+import click
+import msgspec
+from msgspec import Struct
+from windlass.base import ids
+from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
+from windlass.cli.derived_commands import is_numbered
+from windlass.core.declare.audit_query import OrganizationEvent
+from windlass.core.declare.fields import WITHOUT_EFFECT
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.traits import Deployment, Status
+from windlass.terminal.tables import GAP, plain, room, table, wrap_indented
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+_LATE: Final = ("created_at", "updated_at")
+_NAMES: Final = ("name", "key")
+_ADDRESSES: Final = ("url",)
+_FIRST: Final = (*STATES, *_ADDRESSES)
+_SOON: Final = (
+    "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
+    "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
+    "environment_name", "project_name",
+)  # fmt: skip
+_REASONS: Final = frozenset({"message"})
+"""Texts that may be long: their column takes what is left of the width, or they are below the table."""
+_TEXTS: Final = frozenset({"text"})
+"""Texts of many lines: that of the first row is below the table."""
+_MADE_BY: Final = "deployment_id"
+"""Names a row without an id of its own, such as a plan."""
+_FOR_PROGRAMS: Final = frozenset({"icon_uri"})
+"""Fields that people do not read."""
+_DEPLOYMENT: Final = (
+    "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
+)  # fmt: skip
+"""The columns of a deployment; it repeats the status of its service in others."""
+_EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
+"""The first columns of an event of the audit."""
+_OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
+_TITLES: Final = {
+    "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
+    "exit_code": "EXIT", "duration_seconds": "SECONDS", "deployment_id": "DEPLOYMENT",
+}  # fmt: skip
+_ID: Final = re.compile(ids.PATTERN)
+_WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
+"""Most characters of a column, and the fewest of one that takes what is left."""
+_MOST_LINES: Final = 4
+"""Lines of a reason in its column; a longer one is below the table."""
+
+
+def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
+    """Prints rows as a table, of the most useful fields or of all, and counts the columns left out."""
+    if not rows:
+        click.echo("There are none.", err=True)
+    elif wide:
+        _show_wide(rows, _names(operation, rows))
+    else:
+        numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
+        _show_short(operation, [_in_short(readable(operation, row, numbers)) for row in rows])
+
+
+def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
+    names = [name for name in _names(operation, rows) if not _is_for_programs(operation, rows, name)]
+    widths = _that_fit(rows, [name for name in names if _is_first(operation, name)], names)
+    if not widths:
+        show_apart([{name: row[name] for name in names if name in row} for row in rows])
+        return
+    _table(widths, [[short_cell(row.get(name)) for name in widths] for row in rows])
+    below = _REASONS & {*names} - {*widths}
+    for name in below:
+        _show_below(rows, next(iter(widths)), name)
+    texts = _TEXTS & {*names}
+    if left := len(names) - len(widths) - len(below) - len(texts):
+        click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
+    for name in texts:
+        click.echo("\n" + plain(str(rows[0][name])).strip("\n"))
+
+
+def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
+    """Prints the reasons that have no column, each on a line of its own with the name of its row."""
+    for row in rows:
+        if text := short_cell(row.get(reason)):
+            label = short_cell(row.get("version") if first == "status" else row.get(first))
+            click.echo(f"{label}: {wrap_indented(text, 2, first=len(label) + 2)}")
+
+
+def _in_short(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the status in the place of a part that has one, such as the check of a registry."""
+    return {
+        name: value["status"] if isinstance(value, dict) and isinstance(value.get("status"), str) else value
+        for name, value in row.items()
+    }
+
+
+def readable(
+    operation: Operation, row: dict[str, Any], numbers: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns a row with fields that people look for in the place of those that programs need.
+
+    `numbers` has the numbers of deployments that a rollback may have gone back to.
+    """
+    if operation.answer is not Deployment:
+        return _with_outcome(with_counts(row))
+    ended, repeated = row.get("finished_at"), numbers.get(row.get("repeats") or "")
+    own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
+        "version": f"v{row['number']}",
+        "action": row["action"] + (f" of v{repeated}" if repeated else ""),
+        "git_commit_id": (row.get("git_commit_id") or "")[:7],
+        "took": duration(row["created_at"], ended) if ended else "",
+    }
+    return {name: own[name] for name in sorted(own, key=lambda name: _place(operation, name))}
+
+
+def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the status in it that has no column, such as that of the check of a registry."""
+    inner = next((value for value in row.values() if isinstance(value, dict) and "status" in value), None)
+    return row if inner is None or "status" in row else row | {"status": inner["status"]}
+
+
+def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
+    """Returns the fields worth showing: name, state and address first."""
+    names = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
+    shown = [name for name in dict.fromkeys(names) if any(name in row for row in rows) and name not in _LATE]
+    late = [name for name in _LATE if any(name in row for row in rows)]
+    return sorted(
+        (name for name in (*shown, *late) if _tells(operation, rows, name)),
+        key=lambda name: _place(operation, name),
+    )
+
+
+def _place(operation: Operation, name: str) -> int:
+    """Sort key of a column: name (or else the id), state and address come first."""
+    order = _order(operation)
+    return order.index(name) if name in order else len(order)
+
+
+def _order(operation: Operation) -> tuple[str, ...]:
+    if operation.answer is Deployment:
+        return _DEPLOYMENT
+    if operation.answer is OrganizationEvent:
+        return _EVENT
+    if _is_of_numbered(operation):
+        return ("number", *_FIRST, "cause", "started_at", "duration_seconds", "exit_code", "message", "id")
+    has_no_name = operation.family is not None and operation.family.names is None
+    named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
+    own_id = _find_field(operation.answer, "id") is not None
+    made_by = () if own_id else (_MADE_BY,)
+    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON, *made_by)
+
+
+def _is_first(operation: Operation, name: str) -> bool:
+    order = _order(operation)
+    has_first = order is not _DEPLOYMENT and not _is_of_numbered(operation)
+    return name in order and name not in {*_SOON, _MADE_BY} and has_first
+
+
+def _is_of_numbered(operation: Operation) -> bool:
+    """True if rows are known by their numbers, and not by names."""
+    family = operation.family
+    return family is not None and operation.answer is family.view and is_numbered(family)
+
+
+def _is_id(rows: Sequence[Any], name: str) -> bool:
+    return any(isinstance(value := row.get(name), str) and _ID.fullmatch(value) for row in rows)
+
+
+def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
+    """True for ids of resources and their parents, fields without effect, and the time of the last
+    change."""
+    if name in _order(operation):
+        return False
+    owners = (row.get(name) for row in rows)
+    return (
+        operation.answer is Deployment
+        or name in _FOR_PROGRAMS
+        or name == _LATE[-1]
+        or _is_id(rows, name)
+        or _has_no_effect(_find_field(operation.answer, name))
+        or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
+    )
+
+
+def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Returns the first columns and as many others as fit, with their widths; none if the first do not
+    fit."""
+    widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
+    left = room() - sum(width + GAP for width in widths.values()) + GAP
+    if left < 0:
+        return {}
+    for name in names:
+        if name in widths or name in _TEXTS or not all(_is_flat(row.get(name)) for row in rows):
+            continue
+        width = _width(rows, name)
+        if name in _REASONS and left - GAP >= _NARROWEST:
+            longest = max(len(short_cell(row.get(name))) for row in rows)
+            width = min(width, left - GAP) if longest <= _MOST_LINES * (left - GAP) else room()
+        if width + GAP <= left:
+            left -= width + GAP
+            widths[name] = width
+    return widths
+
+
+def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Prints all fields: as a table if it fits, else each row as a list of fields."""
+    cells = [[cell(row.get(name)) for name in names] for row in rows]
+    widths = {
+        name: max(len(_title(name)), *(len(row[place]) for row in cells)) for place, name in enumerate(names)
+    }
+    is_flat = all(_is_flat(row.get(name)) for row in rows for name in names)
+    if is_flat and sum(width + GAP for width in widths.values()) <= room():
+        _table(widths, cells)
+    else:
+        show_apart([{name: row[name] for name in names if name in row} for row in rows])
+
+
+def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
+    table(
+        [_title(name) for name in widths],
+        [*widths.values()],
+        cells,
+        states=[place for place, name in enumerate(widths) if is_state(name)],
+    )
+
+
+def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
+    """True if a value tells something: not if it is empty, or the same everywhere, such as an icon."""
+    usual = None if name in STATES else _usual(operation.answer, name)
+    return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
+
+
+def _usual(answer: type[Struct] | None, name: str) -> Any:
+    field = _find_field(answer, name)
+    return field.default if field is not None and field.type is str else None
+
+
+def _find_field(answer: type[Struct] | None, name: str) -> msgspec.structs.FieldInfo | None:
+    fields = msgspec.structs.fields(answer) if answer else ()
+    return next((field for field in fields if field.encode_name == name), None)
+
+
+def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
+    return field is not None and _says(field.type, WITHOUT_EFFECT)
+
+
+def _says(annotation: Any, meta: msgspec.Meta) -> bool:
+    """True if a type, or a part of it, is annotated so."""
+    return meta in getattr(annotation, "__metadata__", ()) or any(
+        _says(part, meta) for part in get_args(annotation)
+    )
+
+
+def _is_flat(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str | int) for item in value)
+    return not isinstance(value, dict)
+
+
+def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
+    """Returns the width of a column. Values that people copy, such as addresses, are never wrapped."""
+    widest = max(len(short_cell(row.get(name))) for row in rows)
+    most = _NO_LIMIT if name in {"id", *_ADDRESSES} else most
+    return max(min(widest, most), len(_title(name)))
+
+
+def _title(name: str) -> str:
+    short = re.sub(r"_(name|at|date)$", "", name) or name
+    return _TITLES.get(name, short.upper().replace("_", " "))

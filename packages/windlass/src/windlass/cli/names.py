@@ -1,0 +1,191 @@
+"""Resolves the name, path of names (`shop/production/web`) or id that a person types, with one request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from msgspec import Struct
+from windlass.base import ids
+from windlass.cli.client import Api, ApiRefused, path_of
+from windlass.cli.derived_commands import ancestry
+from windlass.cli.kebab import kebab
+from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Family
+from windlass.terminal.stopped import Misused
+
+_ID = re.compile(ids.PATTERN)
+_MOST_PLACES = 10
+_VERSION = re.compile(r"v[1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class ResolvedResource(Struct, frozen=True):
+    """A resource, as `GET /resource` answers it."""
+
+    id: str
+    name: str
+    path: str
+    organization: str
+
+
+class NameResolver:
+    """Looks names up, below the given resources of the families above."""
+
+    def __init__(self, api: Api, registry: Registry, ids: Mapping[str, str]) -> None:
+        self._api = api
+        self._registry = registry
+        self._given = ids
+        self._known: dict[tuple[str, str, str], ResolvedResource] = {}
+
+    @property
+    def home(self) -> str:
+        """The id of the organization: the given one, or the token's own, which any resource found before
+        names."""
+        top = self._top
+        if top.name not in self._given:
+            for resource in self._known.values():
+                return resource.organization
+        return self.find(top, self._given.get(top.name, "")).id
+
+    def id_of(self, family: Family | None, text: str) -> str:
+        if family is None or _ID.fullmatch(text):
+            return text
+        if family.names is None:
+            raise Misused(f"give the id of the {_spoken(family)}, which has no name, and not {text!r}")
+        return self.find(family, text).id
+
+    def id_of_any(self, families: Sequence[Family], text: str) -> str:
+        """Returns the id of a resource that may be of each of these families, with one request for each."""
+        if len(families) < 2 or _ID.fullmatch(text):
+            return self.id_of(families[0] if families else None, text)
+        missing: ApiRefused | None = None
+        candidates: list[tuple[str, ResolvedResource]] = []
+        for family in families:
+            if family.names is None or text.count("/") >= len(self._line(family)):
+                continue
+            try:
+                candidates.append((_spoken(family), self.find(family, text)))
+            except ApiRefused as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                missing = error
+        if len(candidates) == 1:
+            return candidates[0][1].id
+        if not candidates and missing:
+            kinds = ", ".join(_spoken(family) for family in families)
+            raise Misused(f"check the name {text!r}, or give an id: there is none of {kinds}") from missing
+        ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in candidates)
+        raise Misused(f"give an id: {text!r} could be each of these: {ways}")
+
+    def find(self, family: Family, text: str) -> ResolvedResource:
+        """Finds the resource with this name, path or id."""
+        line = self._line(family)
+        below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
+        question = (family.name, self._path(line, text), below)
+        if question not in self._known:
+            self._known[question] = self._ask(text, *question)
+        return self._known[question]
+
+    def _ask(self, text: str, family: str, path: str, below: str) -> ResolvedResource:
+        query = {"family": family, "path": path} | ({"below": below} if below else {})
+        matches = self._api.get("/resource", **query)["results"]
+        if len(matches) != 1:
+            ways = ", ".join(str(match["path"]) for match in matches) or "none"
+            raise Misused(f"say which, or give an id: {text!r} could be each of these: {ways}")
+        [match] = matches
+        return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
+
+    def deployment(self, collection: str, text: str | None) -> str:
+        """Returns the id of a deployment of the service with this path, by its version (`v3`) or its id;
+        without a text, that of the newest."""
+        if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
+            raise Misused(f"give a version such as v3, or an id: {text!r} is neither")
+        if id := self._id_by_number(collection, text):
+            return id
+        if text is None:
+            raise Misused("deploy the service first: it has no deployment yet")
+        raise Misused(f"choose another version: there is no {text}")
+
+    def run(self, collection: str, text: str | None) -> str:
+        """Returns the id of a run by its number or its id; without a text, that of the newest."""
+        if text is not None and not (_ID.fullmatch(text) or _NUMBER.fullmatch(text)):
+            raise Misused(f"give a number such as 3, or an id: {text!r} is neither")
+        if id := self._id_by_number(collection, text):
+            return id
+        if text is None:
+            raise Misused("run it first: it has no run yet")
+        raise Misused(f"choose another run: there is no run {text}")
+
+    def _id_by_number(self, collection: str, text: str | None) -> str:
+        """Returns the id of a resource by its number, or that of the newest; empty if there is none."""
+        if text is not None and _ID.fullmatch(text):
+            return text
+        if text is None:
+            rows = self._api.get(collection, page_size=1)["results"]
+        else:
+            number = int(text.removeprefix("v"))
+            rows = [row for row in self._api.everything(collection) if row["number"] == number]
+        return str(rows[0]["id"]) if rows else ""
+
+    def named(self, family: Family) -> list[ResolvedResource]:
+        """Returns the resources of a family of places, with their paths: those of the first places above."""
+        [listing, *_] = self._registry.handled_by(f"{family.name}.list")
+        [parent] = self._registry.parents(family)
+        if parent is None or parent.parent is None:
+            above = [ResolvedResource(self.home, "", "", self.home)]
+        else:
+            above = self.named(parent)[:_MOST_PLACES]
+        return [
+            ResolvedResource(row["id"], row["name"], f"{place.path}/{row['name']}".lstrip("/"), self.home)
+            for place in above
+            for row in self._api.everything(path_of(listing.path, {listing.params[0]: place.id}))
+        ]
+
+    def nearest(self, families: Sequence[Family]) -> Family:
+        """Returns the one of these families that was given; of several in a line, the lowest."""
+        named = [family for family in families if family.name in self._given]
+        above = {higher.name for family in named for higher in ancestry(self._registry, family)}
+        lowest = [family for family in named if family.name not in above]
+        if len(lowest) != 1:
+            options = ", ".join(f"--{kebab(family.name)}" for family in families)
+            raise Misused(f"say where, with one of {options}")
+        return lowest[0]
+
+    @property
+    def _top(self) -> Family:
+        return next(family for family in self._registry.families.values() if family.parent is None)
+
+    def _line(self, family: Family) -> list[Family]:
+        """Returns the families above this one, from the top, and itself."""
+        line = [family]
+        while parents := [parent for parent in self._registry.parents(line[0]) if parent is not None]:
+            line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))
+        return line
+
+    def _path(self, line: Sequence[Family], text: str) -> str:
+        """Joins the options of all levels to one path. Each option may be a path itself."""
+        parts = [""] * len(line)
+        texts = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
+        for place, family in enumerate(line):
+            words = texts[family.name].split("/")
+            if len(words) > place + 1:
+                longest = "/".join(kebab(level.name) for level in line[: place + 1])
+                raise Misused(f"give a path such as {longest}: {texts[family.name]!r} is longer")
+            for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
+                parts[here] = _merge(line[here], parts[here], word)
+        return "/".join(parts).lstrip("/")
+
+
+def _merge(family: Family, first: str, other: str) -> str:
+    """Merges two values for the same level; an id wins over a name."""
+    texts = [text for text in (first, other) if text]
+    exact = [text for text in texts if _ID.fullmatch(text)]
+    if len({text.casefold() for text in exact or texts}) > 1:
+        raise Misused(f"name one {_spoken(family)}, and not both {first!r} and {other!r}")
+    return (exact or texts or [""])[0]
+
+
+def _spoken(family: Family) -> str:
+    return kebab(family.name).replace("-", " ")

@@ -1,0 +1,67 @@
+"""Starts a deployment, waits for its end, and prints the result: one line for people, or the deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+from windlass.cli.client import Api
+from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
+from windlass.cli.following import when_too_many
+from windlass.cli.overviews import say_how_to_reach
+from windlass.cli.waiting import DeploymentWait
+from windlass.core.declare.resource import Family
+from windlass.terminal.stopped import ended_by_hand
+from windlass.terminal.tables import paint, plain, print_json
+
+GOES_ON = "It goes on by itself: `windlass ps` shows its state."
+
+
+def start(
+    api: Api, service: str, name: str, action: str, body: Mapping[str, Any] | None = None, command: str = ""
+) -> tuple[StartedDeployment, Any] | None:
+    """Starts an action on the service at this path. Returns None if there was nothing to do. `command`: the
+    one that starts it again."""
+    api.be_patient(when_too_many)
+    sent = None if body is None else msgspec.json.encode(body)
+    answer = api.call("POST", f"{service}/{action}", sent).json
+    if answer is None:
+        say(f"{plain(name)}: there was nothing to do")
+        return None
+    return StartedDeployment(service, name, answer["deployment_request_id"], command), answer
+
+
+def wait_and_show(
+    api: Api, started: StartedDeployment, family: Family | None, *, as_json: bool, cancelled: bool = False
+) -> None:
+    ended = DeploymentWait(api, started, cancelled=cancelled).until_done()
+    if as_json:
+        print_json(ended.deployment)
+        return
+    url = first_address(api, started.path) if serves(ended) else ""
+    click.echo(summary(ended, url))
+    say_how_to_reach(family, ended, url)
+
+
+def follow_to_its_end(
+    api: Api,
+    begun: tuple[StartedDeployment, Any] | None,
+    family: Family | None,
+    *,
+    as_json: bool,
+    detach: bool,
+) -> None:
+    """Waits for what was started, or only says that it was. Ctrl-C leaves it to go on."""
+    if begun is None:
+        return
+    started, answer = begun
+    if not detach:
+        with ended_by_hand(GOES_ON):
+            wait_and_show(api, started, family, as_json=as_json)
+    elif as_json:
+        print_json(answer)
+    else:
+        what = f"{plain(answer['action'])} v{answer['number']}"
+        click.echo(f"{plain(started.name)}: {what} is {paint(answer['status'])}. {GOES_ON}")

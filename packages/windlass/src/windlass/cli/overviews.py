@@ -1,0 +1,82 @@
+"""Lists for people that need several answers of the API: services with state and address, clusters with the
+state of their engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import click
+from windlass.cli.client import Api, ApiRefused, path_of
+from windlass.cli.deployments import EndedDeployment, is_gone, say, serves
+from windlass.cli.fields import fields_of
+from windlass.cli.kebab import kebab
+from windlass.cli.lists import show_list
+from windlass.cli.names import ResolvedResource
+from windlass.core.declare.operations import Operation
+from windlass.core.declare.resource import Family
+from windlass.families import registry
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import paint, plain
+
+SERVICES: Final = registry().operation("listOrganizationServices")
+_AT_ONCE: Final = 8
+_MOST_NAMED: Final = 20
+
+
+def services_in(api: Api, organization: str, **place: str) -> list[Any]:
+    """Returns all services of an organization, or of the place that is named."""
+    return api.everything(path_of(SERVICES.path, {"org_id": organization}), **place)
+
+
+def show_environment(api: Api, environment: ResolvedResource, state: str) -> None:
+    """Prints the state of an environment, and its services below."""
+    click.echo(f"{plain(environment.path)}: {paint(state)}")
+    show_list(SERVICES, services_in(api, environment.organization, environment_id=environment.id))
+
+
+def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> list[Any]:
+    """Returns a list of resources, each with its status where reading it takes a call of its own."""
+    family = operation.family
+    reading = registry().handled_by(f"{family.name}.status") if family else ()
+    if not any(status.outside for status in reading):
+        return rows
+
+    def status_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            status = api.get(f"{path}/{row['id']}/status")
+        except ApiRefused as refused:
+            if is_gone(refused):
+                return {}
+            raise
+        return {name: status[name] for name in ("status", "message")}
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return [{**row, **status} for row, status in zip(rows, threads.map(status_of, rows), strict=True)]
+
+
+def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the id of the only service, and prints its name. Names all of them if there are several."""
+    if not services:
+        raise Misused(f"create the {noun} first: there is none here")
+    names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
+    if len(names) > 1:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
+    say(names[0])
+    return str(services[0]["id"])
+
+
+def path_of_service(row: Mapping[str, Any]) -> str:
+    """Returns the path of a service in a list of services of all kinds."""
+    return path_of(f"/{registry().service_of_type(row['service_type']).segment}/{{id}}", {"id": row["id"]})
+
+
+def say_how_to_reach(family: Family | None, ended: EndedDeployment, url: str) -> None:
+    """Prints, after the first deployment of a service without an address, how it gets one."""
+    if url or not serves(ended) or ended.deployment["number"] > 1 or family is None:
+        return
+    for option in (field.short for field in fields_of(family.spec) if field.short):
+        edit = f"windlass {kebab(family.name)} edit {ended.started.name} --{option.name} NUMBER"
+        say(f"For a public address, name the port on which it listens, and deploy it again: {plain(edit)}")

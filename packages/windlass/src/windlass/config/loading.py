@@ -1,0 +1,222 @@
+"""Reads the settings: flags win over environment, environment over the TOML file.
+
+The only place that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from windlass.config.settings import Settings
+
+PREFIX = "WINDLASS_"
+_FILE = PREFIX + "CONFIG"
+_READ = PREFIX + "CONFIG_READ"
+# Variables of a client, and those that name the file of settings, and the one that was read.
+_NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
+
+
+class BadSetting(Exception):
+    """A setting is wrong. The message names it and says what it should be."""
+
+
+class ShownSetting(Struct, frozen=True):
+    """A setting as `windlass config` shows it."""
+
+    name: str
+    variable: str
+    value: Any
+    default: Any
+    source: str
+    meaning: str
+    group: str
+    secret: bool
+
+
+def load(
+    flags: Mapping[str, Any], environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> tuple[Settings, Mapping[str, str]]:
+    """Returns the settings, and the source of each that was given."""
+    environment = os.environ if environment is None else environment
+    file = file or _named_file(environment)
+    if file is not None and environment is os.environ:
+        os.environ[_READ] = str(file.absolute())
+    layers = [
+        ("file", _read(file) if file else {}),
+        ("environment", _from_environment(environment)),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+    ]
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        values |= layer
+        sources |= dict.fromkeys(layer, source)
+    return _check(values, sources), sources
+
+
+def settings_file() -> Path | None:
+    """Returns the file that settings of this process come from, if there is one."""
+    named = os.environ.get(_READ) or os.environ.get(_FILE)
+    return Path(named).absolute() if named else None
+
+
+def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Returns variables that look like settings and are none: perhaps misspelt, and without effect."""
+    environment = os.environ if environment is None else environment
+    declared = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)
+
+
+def take_secrets() -> list[str]:
+    """Removes secrets from the environment after they were read. Returns their names."""
+    declared = {PREFIX + name.upper() for name, setting in _declared_settings().items() if setting.secret}
+    secret = declared | {PREFIX + "TOKEN"}
+    names = sorted(secret & os.environ.keys())
+    for name in names:
+        del os.environ[name]
+    return names
+
+
+def take_variables(names: Iterable[str]) -> dict[str, str]:
+    """Removes variables from the environment, and returns those that were set."""
+    return {name: os.environ.pop(name) for name in names if name in os.environ}
+
+
+def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSetting]:
+    """Returns every setting. The value of a secret is not shown."""
+    described: list[ShownSetting] = []
+    for name, declared in _declared_settings().items():
+        value = getattr(settings, name)
+        described.append(
+            ShownSetting(
+                name=name,
+                variable=PREFIX + name.upper(),
+                value=("(set)" if value else "(not set)") if declared.secret else value,
+                default=declared.default,
+                source=sources.get(name, "default"),
+                meaning=declared.meaning,
+                group=declared.opens or described[-1].group,
+                secret=declared.secret,
+            )
+        )
+    return described
+
+
+def wants_no_colour() -> bool:
+    """True if NO_COLOR is set and not empty; see https://no-color.org."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def for_tools() -> dict[str, str]:
+    """Returns the environment, for callers that start tools with parts of it, or that follow a convention of
+    the user's system, such as XDG_CONFIG_HOME."""
+    return dict(os.environ)
+
+
+_TYPES = re.compile(r"^Expected `(\w+)`, got `(\w+)`$")
+_BOUNDS = re.compile(r"^Expected `\w+` ([<>]=?) (\S+)$")
+_PATTERN = re.compile(r"^Expected `str` matching regex .*$", re.DOTALL)
+_TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str": "text", "array": "a list"}
+
+
+def _in_words(message: str) -> str:
+    """Says what a value should be, without types and patterns of Python."""
+    message = _TYPES.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
+    return _PATTERN.sub("set it to a value of this form", _BOUNDS.sub(r"must be \1 \2", message))
+
+
+def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        name = path.strip("`.").split("[")[0]
+        if not name:
+            unknown = message.removeprefix("Object contains unknown field ")
+            raise BadSetting(
+                f"{unknown}: there is no setting of this name; `windlass config` lists them"
+            ) from error
+        where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
+        meaning = _declared_settings()[name].meaning
+        raise BadSetting(
+            f"{where.get(sources.get(name, ''), name)}: {_in_words(message)}: {meaning}"
+        ) from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, declared in _declared_settings().items():
+        variable = PREFIX + name.upper()
+        text = environment.get(variable)
+        if text is not None:
+            values[name] = _parse(variable, declared.default, text)
+    return values
+
+
+def _parse(variable: str, default: Any, text: str) -> Any:
+    if isinstance(default, tuple) and text.lstrip().startswith("["):  # a list of tables, as JSON
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BadSetting(f"{variable}: must be JSON: {error}") from error
+    if isinstance(default, tuple):
+        return tuple(word for word in text.replace(",", " ").split())
+    if isinstance(default, bool):
+        return {"yes": "true", "on": "true", "no": "false", "off": "false", "": "false"}.get(
+            text.lower(), text
+        )
+    return text.strip()
+
+
+def _named_file(environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(_FILE)
+    return Path(named) if named else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise BadSetting(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise BadSetting(f"{file} cannot be read as TOML: {error}") from error
+
+
+class _SettingAnnotation(NamedTuple):
+    """The annotation of a setting, parsed."""
+
+    default: Any
+    meaning: str
+    opens: str
+    """The group that begins with this setting, if any."""
+    secret: bool
+
+
+@cache
+def _declared_settings() -> Mapping[str, _SettingAnnotation]:
+    """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
+    settings = {}
+    for field in msgspec.structs.fields(Settings):
+        info = msgspec.inspect.type_info(field.type)
+        assert isinstance(info, msgspec.inspect.Metadata)
+        extra, schema = info.extra or {}, info.extra_json_schema or {}
+        settings[field.name] = _SettingAnnotation(
+            field.default, str(schema["description"]), extra["opens"], bool(extra["secret"])
+        )
+    return settings
+
+
+def to_type(settings: Settings, words: str) -> str:
+    """Returns a command that names this data directory from any folder."""
+    if settings.data_dir == Settings().data_dir:
+        return f"windlass {words}"
+    return f"windlass {words} --data-dir {shlex.quote(str(Path(settings.data_dir).absolute()))}"

@@ -1,0 +1,100 @@
+"""The files of the console, read once: the page, and below an address with their version what it loads.
+
+The page is looked at again each time, and names the version. What is below a version never changes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.errors import Unavailable
+from windlass.console.joining import join
+
+ROOT: Final = Path(__file__).with_name("static")
+BASE: Final = "/console"
+_VERSION_MARK: Final = b"{version}"
+_OTHER_VERSION: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
+_TYPES: Final = {
+    ".html": b"text/html; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+POLICY: Final = (
+    b"default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Scripts and styles come from here only, and no text becomes a script."""
+
+
+_OF_PAGE: Final = (
+    (b"content-security-policy", POLICY),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class ConsoleFile(Struct, frozen=True):
+    body: bytes
+    packed: bytes
+    """The same, compressed with gzip."""
+    content_type: bytes
+    etag: bytes
+    is_forever: bool
+    """True if what is at its address never changes."""
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+class ConsoleFiles:
+    def __init__(self, root: Path = ROOT) -> None:
+        contents = {
+            str(path.relative_to(root)): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.suffix in _TYPES
+        }
+        digest = hashlib.sha256()
+        for name, content in contents.items():
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        self.version = digest.hexdigest()[:16]
+        contents = join(contents)
+        page = contents.pop("index.html").replace(_VERSION_MARK, self.version.encode())
+        self._page = _file("index.html", page, is_forever=False)
+        self._files = {
+            f"{BASE}/{self.version}/{name}": _file(name, content, is_forever=True)
+            for name, content in contents.items()
+        }
+
+    def find(self, path: str) -> ConsoleFile | None:
+        """Returns the file at a path. All other paths of the console are places in the page.
+
+        A file of another version is unavailable, so that a proxy asks the other servers while they are
+        upgraded one after the other."""
+        if file := self._files.get(path):
+            return file
+        if _OTHER_VERSION.fullmatch(path):
+            raise Unavailable("Load the page again: this server has another version of the console")
+        is_place = path == BASE or path.startswith(f"{BASE}/")
+        return self._page if is_place and Path(path).suffix not in _TYPES else None
+
+
+def _file(name: str, content: bytes, *, is_forever: bool) -> ConsoleFile:
+    etag = b'"%b"' % hashlib.sha256(content).hexdigest()[:32].encode()
+    packed = gzip.compress(content, 9, mtime=0)
+    headers = () if is_forever else _OF_PAGE
+    return ConsoleFile(content, packed, _TYPES[Path(name).suffix], etag, is_forever, headers)
+
+
+@cache
+def _files() -> ConsoleFiles:
+    return ConsoleFiles()
+
+
+def find_file(path: str) -> ConsoleFile | None:
+    """Returns the file of the console at a path. All are read with the first request for one."""
+    return _files().find(path)

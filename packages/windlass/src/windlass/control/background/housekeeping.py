@@ -1,0 +1,282 @@
+"""Periodic work, and cleanup after deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.base.log import log
+from windlass.builders.builder import BuilderAway
+from windlass.control.background import holdings
+from windlass.control.background.everywhere import apart, at_clusters
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.deploying.routes import forget
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.request.deleting import DISCARD
+from windlass.control.services.uploads import sweep_uploads
+from windlass.control.telling.webhooks import KEPT
+from windlass.control.workloads.work_folders import sweep_work
+from windlass.core.deploy.scaling import count_of, scale
+from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
+from windlass.engines.engine import EngineAway
+from windlass.store import Claim, Tx
+
+SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
+TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
+"""The same work on clusters with an engine of their own. Any server may claim it, because all servers reach
+all clusters."""
+EVENTS_AT_ONCE = 500
+_log = log("housekeeping")
+UNKNOWN = "the database does not know it"
+SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
+ERASED_AT_ONCE = 2
+"""Limits how many deleted services of one cluster are erased at a time, because all organizations share the
+slots."""
+ERASE_LATER, SLOW = 2 * SECOND, MINUTE
+
+
+async def sweep(ctx: Context, claim: Claim) -> None:
+    """Removes what is no longer needed, and is due again in an hour."""
+    await forget_events(ctx)
+
+    async def change(tx: Tx) -> None:
+        await tx.idempotency.sweep(tx.now - DAY)
+        await tx.budgets.sweep(tx.now - 2 * HOUR)
+        await tx.deliveries.sweep(tx.now - KEPT)
+        await tx.receivers.sweep()
+        await tx.browser_sessions.sweep()
+        await tx.work.again(claim, tx.now + HOUR)
+
+    await ctx.store.write(change)
+
+
+async def forget_events(ctx: Context) -> None:
+    """Deletes audit events past their retention, in batches."""
+    days = ctx.settings.audit_retention_days
+    if not days:
+        return
+
+    async def change(tx: Tx) -> int:
+        await tx.tokens.sweep_revoked(tx.now - days * DAY)
+        return await tx.events.forget(tx.now - days * DAY, EVENTS_AT_ONCE)
+
+    while await ctx.store.write(change) == EVENTS_AT_ONCE:
+        pass
+
+
+async def tidy(ctx: Context, claim: Claim) -> None:
+    """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
+    database does not know."""
+    await ctx.point("about to sweep")
+    await _sweep(ctx, ctx.places.local)
+    await ctx.point("builds swept")
+    await sweep_work(ctx)
+    await sweep_uploads(ctx)
+    await holdings.sweep(ctx, ctx.logs)
+    await holdings.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
+    await ctx.point("swept")
+    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
+
+
+async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
+    """Does the work of `tidy` on all clusters with an engine of their own."""
+
+    async def at(place: Place) -> None:
+        await _sweep(ctx, place)
+        await holdings.set_unknown_aside(ctx, place, UNKNOWN)
+
+    await at_clusters(ctx, TIDY_ELSEWHERE, at)
+    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
+
+
+async def discard(ctx: Context, claim: Claim) -> None:
+    """Erases everything that was made for a deleted service."""
+    service = claim.id.removeprefix(f"{DISCARD}:")
+    if not await ctx.store.reads.deletions.is_deleted(service):
+        _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    cluster = await ctx.store.reads.deletions.left_at(service)
+    place = await ctx.places.at(cluster)
+    if place.reconnect is not None and ctx.places.erasing[place.id] >= ERASED_AT_ONCE:
+        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + ERASE_LATER))
+        return
+    async with ctx.routing[service]:
+        await forget(ctx, place, service)
+    await ctx.point("about to discard")
+    if ctx.places.slow_until.get(place.id, 0) <= ctx.clock.now():
+        await _discard_soon(ctx, place, service)
+    await ctx.point("builds discarded")
+    ctx.logs.forget(service)
+    await ctx.point("logs forgotten")
+    await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
+    """Erases all data of a deleted service. If the engine of its cluster is away or slow, the next sweep does
+    it, and for a minute that of other services of the cluster, which would take the slots of others."""
+    is_erased = False
+    ctx.places.erasing[place.id] += 1
+    try:
+        async with apart(place):
+            await _discard_at(ctx, place, service)
+            is_erased = True
+    finally:
+        ctx.places.erasing[place.id] -= 1
+    if not is_erased:
+        ctx.places.slow_until[place.id] = ctx.clock.now() + SLOW
+
+
+async def _discard_at(ctx: Context, place: Place, service: str) -> None:
+    """Erases all data of a deleted service, and records that nothing is left."""
+    if place.is_connected:
+        await place.engine.discard(service)
+        await ctx.point("discarded")
+        await place.builder.discard(service)
+        await place.servers.discard(service)
+    await ctx.sites.discard(service)
+    await ctx.git.discard(service)
+    await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
+
+
+async def _sweep(ctx: Context, place: Place) -> None:
+    with suppress(EngineAway):  # It is asked again next time.
+        await holdings.sweep(ctx, place.engine)
+    await ctx.point("engine swept")
+    with suppress(BuilderAway):
+        await holdings.sweep(ctx, place.builder)
+    await holdings.sweep(ctx, place.servers)
+    if place is ctx.places.local:
+        await holdings.sweep(ctx, ctx.sites)
+    if place.reconnect is not None:
+        for service in await ctx.store.reads.deletions.left_on(place.id):
+            await _discard_at(ctx, place, service)
+
+
+# Scaling
+
+
+class Sample(Struct):
+    """The last sample of a service's usage."""
+
+    at: int
+    used: Mapping[str, Usage]
+    changed: int = 0
+
+
+class Autoscaler(Struct):
+    elsewhere: bool = False
+    """True to scale services on clusters with an engine of their own; false for those of this machine."""
+    samples: dict[str, Sample] = field(default_factory=dict)
+    known: dict[str, Workload | None] = field(default_factory=dict)
+    """By deployment, of which it never changes; None if there is nothing to decide."""
+
+    async def scale(self, ctx: Context, claim: Claim) -> None:
+        """Looks at how busy everything is, and asks for more or fewer instances."""
+        try:
+            await self._look(ctx)
+        finally:
+            await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + SCALE_EVERY))
+
+    async def _look(self, ctx: Context) -> None:
+        able = await self._scalable(ctx)
+        self.samples = {service: sample for service, sample in self.samples.items() if service in able}
+        if not able:
+            return
+
+        async def look(place: Place) -> None:
+            with suppress(EngineAway):
+                await self._look_at(ctx, place, able)
+
+        if self.elsewhere:
+            await at_clusters(ctx, SCALE_ELSEWHERE, look)
+        else:
+            await look(ctx.places.local)
+
+    async def _look_at(self, ctx: Context, place: Place, able: Mapping[str, Workload]) -> None:
+        """Scales the services of a place."""
+        used, now = await place.engine.usage(), ctx.clock.now()
+        by_service: dict[str, list[Instance]] = {}
+        for instance in await place.engine.all():
+            by_service.setdefault(instance.service, []).append(instance)
+        for service, workload in able.items():
+            if await ctx.places.of(service) is place:
+                await self._judge(ctx, workload, by_service.get(service, []), used, now)
+
+    async def _scalable(self, ctx: Context) -> dict[str, Workload]:
+        """Services that may have more instances than the least."""
+        serving, before = await ctx.store.reads.statuses.serving(), self.known
+        self.known = {
+            deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
+            for _, _, deployment in serving
+        }
+        return {
+            service: workload
+            for service, _, deployment in serving
+            if (workload := self.known[deployment]) and self._scales(await ctx.places.of(service))
+        }
+
+    def _scales(self, place: Place) -> bool:
+        return place.elsewhere is None and (place.reconnect is not None) is self.elsewhere
+
+    async def _judge(
+        self,
+        ctx: Context,
+        workload: Workload,
+        instances: list[Instance],
+        usage: Mapping[str, Usage],
+        now: int,
+    ) -> None:
+        service = workload.service
+        before, status = self.samples.get(service), await ctx.store.reads.statuses.get(service)
+        mine = {instance.id: usage[instance.id] for instance in instances if instance.id in usage}
+        sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
+        if before is None or status is None or status.serving != workload.deployment:
+            return
+        load = _load(before, sample, workload, instances)
+        count = count_of(workload, status.instances or workload.instances)
+        target = scale(count, workload.instances, workload.most, load, now - sample.changed)
+        if target == count:
+            return
+        sample.changed = now
+
+        async def change(tx: Tx) -> None:
+            current = await tx.statuses.get(service)
+            if current and current.serving == workload.deployment:
+                await tx.statuses.change(replace(current, instances=target))
+                await tx.work.ask(RECONCILE, service, org=current.org)
+
+        await ctx.store.write(change)
+        ctx.logs.write(
+            service, now, f"Scaled from {count} to {target} instances at {load:.0%} of the processor time"
+        )
+
+
+async def _scalable(ctx: Context, deployment: str) -> Workload | None:
+    row = await ctx.store.reads.deployments.get(deployment)
+    workload = decrypt_workload(ctx, row) if row else None
+    return workload if workload and workload.most > workload.instances and not workload.alone else None
+
+
+def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
+    """Mean share of the processor time asked for, of the instances seen both times."""
+    running = {
+        instance.id
+        for instance in instances
+        if instance.phase is Phase.RUNNING and instance.generation == workload.generation
+    }
+    both = [id for id in after.used if id in before.used and id in running]
+    passed = (after.at - before.at) / 1000
+    if not both or passed <= 0:
+        return AIM_WHEN_UNKNOWN
+    spent = sum(max(0, after.used[id].cpu_ms - before.used[id].cpu_ms) for id in both) / 1000
+    return spent / passed / len(both) / (workload.cpu / 1000)
+
+
+AIM_WHEN_UNKNOWN = 0.6
+"""Calls for no change."""

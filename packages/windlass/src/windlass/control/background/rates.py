@@ -1,0 +1,119 @@
+"""Works out what services used, and the requests to them, between two looks. Pure functions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.clock import SECOND
+from windlass.control.context.usage_history import (
+    CLASSES,
+    CPU,
+    EVERY,
+    MEMORY,
+    PERCENTILES,
+    InstanceKey,
+    Point,
+)
+from windlass.core.deploy.workload import Usage
+from windlass.gateway.messages import ServiceTraffic
+from windlass.routers.builtin.traffic import BOUNDS
+
+_LONGEST: Final = EVERY * 5 // 2
+"""Milliseconds between two looks that still give a rate: one of them may fail. A mean over more would hide
+the gap."""
+_EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
+_PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
+
+
+class UsageLook(Struct, frozen=True):
+    """The usage of the instances of a place up to one moment."""
+
+    at: int
+    used: Mapping[InstanceKey, Usage]
+
+
+class RequestLook(Struct, frozen=True):
+    """The requests that a gateway had counted at one moment, by service."""
+
+    at: int
+    traffic: Mapping[str, ServiceTraffic]
+
+
+def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> bool:
+    """Returns whether there is an earlier look, and not too long ago for rates."""
+    return _interval(before, now) > 0
+
+
+def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
+    """Returns the memory of each instance in bytes, and its use of processors in thousandths of one."""
+    passed = _interval(before, now)
+    earlier = before.used if before and passed else {}
+    return {
+        key: {
+            MEMORY: usage.memory,
+            CPU: _rate(earlier[key].cpu_ms, usage.cpu_ms, passed) if key in earlier else None,
+        }
+        for key, usage in now.used.items()
+    }
+
+
+def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
+    """Returns requests per second by class, and percentiles of their times in milliseconds, for each service
+    that had any; none of any service if the looks are not comparable."""
+    passed = _interval(before, now)
+    if before is None or not passed:
+        return {}
+    earlier = before.traffic
+    grown = (
+        (service, _growth(earlier.get(service), row))
+        for service, row in now.traffic.items()
+        if service not in earlier or row.answers != earlier[service].answers
+    )
+    return {
+        service: {
+            **{name: count * SECOND / passed for name, count in zip(CLASSES, answers, strict=True)},
+            **percentiles(buckets),
+        }
+        for service, (answers, buckets) in grown
+        if any(answers)
+    }
+
+
+def percentiles(buckets: Sequence[int]) -> Point:
+    """Returns the milliseconds that parts of the answers took at most, estimated within a bucket; None
+    without answers. The times of the last bucket are unknown: they count as its lower bound."""
+    sums = [*accumulate(buckets)]
+    if not sums[-1]:
+        return dict.fromkeys(PERCENTILES)
+    return {name: _estimate(buckets, sums, sums[-1] * part) for name, part in _PARTS.items()}
+
+
+def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> float:
+    bucket = bisect_left(sums, wanted)
+    low, high = _EDGES[bucket], _EDGES[bucket + 1]
+    return (high - (high - low) * (sums[bucket] - wanted) / buckets[bucket]) * SECOND
+
+
+def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
+    """Returns the milliseconds since the look before; 0 if it is too long ago for a rate."""
+    passed = now.at - before.at if before else 0
+    return passed if 0 < passed <= _LONGEST else 0
+
+
+def _rate(before: int, now: int, passed: int) -> float | None:
+    """None if the count went back: the instance was started again, or a process of it has ended."""
+    return (now - before) * SECOND / passed if now >= before else None
+
+
+def _growth(before: ServiceTraffic | None, now: ServiceTraffic) -> tuple[Sequence[int], Sequence[int]]:
+    """Returns the answers since the look before, by class and by time. A gateway that was started again, or
+    got the routes of the service again, counts from zero."""
+    if before is None:
+        return now.answers, now.buckets
+    answers = [count - old for count, old in zip(now.answers, before.answers, strict=True)]
+    buckets = [count - old for count, old in zip(now.buckets, before.buckets, strict=True)]
+    return (now.answers, now.buckets) if min(*answers, *buckets) < 0 else (answers, buckets)

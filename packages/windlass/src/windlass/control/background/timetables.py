@@ -1,0 +1,132 @@
+"""Starts runs of jobs when their timetables are due.
+
+One piece of work does it for all jobs, many in one transaction: a run is written together with the next due
+time of its job, so that no server starts it twice or misses it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.base.clock import HOUR, MINUTE
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, run_details, skip_run
+from windlass.core.deploy.runs import Cause, JobPlan, RunEvent
+from windlass.core.words.cron import parse
+from windlass.core.words.due_times import UnknownZone, due_times, next_due, zone
+from windlass.store import FAR, Claim, TimetableRow, Tx
+
+AT_ONCE: Final = 100
+"""Jobs whose runs one transaction starts: requests wait for it."""
+LATE: Final = MINUTE
+"""A due time that passed longer ago was missed."""
+LOOK_AGAIN: Final = HOUR
+"""The pause of a timetable in a time zone that this machine does not know; another server may know it."""
+MISSED: Final = "due time missed"
+"""The word under which a due time is noted that was missed."""
+_MOST_COUNTED: Final = 1000
+"""Missed due times that are counted one by one."""
+_LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
+"""Minutes in which the last due time is looked for: the shortest time with one is enough."""
+
+
+async def start_due_runs(ctx: Context, claim: Claim) -> None:
+    """Starts all runs that are due. The work is due again with the next run."""
+    while await ctx.store.write(lambda tx: _start_some(tx, claim)) == AT_ONCE:
+        pass
+    await ctx.point("due runs started")
+
+
+async def _start_some(tx: Tx, claim: Claim) -> int:
+    await fence(tx, claim)
+    due = await tx.timetables.due(tx.now, AT_ONCE)
+    for timetable in due:
+        await _start(tx, timetable)
+    if len(due) < AT_ONCE:
+        following = await tx.timetables.next_due()
+        if following is None or following == FAR:
+            await tx.work.done(claim)
+        else:
+            await tx.work.again(claim, following)
+    return len(due)
+
+
+async def _start(tx: Tx, timetable: TimetableRow) -> None:
+    plan = plan_of(timetable)
+    new = NewRun(
+        job=timetable.job,
+        org=timetable.org,
+        deployment=timetable.deployment,
+        cause=Cause.SCHEDULE,
+        event=RunEvent.CRON,
+        command=plan.commands[RunEvent.CRON],
+        retries=plan.retries,
+        due=timetable.due,
+    )
+    try:
+        last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
+    except UnknownZone as error:  # all other timetables go on
+        await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
+        await _skip_once(tx, new, f"Not started: {error}")
+        return
+    await tx.timetables.move(timetable.job, following)
+    if last is None:
+        return
+    new = replace(new, due=last.due, missed=last.before)
+    is_late = tx.now - last.due > LATE
+    for _ in range(last.before + is_late):
+        tx.measure(MISSED, 0)
+    if is_late and not plan.runs_missed:
+        await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
+    elif going := await tx.runs.open(timetable.job):
+        await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
+    else:
+        await add_run(tx, new)
+
+
+async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:
+    """Records why nothing is started, unless the last record of the job says the same."""
+    if not any(run_details(run).message == reason for run in await tx.runs.latest(new.job, 1)):
+        await skip_run(tx, new, reason)
+
+
+class LastDue(Struct, frozen=True):
+    """The last due time that has passed, and how many did before it since the last look."""
+
+    due: int
+    before: int
+    is_more: bool = False
+
+
+def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
+    """Returns the last due time from `first` to now. If `first` is none, since the data of time zones has
+    changed, times after the look before it count as well; None if there are none. After a long absence, the
+    times before the last one are counted only as far as that is quick."""
+    table, where = parse(plan.scheduled_at), zone(plan.timezone)
+    beginning, end = first // MINUTE, now // MINUTE
+    is_due = next_due(table, where, beginning - 1) == beginning
+    former = beginning - (1 if is_due else LOOK_AGAIN // MINUTE)
+    due: list[int] = []
+    for minutes in _LOOK_BACK:
+        after = max(former, end - minutes)
+        due = [*due_times(table, where, after, end)]
+        if due or after == former:
+            break
+    if not due:
+        return None
+    before = 0
+    for _ in due_times(table, where, former, due[-1] - 1):
+        if before == _MOST_COUNTED:
+            break
+        before += 1
+    return LastDue(due[-1] * MINUTE, before, before == _MOST_COUNTED)
+
+
+def _and_others(last: LastDue) -> str:
+    if not last.before:
+        return ""
+    more = "more than " if last.is_more else ""
+    return f", and {more}{last.before} due time{'s' if last.before > 1 else ''} before it"

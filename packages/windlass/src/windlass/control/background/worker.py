@@ -1,0 +1,356 @@
+"""The loop over the `work` table: claim what is due, do it, let go. All background work is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from msgspec import Struct, field
+from windlass.base.clock import MINUTE, SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.base.turn_budget import TurnBudget
+from windlass.builders.builder import BuilderAway
+from windlass.control.background import housekeeping
+from windlass.control.background.auto_deploy import deploy_new_commit
+from windlass.control.background.resealing import RESEAL, reseal_as_work
+from windlass.control.background.timetables import start_due_runs
+from windlass.control.context.context import Context
+from windlass.control.context.slot_waits import waiting
+from windlass.control.deploying.job_runs import execute_run
+from windlass.control.deploying.ledger import LostClaim
+from windlass.control.deploying.reconcile import reconcile
+from windlass.control.records.branch_watches import AUTO_DEPLOY
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.outbox import DELIVER
+from windlass.control.records.runs import RUN, TIMETABLES
+from windlass.control.request import repeats
+from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
+from windlass.control.telling.delivery import deliver
+from windlass.engines.engine import EngineAway
+from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
+
+LEASE = 15 * SECOND
+"""Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
+_RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
+_LONGEST_SLEEP = 60.0
+_SPARE_LOOK = 2.0
+"""Seconds between looks for who may have a slot besides, while all slots are taken and more work is due."""
+_PAUSE = 1.0
+"""Seconds after an error."""
+_TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
+_LOST = "work was taken over by another server: this one was paused, or cut off from the database"
+QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
+"""Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
+RUN_SLOTS = 1024
+"""Slots for runs of jobs, which only wait for an engine."""
+_MOST_CLAIMED = 64
+"""Pieces of work that one transaction claims: requests wait for it."""
+_log = log("worker")
+
+WorkFunction = Callable[[Context, Claim], Coroutine[Any, Any, None]]
+
+
+def work_functions() -> dict[str, WorkFunction]:
+    """Returns the function that does each kind of work."""
+    return {
+        RECONCILE: reconcile,
+        housekeeping.SWEEP: housekeeping.sweep,
+        housekeeping.TIDY: housekeeping.tidy,
+        housekeeping.TIDY_ELSEWHERE: housekeeping.tidy_elsewhere,
+        DISCARD: housekeeping.discard,
+        DISCARD_ELSEWHERE: housekeeping.discard,
+        housekeeping.SCALE: housekeeping.Autoscaler().scale,
+        housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
+        DELIVER: deliver,
+        repeats.FORGET: repeats.forget,
+        RESEAL: reseal_as_work,
+        AUTO_DEPLOY: deploy_new_commit,
+        TIMETABLES: start_due_runs,
+        RUN: execute_run,
+    }
+
+
+class WorkQueue(Struct):
+    """A class of work with slots of its own, so that quick work never waits behind slow work."""
+
+    number: int
+    slots: int
+    running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
+    waiting: set[asyncio.Task[None]] = field(default_factory=set)
+    """The running pieces that only wait: for other work, or for a program to become ready."""
+    of_environments: set[asyncio.Task[None]] = field(default_factory=set)
+    """The running pieces that environments with nothing under way have besides."""
+
+    def has_spare(self, idle: Idle) -> bool:
+        """True if one with nothing under way may have a slot besides. Pieces that wait do not count, however
+        many there are: beyond the slots, an organization has one, and an environment one."""
+        busy = self.running.keys() - self.waiting
+        if idle is Idle.ENVIRONMENT:
+            return len(busy) < self.slots or not busy & self.of_environments
+        return len(busy - self.of_environments) <= self.slots
+
+
+class Worker:
+    def __init__(self, ctx: Context, lease: int = LEASE) -> None:
+        self._ctx = ctx
+        self._lease = lease
+        self._wake = asyncio.Event()
+        self._functions = work_functions()
+        self._budget = TurnBudget()
+        self._queues: dict[int, WorkQueue] = {}
+        self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
+        self._claiming: asyncio.Task[int] | None = None
+        ctx.store.listen(self._note_nudge, "work")
+
+    @property
+    def running(self) -> int:
+        return len(self._all())
+
+    def _note_nudge(self, word: str) -> None:
+        if word == "work":
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Runs due work for ever; sleeps until more is due, or until a nudge."""
+        while True:
+            self._wake.clear()
+            try:
+                await self.start_due()
+                if self._outage.lasts and not await self._ctx.store.trouble():
+                    self._outage.end()
+                await self._sleep()
+            except Unavailable as error:
+                self._outage.note(str(error))
+                await asyncio.sleep(_PAUSE)
+            except Exception:  # noqa: BLE001 (the loop must outlive its items)
+                _log.exception("the worker stumbled")
+                await asyncio.sleep(_PAUSE)
+
+    async def start_due(self) -> int:
+        """Claims what is due, as far as there is room, and starts it."""
+        # A cancelled task here may have claimed work already, so the claims must be known.
+        self._claiming = asyncio.create_task(self._start_due())
+        return await asyncio.shield(self._claiming)
+
+    async def _start_due(self) -> int:
+        due, now = await self._ctx.store.reads.work.due(), self._ctx.clock.now()
+        ready = self._order(number for number, since in self._claimable(due).items() if since <= now)
+        return sum([await self._start_from(number) for number in ready])
+
+    def _claimable(self, queues: Mapping[int, int]) -> Mapping[int, int]:
+        """Returns the queues that this server may claim from: without those of places that other servers
+        own."""
+        return {number: due for number, due in queues.items() if self._ctx.ownership.may_claim(number)}
+
+    def _order(self, queues: Iterable[int]) -> list[int]:
+        """Returns queues in the order in which they are claimed from: deployments first, builds after what
+        needs none."""
+        later = {Queue.QUICK, Queue.DELIVER, Queue.BRANCHES, self._ctx.ownership.queues.housekeeping}
+        return sorted(queues, key=lambda number: (number in later, number < 0, number))
+
+    def _queue(self, number: int) -> WorkQueue:
+        if number not in self._queues:
+            self._queues[number] = WorkQueue(number, self._slots(number))
+        return self._queues[number]
+
+    def _slots(self, number: int) -> int:
+        """Returns the number of slots of a queue. Most queues hold deployments, of this machine or of a
+        cluster."""
+        fixed: dict[int, int] = {
+            Queue.QUICK: QUICK_SLOTS,
+            self._ctx.ownership.queues.housekeeping: QUICK_SLOTS,
+            Queue.DELIVER: CALLING_SLOTS,
+            Queue.BRANCHES: BRANCH_SLOTS,
+        }
+        usual = RUN_SLOTS if work_class(number) is Queue.RUNS else self._ctx.settings.parallel_deployments
+        return fixed.get(number, usual)
+
+    async def _start_from(self, number: int) -> int:
+        queue = self._queue(number)
+        room = min(_MOST_CLAIMED, queue.slots - len(queue.running))
+        spare = await self._spare_of(queue) if room <= 0 else None
+        if room <= 0 and spare is None:
+            return 0
+        owner = self._ctx.ownership.holder if is_owned(number) else None
+        claims = await self._ctx.store.write(
+            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, spare)
+        )
+        for claim in claims:
+            if claim.is_taken_over:
+                _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
+            self._start(self._queue(number), claim, spare)
+        if spare and claims:
+            self._wake.set()  # there may be more spare slots
+        return len(claims)
+
+    async def _spare_of(self, queue: WorkQueue) -> Idle | None:
+        """Returns who has nothing under way and waits behind the slots of others, if one of them may have a
+        slot besides."""
+        if not _has_spares(queue.number):
+            return None
+        now = self._ctx.clock.now()
+        for idle in filter(queue.has_spare, Idle):
+            pieces, _ = await self._ctx.store.reads.work.next_pieces(queue.number, 1, now, idle)
+            if pieces:
+                return idle
+        return None
+
+    def _start(self, queue: WorkQueue, claim: Claim, spare: Idle | None) -> None:
+        # This process was paused past its lease: work that it had begun has lost its claim.
+        earlier = [task for task, held in queue.running.items() if held.id == claim.id]
+        for task in earlier:
+            task.cancel()
+        started = asyncio.create_task(self._do(queue, claim, earlier))
+        queue.running[started] = claim
+        if spare is Idle.ENVIRONMENT:
+            queue.of_environments.add(started)
+        started.add_done_callback(self._forget_task)
+
+    @contextmanager
+    def _note_wait(self, queue: WorkQueue, task: asyncio.Task[None]) -> Iterator[None]:
+        queue.waiting.add(task)
+        self._wake.set()
+        try:
+            yield
+        finally:
+            queue.waiting.discard(task)
+
+    def _all(self) -> dict[asyncio.Task[None], Claim]:
+        return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
+
+    async def settle(self) -> None:
+        """Does all that is due now, to the end. For tests, where time stands still."""
+        while True:
+            # Work that ends during `start_due` frees a slot for work that was not started for lack of one.
+            idle = not self.running
+            if await self.start_due() == 0 and idle:
+                return
+            if self.running:
+                await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
+
+    async def stop(self) -> None:
+        """Stops; interrupted work is due again at once, for the next worker. Ends the work also if this is
+        cancelled, because the database does not answer."""
+        try:
+            if self._claiming:
+                await asyncio.wait([self._claiming])
+        finally:
+            running = await self._end_all()
+        interrupted = [claim for task, claim in running.items() if task.cancelled()]
+        if interrupted:
+            await self._let_go(interrupted)
+
+    async def _end_all(self) -> Mapping[asyncio.Task[None], Claim]:
+        if self._claiming:
+            self._claiming.cancel()
+        running = self._all()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        return running
+
+    async def _let_go(self, claims: Sequence[Claim]) -> None:
+        async def change(tx: Tx) -> None:
+            for claim in claims:
+                await _let_go(tx, claim, tx.now, claim.attempts - 1)
+
+        try:
+            await self._ctx.store.write(change)
+        except Unavailable:
+            _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        for queue in self._queues.values():
+            queue.running.pop(task, None)
+            queue.of_environments.discard(task)
+        self._queues = {number: queue for number, queue in self._queues.items() if queue.running}
+        self._wake.set()
+
+    async def _do(self, queue: WorkQueue, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        waiting.set(partial(self._note_wait, queue, own))
+        keeper = asyncio.create_task(self._keep(claim, own))
+        try:
+            if earlier:
+                await asyncio.wait(earlier)
+            await self._budget.run(self._functions[claim.kind](self._ctx, claim))
+        except LostClaim:
+            _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
+            keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
+            await self._look_again(claim)
+        except asyncio.CancelledError:
+            if keeper.done():  # It was the keeper who ended it: the claim is lost.
+                await self._look_again(claim)
+            raise
+        except (EngineAway, BuilderAway, Unavailable) as error:
+            _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
+            await self._later(claim)
+        except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
+            _log.exception(
+                "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
+            )
+            await self._later(claim)
+        finally:
+            keeper.cancel()
+
+    async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
+        """Renews the lease while the work goes on; ends work that another worker has claimed."""
+        while True:
+            await asyncio.sleep(self._lease / SECOND / 3)
+            try:
+                held = await self._ctx.store.write(lambda tx: tx.work.hold(claim, self._lease))
+            except Unavailable:
+                continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
+            if not held:
+                _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
+                work.cancel()
+                return
+
+    async def _look_again(self, claim: Claim) -> None:
+        try:
+            await self._ctx.store.write(lambda tx: _ask_to_look(tx, claim))
+        except Unavailable:
+            _log.warning("could not ask to look again", extra={"work": claim.id})
+
+    async def _later(self, claim: Claim) -> None:
+        wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
+        try:
+            await self._ctx.store.write(lambda tx: _let_go(tx, claim, tx.now + wait, claim.attempts))
+        except Unavailable:
+            _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
+
+    async def _sleep(self) -> None:
+        wait, now = _LONGEST_SLEEP, self._ctx.clock.now()
+        for number, due in self._claimable(await self._ctx.store.reads.work.due()).items():
+            queue = self._queue(number)
+            if len(queue.running) < queue.slots or due > now:
+                wait = min(wait, max(0.0, (due - now) / SECOND))
+            elif _has_spares(number):  # Work of an idle one may become due behind that of others.
+                wait = min(wait, _SPARE_LOOK)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._wake.wait()
+
+
+def _has_spares(number: int) -> bool:
+    """True for queues of deployments and of looks at branches: slots besides are for those who have nothing
+    under way."""
+    return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
+
+
+async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
+    """Makes the work due again then. A lost claim belongs to another worker."""
+    if not await tx.work.again(claim, due, attempts):
+        await _ask_to_look(tx, claim)
+
+
+async def _ask_to_look(tx: Tx, claim: Claim) -> None:
+    """The worker that holds a lost claim now may not know what was started here just before it was lost."""
+    if claim.kind == RECONCILE:
+        await tx.work.ask(RECONCILE, claim.id)

@@ -1,0 +1,173 @@
+"""Reads commits, branches and files of repositories for requests: few at a time, each once for all callers.
+
+A read starts programs and waits for another server. It ends after some seconds, and when no caller waits
+for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+
+from msgspec import Struct
+from windlass.base.errors import Unavailable
+from windlass.builders.git import GitCommit, GitError, GitSource
+
+SECONDS: Final = 20.0
+KEPT: Final = 5.0
+"""Seconds for which a result answers those who ask again."""
+LOOK_SECONDS: Final = 60.0
+"""A look at the files of a commit fetches all of them."""
+MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
+"""Reads at a time, in all, of one organization, and of one caller in it."""
+SPARE, SPARE_OF_CALLERS = 4, 2
+"""Reads besides: for organizations that have none under way, and for callers in them that have none."""
+
+
+T = TypeVar("T")
+
+
+class GitReader(Protocol):
+    """Reads commits and default branches of repositories, each call by itself."""
+
+    async def commits(self, source: GitSource) -> Sequence[GitCommit]: ...
+
+    async def head(self, source: GitSource) -> tuple[str, str]: ...
+
+
+class ReadKey(Struct, frozen=True):
+    org: str
+    service: str
+    """Empty where there is none yet."""
+    source: GitSource
+    purpose: str = ""
+    """Tells reads of the same repository apart that answer different questions."""
+
+
+class ReadCaller(NamedTuple):
+    """Those in whose name a repository is read. A result is for all callers of the organization."""
+
+    org: str
+    caller: str
+
+
+class RunningRead(Struct, eq=False):
+    task: asyncio.Task[object]
+    waiting: int = 0
+    ended: float | None = None
+
+
+class LimitedGitReader:
+    """Reads for requests: few repositories at a time, each once for all callers that wait."""
+
+    def __init__(self, git: GitReader, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
+        self._git = git
+        self._seconds, self._kept = seconds, kept
+        self._reads: dict[ReadKey, RunningRead] = {}
+        """Reads that run, or ended a moment ago."""
+        self._running: dict[asyncio.Task[object], ReadCaller] = {}
+
+    async def commits(self, reader: ReadCaller, service: str, source: GitSource) -> Sequence[GitCommit]:
+        commits = await self._read(reader, ReadKey(reader.org, service, source), self._git.commits)
+        return cast(Sequence[GitCommit], commits)
+
+    async def default_branch(self, reader: ReadCaller, source: GitSource) -> str:
+        key = ReadKey(reader.org, "", source)
+        name, _ = cast(tuple[str, str], await self._read(reader, key, self._git.head))
+        return name
+
+    async def branches(
+        self,
+        reader: ReadCaller,
+        source: GitSource,
+        ask: Callable[[GitSource], Awaitable[Sequence[str]]],
+    ) -> Sequence[str]:
+        key = ReadKey(reader.org, "", source, "branches")
+        return cast(Sequence[str], await self._read(reader, key, ask))
+
+    async def look(
+        self,
+        reader: ReadCaller,
+        source: GitSource,
+        purpose: str,
+        look: Callable[[GitSource], Awaitable[T]],
+    ) -> T:
+        """Looks at the files of a commit. `purpose` says what for: callers with the same one
+        get one result."""
+        key = ReadKey(reader.org, "", source, purpose)
+        return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
+
+    async def _read(
+        self,
+        reader: ReadCaller,
+        key: ReadKey,
+        ask: Callable[[GitSource], Awaitable[object]],
+        seconds: float | None = None,
+    ) -> object:
+        self._forget_old()
+        read = self._reads.get(key) or self._start(reader, key, ask, seconds or self._seconds)
+        read.waiting += 1
+        try:
+            return await asyncio.shield(read.task)
+        finally:
+            read.waiting -= 1
+            if not read.waiting and not read.task.done():
+                self._reads.pop(key, None)
+                read.task.cancel()
+
+    async def stop(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _start(
+        self,
+        reader: ReadCaller,
+        key: ReadKey,
+        ask: Callable[[GitSource], Awaitable[object]],
+        seconds: float,
+    ) -> RunningRead:
+        if not has_place(reader, [*self._running.values()]):
+            raise Unavailable(
+                "Ask again in a few seconds: as many repositories as possible are being read now",
+                {"retry-after": "5"},
+            )
+        task = asyncio.create_task(_read_in_time(key.source, ask, seconds))
+        read = self._reads[key] = RunningRead(task)
+        self._running[task] = reader
+        task.add_done_callback(lambda task: self._end(task, read))
+        return read
+
+    def _end(self, task: asyncio.Task[object], read: RunningRead) -> None:
+        self._running.pop(task)
+        read.ended = time.monotonic()
+        with suppress(asyncio.CancelledError):
+            task.exception()  # waiting callers get the error; without any, it is of no interest
+
+    def _forget_old(self) -> None:
+        old = time.monotonic() - self._kept
+        self._reads = {
+            key: read for key, read in self._reads.items() if read.ended is None or read.ended > old
+        }
+
+
+def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
+    """True if one more read may begin. Who has none under way does not wait for those who have many."""
+    of_org = sum(other.org == reader.org for other in running)
+    of_caller = running.count(reader)
+    besides = 0 if of_caller else SPARE_OF_CALLERS
+    most = MOST + besides + (0 if of_org else SPARE)
+    return len(running) < most and of_org < MOST_OF_ONE + besides and of_caller < MOST_OF_CALLER
+
+
+async def _read_in_time(
+    source: GitSource, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+) -> object:
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(source)
+    except TimeoutError as error:
+        raise GitError(f"it did not answer within {seconds:g} seconds.") from error

@@ -1,0 +1,265 @@
+"""Log lines: a stream for the output of a service while it runs, and one below it for each of its builds.
+
+Secrets are hidden before a line is written. Lines of a deployment whose secrets are not known yet wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from windlass.base.atomic_files import move, sync
+from windlass.base.clock import DAY, Clock, SystemClock
+from windlass.base.encryption import CannotDecrypt
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
+from windlass.control.context.masks import Masks
+from windlass.core.deploy.states import DeploymentStage
+from windlass.core.deploy.workload import OutputLine, is_of_release
+from windlass.core.words.masking import MASK, NOTHING, Mask
+
+LOGS = "logs"
+"""The folder of the data directory."""
+OURS = "windlass"
+"""The name under which Windlass itself speaks in a log."""
+_BUILD = "build-"
+_STEPS = 8
+"""The largest part of the retention by which a line is kept too long."""
+_MOST_WAITING = 20_000
+_AGAIN = 1.0
+_log = log("logs")
+
+FindSecrets = Callable[[str], Awaitable[None]]
+"""Looks up the secrets of a deployment, and adds them to the masks."""
+
+
+def restored_folder(folder: Path) -> Path:
+    """Returns where a restore unpacks log lines before they take the place of those in `folder`."""
+    return folder.with_name(f"{folder.name}.restored")
+
+
+def replaced_folder(folder: Path) -> Path:
+    """Returns where a restore moves the former log lines."""
+    return folder.with_name(f"{folder.name}.replaced")
+
+
+def recover(folder: Path) -> None:
+    """Finishes what a killed restore has begun with log lines. It moves none before its transaction is
+    committed: so the restored lines are the right ones, and the former ones for services without such."""
+    fresh, stale = restored_folder(folder), replaced_folder(folder)
+    if stale.exists():
+        for lines in (*_lines_in(fresh), *_lines_in(stale)):
+            if not (folder / lines.name).exists():
+                move(lines, folder / lines.name)
+        sync(folder)
+    for left in (fresh, stale):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _lines_in(folder: Path) -> Sequence[Path]:
+    return list(folder.iterdir()) if folder.exists() else ()
+
+
+class CutLine(Struct, frozen=True):
+    """A line of which more is to come."""
+
+    held: str
+    """Its end so far, which is not written yet."""
+    version: str
+
+
+class DeploymentLog(Struct):
+    """Takes lines of the log of a deployment, which belong to the stage that has begun last."""
+
+    write: Callable[[str, DeploymentStage | None], None]
+    stage: DeploymentStage | None
+
+    def __call__(self, message: str) -> None:
+        self.write(message, self.stage)
+
+    def begin(self, stage: DeploymentStage) -> None:
+        self.stage = stage
+
+
+class WaitingLines(Struct):
+    """Lines of a deployment whose secrets are being looked up."""
+
+    task: asyncio.Task[None]
+    batches: list[tuple[str, Sequence[OutputLine]]] = msgspec.field(default_factory=list)
+    lines: int = 0
+    lost: int = 0
+
+
+class Logs:
+    def __init__(self, folder: Path, most: int, days: int = 14, clock: Clock | None = None) -> None:
+        self._segments = Segments(folder, most, voice=OURS)
+        self._most = most
+        self._age = days * DAY
+        self._clock = clock or SystemClock()
+        self.masks = Masks()
+        self.find_secrets: FindSecrets | None = None
+        self._waiting: dict[str, WaitingLines] = {}
+        self._cut: dict[tuple[str, str], CutLine] = {}
+        """By stream and instance: its last line, where that goes on."""
+
+    # Writing
+
+    def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
+        self.take(service, [OutputLine(at, message, pod, version) for message in messages])
+
+    def take(self, service: str, lines: Sequence[OutputLine]) -> None:
+        """Takes lines of one instance. Never fails: lines without room are counted and reported later."""
+        if not lines:
+            return
+        mask = self.masks.of(lines[0].version)
+        if mask is None and self.find_secrets is not None:
+            self._hold(service, lines, self.find_secrets)
+        else:
+            self._write_output(service, lines, mask or NOTHING)
+
+    def deployment(self, service: str, deployment: str, stage: DeploymentStage | None) -> DeploymentLog:
+        """Returns the log of a deployment, at a stage."""
+        stream = _stream(service, deployment)
+
+        def write(message: str, stage: DeploymentStage | None) -> None:
+            line = OutputLine(self._clock.now(), message, OURS, deployment, stage or "")
+            self._write(stream, [line], self.masks.of(deployment) or NOTHING)
+
+        return DeploymentLog(write, stage)
+
+    def _write_output(self, service: str, lines: Sequence[OutputLine], mask: Mask) -> None:
+        """Writes the output of an instance. That of a release command belongs to its deployment."""
+        first = lines[0]
+        if is_of_release(first.pod):
+            staged = [msgspec.structs.replace(line, stage=DeploymentStage.COMMAND) for line in lines]
+            self._write(_stream(service, first.version), staged, mask)
+        else:
+            self._write(service, lines, mask)
+
+    def _write(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> None:
+        self._segments.append(stream, self._mask_lines(stream, lines, mask) if mask else lines)
+
+    def _mask_lines(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> Sequence[OutputLine]:
+        messages, key = [line.message for line in lines], (stream, lines[0].pod)
+        before = self._cut.pop(key, None)
+        masked, rest = mask.messages(messages, before.held if before else "")
+        if rest:
+            self._cut[key] = CutLine(rest, lines[-1].version)
+        if masked is messages:
+            return lines
+        return [
+            line if line.message == message else msgspec.structs.replace(line, message=message)
+            for line, message in zip(lines, masked, strict=True)
+        ]
+
+    def _hold(self, service: str, lines: Sequence[OutputLine], find: FindSecrets) -> None:
+        deployment = lines[0].version
+        waiting = self._waiting.get(deployment)
+        if waiting is None:
+            task = asyncio.ensure_future(self._release(deployment, find))
+            waiting = self._waiting[deployment] = WaitingLines(task)
+        if waiting.lines + len(lines) > _MOST_WAITING:
+            waiting.lost += len(lines)
+        else:
+            waiting.batches.append((service, lines))
+            waiting.lines += len(lines)
+
+    async def _release(self, deployment: str, find: FindSecrets) -> None:
+        """Writes the waiting lines of a deployment once its secrets are known."""
+        while self.masks.of(deployment) is None:
+            try:
+                await find(deployment)
+            except Unavailable:
+                await asyncio.sleep(_AGAIN)
+            except (CannotDecrypt, msgspec.MsgspecError):
+                _log.exception("the secrets of a deployment cannot be read", extra={"deployment": deployment})
+                await asyncio.sleep(_AGAIN * 60)
+        waiting = self._waiting.pop(deployment)
+        for service, lines in waiting.batches:
+            self.take(service, lines)
+        if waiting.lost:
+            remark = f"Lines missing here: {waiting.lost} (the database was away, and with it what to hide)"
+            self.write(waiting.batches[-1][0], self._clock.now(), remark)
+
+    # Reading the lines of a service while it ran, or of one of its builds
+
+    def tail(
+        self, service: str, most: int, wanted: LineFilter = EVERYTHING, *, deployment: str | None = None
+    ) -> list[bytes]:
+        """The last lines, oldest first, as JSON. May be called from any thread."""
+        return self._segments.tail(_stream(service, deployment), most, wanted)
+
+    def follow(
+        self,
+        service: str,
+        most: int,
+        wanted: LineFilter = EVERYTHING,
+        *,
+        after: str | None = None,
+        deployment: str | None = None,
+    ) -> AsyncGenerator[list[bytes] | Gone, None]:
+        """The last lines, or those after one of them, and then what comes until the service is forgotten."""
+        return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
+
+    # Removing
+
+    def forget(self, service: str) -> None:
+        """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
+        self._segments.forget(service)
+        self._cut = {key: rest for key, rest in self._cut.items() if key[0].partition("/")[0] != service}
+
+    def close(self) -> None:
+        """Closes all files, and drops lines that still wait for the secrets of their deployment.
+
+        The held end of a line that was cut is written as hidden: it may be the beginning of a secret."""
+        for waiting in self._waiting.values():
+            waiting.task.cancel()
+        for (stream, pod), line in self._cut.items():
+            self._segments.append(stream, [OutputLine(self._clock.now(), MASK, pod, line.version)])
+        self._cut = {}
+        self._segments.close()
+
+    async def services(self) -> Collection[str]:
+        """Returns all services that have lines."""
+        return {stream.partition("/")[0] for stream in self._segments.streams()}
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Removes all lines of these services; of others, lines that are too old and builds too many."""
+        now = self._clock.now()
+        self._segments.report(now)
+        for service in erase:
+            self.forget(service)
+        streams = sorted(self._segments.streams())
+        for stream in streams:
+            self._segments.expire(stream, now - self._age, now - self._age // _STEPS)
+        self._sweep_builds([stream for stream in streams if _is_build(stream)])
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Moves the lines of this service, and of its builds, to the folder `into`."""
+        self._segments.move_out(service, into / "logs")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        self._segments.move_in(out / "logs", service)
+
+    def _sweep_builds(self, streams: Sequence[str]) -> None:
+        """Builds of one service have the same room as what it says while it runs; the newest are kept."""
+        taken: dict[str, int] = {}
+        for stream in sorted(streams, key=self._segments.last_change, reverse=True):
+            service, size = stream.partition("/")[0], self._segments.size(stream)
+            newer = taken.get(service, 0)
+            taken[service] = newer + size
+            if size == 0 or (newer and newer + size > self._most):
+                self._segments.forget(stream)
+
+
+def _stream(service: str, deployment: str | None) -> str:
+    return service if deployment is None else f"{service}/{_BUILD}{deployment}"
+
+
+def _is_build(stream: str) -> bool:
+    return stream.rpartition("/")[2].startswith(_BUILD)

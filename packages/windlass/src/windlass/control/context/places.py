@@ -1,0 +1,279 @@
+"""Places where services run: an engine, and the builder, router and database servers that go with it.
+
+An environment names its cluster, and a cluster names its engine. Everything that starts, builds, routes or
+erases something of a service asks the place of that service. All clusters with the engine of this machine
+share one place; each cluster at another address has a place of its own. A cluster may also name the machine
+of another server of this database, which alone reaches its engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+from windlass.base.errors import Unavailable
+from windlass.base.locks import Locks
+from windlass.base.log import log
+from windlass.base.trace import start_untraced
+from windlass.control.context.engine_scope import EngineScope
+from windlass.control.context.place import Connector, EngineAccess, Place
+from windlass.engines.engine import Notice, Sink
+from windlass.families.environment import EnvironmentShown
+from windlass.routers.router import RouteError
+from windlass.store import Reads, Row, Surroundings
+
+LOCAL: Final = "local"
+"""The id, at each server, of the place of its own machine, whichever name the setting `place` gives the
+machine."""
+_LOOK_EVERY: Final = 60.0
+"""Seconds after which clusters are read again: a nudge may be lost."""
+LAST_REQUESTS: Final = 60.0
+"""Seconds for requests under way at a router whose cluster got another port."""
+_log = log("places")
+
+
+MissedAt = Callable[[str], None]
+"""Takes the id of a place of which notices may have been missed."""
+FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
+"""Takes the id of a cluster; answers None if there is no such cluster."""
+
+
+class Places:
+    """All places that this server reaches, opened when they are first needed."""
+
+    def __init__(self, local: Place, reads: Reads, find: FindAccess, connector: Connector) -> None:
+        self.local = local
+        self._reads, self._find, self._connector = reads, find, connector
+        self._open: dict[str, tuple[EngineAccess, Place]] = {}
+        """By cluster."""
+        self._clusters: dict[str, str] = {}
+        """By service: a service never changes its cluster."""
+        self._locks = Locks()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: set[str] = set()
+        self._must_look = asyncio.Event()
+        self._watch: tuple[Notice, Sink, MissedAt] | None = None
+        self.erasing: Counter[str] = Counter()
+        """By cluster: deleted services whose data is being erased."""
+        self.under_way: set[tuple[str, str]] = set()
+        """Kinds of work under way in the background, each with its cluster."""
+        self.slow_until: dict[str, int] = {}
+        """By cluster: the time until which deleted services are left to the next sweep."""
+        self.adopts = False
+        """The operator goes on with this database where others run what it does not know (`--adopt`)."""
+        self.examined: set[str] = set()
+        """Clusters where nothing runs that is newer than the database."""
+        self.newer: set[str] = set()
+        """Clusters where something runs that is newer than the database."""
+        self.remarks: dict[str, str] = {}
+        """By cluster: what is there that the database does not know, for people."""
+
+    def all(self) -> Sequence[Place]:
+        return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
+
+    def accesses(self) -> Sequence[EngineAccess]:
+        """Returns how this server reaches the engines of clusters."""
+        return [access for access, place in self._open.values() if place.reconnect]
+
+    @property
+    def has_away(self) -> bool:
+        """True if an engine does not answer."""
+        return self.local.engine.is_away or any(place.engine.is_away for _, place in self._open.values())
+
+    async def of(self, service: str) -> Place:
+        """Returns the place of a service; the local one for a service that is not known any more."""
+        return await self.at(await self.cluster_of(service))
+
+    async def of_environment(self, source: Reads, environment: str) -> Place:
+        """Returns the place where services of an environment are deployed."""
+        row = await source.resources.get(environment)
+        return await self.at(cluster_of(row)) if row else self.local
+
+    async def at(self, cluster: str) -> Place:
+        """Returns the place of a cluster."""
+        if not cluster:
+            return self.local
+        if opened := self._open.get(cluster):
+            return opened[1]
+        async with self._locks[cluster]:
+            return opened[1] if (opened := self._open.get(cluster)) else await self._open_place(cluster)
+
+    async def identity(self, access: EngineAccess) -> str:
+        """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
+        Raises Invalid with what is wrong."""
+        return await self._connector.identity(access) if access.is_elsewhere else ""
+
+    async def check_port(self, access: EngineAccess) -> None:
+        """Raises Invalid if a port that a cluster is to get is in use."""
+        if access.router_port:
+            await self._connector.check_port(access, self.local)
+
+    async def has_router(self, door: str) -> bool:
+        """True if this is the door of the router of a cluster at the port that it has now."""
+        access = await self._find(door.partition(":")[0])
+        return access is not None and access.router_port > 0 and access.door == door
+
+    # As long as the server runs
+
+    async def start(self, notice: Notice, sink: Sink, missed: MissedAt) -> None:
+        """Opens the places of all clusters in use; returns when each answered, or did not answer in time."""
+        self._watch = notice, sink, missed
+        for cluster, (_, place) in [*self._open.items()]:
+            self._begin(cluster, place)
+        for cluster in {*await self._reads.statuses.clusters(), *await self._reads.deletions.clusters()}:
+            await self.at(cluster)
+        await asyncio.gather(*self._tasks)
+
+    def changed(self, cluster: str) -> None:
+        """Has a cluster read again that was created, changed or deleted, maybe by another server."""
+        self._changed.add(cluster)
+        self._must_look.set()
+
+    async def keep_up(self) -> None:
+        """Follows changes of clusters, for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._must_look.wait()
+            except TimeoutError:
+                self._changed |= {*self._open}
+            try:
+                await self.catch_up()
+            except Unavailable as error:
+                _log.warning("clusters are read later", extra={"reason": str(error)})
+
+    async def catch_up(self) -> None:
+        """Reads the clusters again that were changed."""
+        self._must_look.clear()
+        changed, self._changed = self._changed, set()
+        for cluster in changed:
+            await self._refresh(cluster)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._close(place) for place in self.all()))
+        self._open.clear()
+
+    async def _open_place(self, cluster: str) -> Place:
+        access = await self._find(cluster)
+        if access is None:
+            return replace(self.local, id=cluster, machine="", is_connected=False)
+        if access.is_elsewhere:
+            place = replace(self._connector.place(access, self.local), machine="")
+            self._begin(cluster, place)
+        elif access.surroundings:
+            place = _of_another_server(self.local, access, access.surroundings)
+        elif access.engine:
+            place = self.local
+        else:
+            place = replace(self.local, id=cluster, machine="", is_connected=False)
+        self._open[cluster] = access, place
+        return place
+
+    def _begin(self, cluster: str, place: Place) -> None:
+        """Finds and watches what runs there, without delaying the caller."""
+        if self._watch is None or place.reconnect is None:
+            return
+        self.later(self._start_engine(cluster, place, *self._watch))
+
+    def later(self, action: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Does something in the background, at the latest until `stop`."""
+        task = start_untraced(action)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _start_engine(
+        self, cluster: str, place: Place, notice: Notice, sink: Sink, missed: MissedAt
+    ) -> None:
+        async with self._locks[cluster]:
+            await self._give_router(cluster)
+        self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
+        scope = EngineScope(self, cluster, notice, sink)
+        await place.engine.start(scope.notice, scope.take, partial(missed, place.id))
+
+    async def _refresh(self, cluster: str) -> None:
+        async with self._locks[cluster]:
+            opened, access = self._open.get(cluster), await self._find(cluster)
+            if opened is None or opened[0] == access:
+                if opened is None and access and access.is_elsewhere:
+                    await self._open_place(cluster)
+                return
+            before, place = opened
+            self.examined.discard(cluster)
+            self.newer.discard(cluster)
+            if access and place.reconnect and before.engine == access.engine:
+                self._open[cluster] = access, place
+                await self._give_router(cluster, before.router_port)
+                if replace(before, router_port=access.router_port) != access:
+                    await place.reconnect(access)
+                return
+            del self._open[cluster]
+            if place.reconnect:
+                await self._close_engine(place)
+                if place.router is not self.local.router:
+                    self.later(place.router.retire(LAST_REQUESTS))
+            if access:
+                await self._open_place(cluster)
+
+    async def _give_router(self, cluster: str, port: int = 0) -> None:
+        """Moves the services of a cluster to a router at its port, if it had another `port`. If it cannot be
+        opened, they stay, and it is tried again when clusters are read next."""
+        if (opened := self._open.get(cluster)) is None or opened[0].router_port == port:
+            return
+        access, place = opened
+        router = self.local.router
+        if access.router_port:
+            router = self._connector.router(access)
+            try:
+                await router.start()
+            except (RouteError, OSError) as error:
+                _log.error("a cluster has no router", extra={"cluster": cluster, "reason": str(error)})
+                self._open[cluster] = replace(access, router_port=port), place
+                return
+        self._open[cluster] = access, replace(place, router=router)
+        services = await self._reads.statuses.on_cluster(cluster)
+        if self._watch:
+            for service in services:
+                self._watch[0](service)
+        if place.router is not self.local.router:
+            self.later(place.router.retire(LAST_REQUESTS))
+
+    async def _close_engine(self, place: Place) -> None:
+        await place.engine.stop()
+        await place.builder.stop()
+
+    async def _close(self, place: Place) -> None:
+        await self._close_engine(place)
+        if place is self.local or place.router is not self.local.router:
+            await place.router.stop()
+
+    def known_cluster_of(self, service: str) -> str | None:
+        """Returns the cluster of a service without asking the store; None if it was not asked before."""
+        return self._clusters.get(service)
+
+    async def cluster_of(self, service: str) -> str:
+        """Returns the cluster of a service; empty if there is no such service."""
+        if (cluster := self._clusters.get(service)) is not None:
+            return cluster
+        status = await self._reads.statuses.get(service)
+        if status is None:
+            return ""
+        self._clusters[service] = status.cluster
+        return status.cluster
+
+
+def _of_another_server(local: Place, access: EngineAccess, surroundings: Surroundings) -> Place:
+    return replace(
+        local, id=access.cluster, machine=access.place, public_host=surroundings.host, elsewhere=surroundings
+    )
+
+
+def cluster_of(environment: Row) -> str:
+    return environment.read(EnvironmentShown).cluster_id

@@ -1,0 +1,87 @@
+"""Freezes what a deployment runs: worked out once, sealed with the deployment, the same ever after."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from windlass.control.context.log_store import DeploymentLog
+from windlass.control.deploying.ledger import Ledger, LostClaim
+from windlass.control.records.deployments import name_of, particulars
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.variables.inputs import inputs_of
+from windlass.control.workloads.making import Making
+from windlass.core.declare.stored import rewritten
+from windlass.core.deploy.progress import BuiltArtifact, Particulars
+from windlass.core.deploy.states import DeploymentStage, Do
+from windlass.core.deploy.workload import Workload
+from windlass.engines.engine import EngineError
+
+
+async def making_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> Making:
+    """Reads the settings and variables of a service as they are now, for a deployment of it."""
+    ctx, service = ledger.ctx, ledger.service
+    if others := ctx.kinds[service.family].settings(details):
+        service = replace(service, body=rewritten(service.body, others))
+    inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
+    return Making(service=service, deployment=ledger.deployment, inputs=inputs, say=say)
+
+
+async def freeze(ledger: Ledger) -> Workload:
+    """Returns what the deployment runs. One that built nothing is frozen here."""
+    deployment = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
+    if deployment is None:
+        raise LostClaim(ledger.claim.id)
+    if workload := decrypt_workload(ledger.ctx, deployment):
+        return workload
+    details = particulars(deployment)
+    if ledger.action is Do.RESTART:
+        workload = await _freeze_running(ledger)
+    else:
+        workload = await _freeze_earlier(ledger, details)
+    await ledger.ctx.point("frozen")
+    return workload
+
+
+async def _freeze_running(ledger: Ledger) -> Workload:
+    """Returns the running workload as a new generation."""
+    running = await ledger.find_serving()
+    if running is None:
+        raise EngineError("Deploy it instead: it does not run any more")
+    serving = await ledger.ctx.store.reads.deployments.get(running.deployment)
+    earlier = particulars(serving if serving else ledger.deployment)
+    deployment = ledger.deployment
+    workload = replace(_without_release(running), generation=deployment.number, deployment=deployment.id)
+    return await freeze_to_start(ledger, workload, _artifact_of(earlier), ledger.status.digest)
+
+
+async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
+    """Returns a workload with the artifact of an earlier deployment and the present settings."""
+    ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
+    if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
+        raise EngineError("Deploy its commit again: its build is gone")
+    making = await making_of(ledger, details, ledger.say)
+    await kind.fetch(ctx, making, built.made.artifact)
+    workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
+    return await freeze_to_start(ledger, workload, built, making.inputs.digest)
+
+
+async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:
+    """Freezes what the deployment runs. Its log says that it starts, or with what it begins."""
+    frozen = await ledger.freeze(workload, built, digest)
+    if not frozen.artifact.release:
+        say_start(ledger)
+    return frozen
+
+
+def say_start(ledger: Ledger) -> None:
+    ledger.say.begin(DeploymentStage.START)
+    ledger.say(f"Starting {name_of(ledger.service)}")
+
+
+def _without_release(workload: Workload) -> Workload:
+    """Returns a workload that runs no release command: it has run for the deployment that built it."""
+    return replace(workload, artifact=replace(workload.artifact, release=()))
+
+
+def _artifact_of(details: Particulars) -> BuiltArtifact:
+    assert details.made is not None
+    return BuiltArtifact(details.made, details.commit, details.branch, details.image_tag)

@@ -1,0 +1,336 @@
+"""Executes runs of jobs: each is started once, awaited, and ends in exactly one final state.
+
+The engine knows a run by its generation, which no other run and no deployment has: a worker that repeats this
+waits for the same run. The final state is written before the record of the engine is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.deploying.ledger import fence
+from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.rebuilding import ask_to_rebuild
+from windlass.control.deploying.release import last_output
+from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
+from windlass.control.records.deployments import cancel_word, particulars
+from windlass.control.records.job_outputs import (
+    BadOutput,
+    JobOutputs,
+    parse_outputs,
+    store_outputs,
+    with_secrets_marked,
+)
+from windlass.control.records.runs import ABANDONED, change_run, end_run, run_details
+from windlass.control.records.sealed_workload import workload_of
+from windlass.control.variables.injected import refresh_derived
+from windlass.core.deploy.injected_variables import prefixes_of
+from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
+from windlass.core.deploy.workload import Outcome, Workload
+from windlass.core.words.masking import Mask
+from windlass.core.words.naming import enum_value
+from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.store import Claim, RunRow, Tx
+
+T = TypeVar("T")
+_LOOK: Final = 5.0
+"""Seconds after which a wait looks whether it was cancelled, in case a nudge was lost."""
+_GRACE: Final = 10.0
+"""Seconds in which a run that is ended early may finish."""
+_WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
+"""Events whose runs may set variables. After a deletion, nothing is left to have them."""
+GONE: Final = "Deploy the job again: the version that this run would start is gone"
+
+
+class RunTask(Struct, frozen=True):
+    """A run, the claim on its work, and the place where it runs."""
+
+    ctx: Context
+    claim: Claim
+    run: RunRow
+    place: Place
+
+    async def write(self, change: Callable[[Tx, RunRow, RunDetails], Awaitable[T]]) -> T:
+        """Runs a change of the run as one transaction, if this worker still holds the claim."""
+
+        async def write(tx: Tx) -> T:
+            await fence(tx, self.claim)
+            current = await tx.runs.get(self.run.id)
+            assert current is not None
+            return await change(tx, current, run_details(current))
+
+        return await self.ctx.store.write(write)
+
+
+async def execute_run(ctx: Context, claim: Claim) -> None:
+    """Executes a run to its end. A run that goes on for long is looked at again later."""
+    run = await ctx.store.reads.runs.get(claim.id)
+    if run is None:
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    place = await ctx.places.of(run.job)
+    if place.elsewhere is not None:
+        await ctx.store.write(partial(_leave_to_owner, claim, run))
+        return
+    task = RunTask(ctx, claim, run, place)
+    try:
+        if run.status in OPEN_RUNS:
+            await _run(task)
+        await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
+    except PutOff as later:
+        await ctx.store.write(partial(_put_off, task, later))
+        return
+    await ctx.point("run removed")
+    await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _put_off(task: RunTask, later: PutOff, tx: Tx) -> None:
+    """Looks at a run again later, and notes what it waits for if its engine is away."""
+    if not await tx.work.again(task.claim, tx.now + later.wait):
+        return
+    current = await tx.runs.get(task.run.id)
+    if current is None or current.status not in OPEN_RUNS:
+        return
+    details = run_details(current)
+    reason = str(later) if isinstance(later.__cause__, EngineAway) else ""
+    if details.waits != (masked := task.ctx.logs.masks.text(current.id, reason)):
+        details.waits = masked
+        await change_run(tx, current, RunState(current.status), details)
+
+
+async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
+    """Gives a run to the server that owns its place by now."""
+    await tx.work.done(claim)
+    await tx.work.ask(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+
+
+async def _run(task: RunTask) -> None:
+    details = run_details(task.run)
+    if details.is_cancelled or details.is_given_up:
+        await _end_early(task, details)
+        return
+    version = await workload_of(task.ctx, task.run.deployment)
+    if version is None:
+        await _end(task, RunState.FAILED, GONE)
+        return
+    task.ctx.logs.masks.know(task.run.id, version.secrets)
+    workload = workload_of_run(version, task.run, details)
+    began = await task.write(_begin)
+    await task.ctx.point("run begun")
+    await _wait(task, workload, began)
+
+
+async def _begin(tx: Tx, run: RunRow, details: RunDetails) -> int:
+    """Records when the run began, for its time limit. A repeated step finds it recorded."""
+    if not details.began:
+        details.began = tx.now
+        await change_run(tx, run, RunState.RUNNING, details)
+    return details.began
+
+
+def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Workload:
+    """Returns what a run starts: a version of the job with the command of the run."""
+    return replace(
+        _with_command(version, details.command),
+        generation=run.generation,
+        deployment=run.id,
+        writes_output=_may_set_variables(version, details),
+    )
+
+
+def _may_set_variables(version: Workload, details: RunDetails) -> bool:
+    """True for the command of the schedule: who may change that may set variables. A command that is named
+    for one run needs less."""
+    commands = version.job.commands if version.job else {}
+    return details.event in _WITH_OUTPUT and commands.get(details.event) == details.command
+
+
+def _with_command(workload: Workload, command: RunCommand) -> Workload:
+    if workload.artifact.kind == "image":
+        return replace(workload, entrypoint=command.entrypoint, command=command.arguments)
+    return replace(workload, entrypoint=(), command=(*command.entrypoint, *command.arguments))
+
+
+async def _wait(task: RunTask, workload: Workload, began: int) -> None:
+    try:
+        outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    except ArtifactLost as error:
+        await _wait_for_build(task, str(error))
+        return
+    except RunFailed as error:
+        details = await task.write(partial(_give_up, message=str(error)))
+        await task.ctx.point("run given up")
+        await _end_early(task, details)
+        return
+    except EngineError as error:
+        await _end(task, RunState.FAILED, str(error))
+        return
+    if outcome is None:
+        await _end_early(task, await task.write(_cancel))
+        return
+    await task.ctx.point("run ended")
+    await _record(task, workload, outcome)
+
+
+async def _wait_for_build(task: RunTask, why: str) -> None:
+    """Has the version of a run built again, and lets the run wait for that. One that a deployment waits for
+    fails with it."""
+    failure = why if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
+    if failure is not None:
+        await _end(task, RunState.FAILED, failure or why)
+        return
+    raise PutOff(PAUSE, "The job is built again")
+
+
+async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
+    """Makes a run start what was built again, or asks for that. Returns how it failed."""
+    job, version = await tx.resources.get(run.job), await tx.deployments.get(run.deployment)
+    timetable = await tx.timetables.get(run.job)
+    if job is None or version is None or timetable is None:
+        return GONE
+    details.began = 0  # its time limit begins when it can start
+    await change_run(tx, replace(run, deployment=timetable.deployment), RunState.QUEUED, details)
+    if timetable.deployment != run.deployment or await tx.deployments.open(run.job):
+        return None
+    tried = await ask_to_rebuild(ctx, tx, job, version)
+    return particulars(tried).message if tried else None
+
+
+async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
+    """Records that a run fails before it is ended: the next worker does not wait for it again."""
+    if details.waits:  # its engine was away until its time was over: no change of the job helps
+        message = f"{details.waits}. The time limit of the run passed meanwhile"
+    details.is_given_up, details.message = True, message
+    await change_run(tx, run, RunState(run.status), details)
+    return details
+
+
+async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
+    """Records that a run is cancelled, before it is ended: the next worker does not wait for it again."""
+    if not details.is_cancelled:
+        details.is_cancelled, details.message = True, ABANDONED
+        await change_run(tx, run, RunState(run.status), details)
+    return details
+
+
+async def _end_early(task: RunTask, details: RunDetails) -> None:
+    """Ends a run that was cancelled, or that took too long."""
+    try:
+        await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    await task.ctx.point("run ended early")
+    state = RunState.CANCELED if details.is_cancelled else RunState.FAILED
+    await _end(task, state, "", output=await _last_lines(task))
+
+
+async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
+    """Writes how a run ended, together with its outputs."""
+    output = await _last_lines(task)
+
+    async def write(
+        tx: Tx, run: RunRow, details: RunDetails, outputs: JobOutputs | None, failure: str
+    ) -> None:
+        if run.status not in OPEN_RUNS:
+            return
+        details.message, details.exit_code = failure or outcome.reason, outcome.exit_code
+        details.output, details.peak_memory = output, outcome.peak_memory
+        if outputs is not None:
+            details.outputs = await _set_outputs(task.ctx, tx, run, outputs)
+        failed = failure or outcome.exit_code != 0
+        await end_run(tx, run, RunState.FAILED if failed else RunState.SUCCEEDED, details)
+
+    try:
+        outputs = await _read_outputs(task, workload, outcome)
+        await task.write(partial(write, outputs=outputs, failure=""))
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    except (BadOutput, EngineError, Conflict, Invalid, Missing) as error:
+        await task.write(partial(write, outputs=None, failure=str(error)))
+    await task.ctx.point("run recorded")
+
+
+async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> JobOutputs | None:
+    """Returns the outputs of a run; None if it wrote none, or failed: those of the run before stay."""
+    if outcome.exit_code != 0 or not workload.writes_output:
+        return None
+    outputs = parse_outputs(await task.place.engine.read_output(workload))
+    return outputs and with_secrets_marked(outputs, Mask(workload.secrets))
+
+
+async def _set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: JobOutputs) -> tuple[str, ...]:
+    """Replaces the outputs of the job of a run. Returns the keys of their variables."""
+    job = await tx.resources.get(run.job)
+    if job is None:
+        return ()
+    await store_outputs(ctx, tx, job.org, job.id, outputs)
+    await refresh_derived(ctx, tx, job)
+    _, prefix = prefixes_of(enum_value(job.family), job.id)
+    return tuple(sorted(prefix + word for word in outputs))
+
+
+async def _end(task: RunTask, state: RunState, message: str, output: tuple[str, ...] = ()) -> None:
+    masked = task.ctx.logs.masks.text(task.run.id, message)
+
+    async def write(tx: Tx, run: RunRow, details: RunDetails) -> None:
+        if run.status in OPEN_RUNS:
+            details.message = masked or details.message
+            details.output = output
+            await end_run(tx, run, state, details)
+
+    await task.write(write)
+
+
+async def _last_lines(task: RunTask) -> tuple[str, ...]:
+    return tuple((await last_output(task.ctx, task.run.job, task.run.id)).splitlines())
+
+
+async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outcome | None:
+    """Returns the outcome; None once the run is to be cancelled."""
+    doing = asyncio.ensure_future(waiting)
+    cancelling = asyncio.ensure_future(_wait_for_cancel(task))
+    try:
+        await asyncio.wait([doing, cancelling], return_when=asyncio.FIRST_COMPLETED)
+        return await doing if doing.done() else None
+    finally:
+        doing.cancel()
+        cancelling.cancel()
+        await asyncio.gather(doing, cancelling, return_exceptions=True)
+
+
+async def _wait_for_cancel(task: RunTask) -> None:
+    """Returns once the run is to be cancelled, or the deployment that waits for it. It looks now and then,
+    because a nudge may be lost."""
+    words = [cancel_word(id) for id in (task.run.id, task.run.awaited_by) if id]
+    nudged = asyncio.Event()
+    for word in words:
+        task.ctx.nudges.expect(word, nudged)
+    try:
+        while not await _is_cancelled(task):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await nudged.wait()
+            nudged.clear()
+    finally:
+        for word in words:
+            task.ctx.nudges.forget(word, nudged)
+
+
+async def _is_cancelled(task: RunTask) -> bool:
+    reads = task.ctx.store.reads
+    run = await reads.runs.get(task.run.id)
+    if run is None or run_details(run).is_cancelled:
+        return True
+    waiting = await reads.deployments.get(run.awaited_by) if run.awaited_by else None
+    return waiting is not None and particulars(waiting).cancelled

@@ -1,0 +1,344 @@
+"""Records how a service goes on: each method is one transaction, and writes only while the claim is held.
+
+A worker that was paused past its lease raises LostClaim here and changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.context.log_store import DeploymentLog
+from windlass.control.context.place import Place
+from windlass.control.deploying.documents import write_choices, write_deployed
+from windlass.control.deploying.followers import fail_followers, wake_followers
+from windlass.control.deploying.still_serving import still_serving, with_remarks
+from windlass.control.records.deployments import (
+    finish,
+    give_way,
+    has_switched,
+    move,
+    particulars,
+    record_health,
+    status_of,
+    with_report,
+)
+from windlass.control.records.names import reserve_declared, reserve_names
+from windlass.control.records.run_results import measure_run_of_deployment
+from windlass.control.records.sealed_workload import encrypt_workload, workload_of
+from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
+from windlass.core.deploy.plan import FIRST_STAGES, Step
+from windlass.core.deploy.progress import BuiltArtifact, RunReport
+from windlass.core.deploy.states import WORDS, Do, Progress, State
+from windlass.core.deploy.workload import Workload
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LostClaim(Exception):
+    """Another worker does this work now."""
+
+
+class Task(Struct, frozen=True):
+    """The next step of a service, and what it was decided by: read in one transaction."""
+
+    step: Step
+    claim: Claim
+    service: Row
+    status: StatusRow
+    deployment: DeploymentRow | None = None
+
+
+def in_transaction(
+    change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
+) -> Callable[Concatenate[Ledger, P], Awaitable[T]]:
+    """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
+
+    @functools.wraps(change)
+    async def method(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        async def write(tx: Tx) -> T:
+            return await change(ledger, tx, await ledger.current(tx), *args, **options)
+
+        return await ledger.ctx.store.write(write)
+
+    return method
+
+
+class Ledger:
+    """Reads and writes the records of one task."""
+
+    def __init__(self, ctx: Context, task: Task, place: Place) -> None:
+        self.ctx = ctx
+        self.task = task
+        self.place = place
+        self.claim = task.claim
+        self.service = task.service
+        self.status = task.status
+        self._waits = particulars(task.deployment).waits if task.deployment else ""
+        """The recorded reason for which the deployment waits."""
+
+    @property
+    def deployment(self) -> DeploymentRow:
+        """The deployment that is under way, as it was when the step was planned."""
+        assert self.task.deployment is not None
+        return self.task.deployment
+
+    @functools.cached_property
+    def say(self) -> DeploymentLog:
+        stage = FIRST_STAGES.get(self.task.step)
+        return self.ctx.logs.deployment(self.service.id, self.deployment.id, stage)
+
+    @property
+    def action(self) -> Do:
+        return Do(self.deployment.action)
+
+    async def find_serving(self) -> Workload | None:
+        """Returns the workload that serves now, by the records."""
+        return await workload_of(self.ctx, self.status.serving)
+
+    # The deployment under way
+
+    async def note_waiting(self, reason: str) -> None:
+        """Records why the deployment waits, also in its log, or with an empty reason that it goes on."""
+        if reason != self._waits:
+            if reason:
+                self.say(reason)
+            self._waits = reason
+            await self._note_waiting(self._mask(reason))
+
+    @in_transaction
+    async def _note_waiting(self, tx: Tx, current: DeploymentRow, reason: str) -> None:
+        details = particulars(current)
+        status = await status_of(tx, self.service)
+        if status.message in {"", details.waits}:
+            await tx.statuses.change(replace(status, message=reason))
+        details.waits = reason
+        moved = await move(tx, current, Progress(current.status), details)
+        await give_way(tx, self.service, status, moved)
+
+    @in_transaction
+    async def freeze(
+        self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
+    ) -> Workload:
+        """Seals what the deployment runs. Returns it with the names that it has reserved."""
+        details = particulars(current)
+        details.made, details.commit, details.branch = built.made, built.commit, built.branch
+        details.image_tag, details.digest = built.image_tag, digest
+        named = await self._name(tx, workload)
+        await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
+        if current.status == Progress.BUILDING:
+            status = await status_of(tx, self.service)
+            await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
+        return named
+
+    @in_transaction
+    async def refreeze(self, tx: Tx, current: DeploymentRow, workload: Workload) -> Workload:
+        """Seals another form of what the deployment runs, before any of it serves."""
+        named = await self._name(tx, workload)
+        details, sealed = particulars(current), encrypt_workload(self.ctx, named)
+        await move(tx, current, Progress(current.status), details, sealed)
+        return named
+
+    async def _name(self, tx: Tx, workload: Workload) -> Workload:
+        await write_choices(self.ctx, tx, workload)
+        return await reserve_names(self.ctx, tx, workload)
+
+    async def give_up(self, message: str, *, timed_out: bool = False) -> None:
+        """Records that the deployment fails, before anything of it is taken away: a worker that was paused
+        past its lease must not take away what another has made since, and the next worker continues."""
+        await self._give_up(self._mask(message), timed_out)
+        await self.ctx.point("given up")
+
+    @in_transaction
+    async def _give_up(self, tx: Tx, current: DeploymentRow, message: str, timed_out: bool) -> None:
+        details = particulars(current)
+        details.run = replace(details.run, is_timed_out=timed_out) if details.run else None
+        details.message = details.message or message
+        await move(tx, current, Progress(current.status), details)
+
+    @in_transaction
+    async def switch(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
+        """Records that this generation serves from now on. False if it was cancelled just before."""
+        status = await status_of(tx, self.service)
+        details = particulars(current)
+        if details.cancelled and not has_switched(current, status):
+            return False
+        if count:  # else no instance has made them yet
+            await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
+        served = replace(status, serving=current.id, digest=details.digest, deployed_at=tx.now)
+        await tx.statuses.change(replace(served, instances=count, running=count, ready=count))
+        tx.nudge(route_word(self.service.id))
+        return True
+
+    @in_transaction
+    async def clear_serving(self, tx: Tx, current: DeploymentRow) -> None:
+        """Records that nothing of the service serves from now on."""
+        await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
+        tx.nudge(route_word(self.service.id))
+
+    @in_transaction
+    async def succeed(self, tx: Tx, current: DeploymentRow, message: str = "") -> None:
+        """Records the success of a release; the document shows its version. `message` is for the service."""
+        service = await write_deployed(self.ctx, tx, current)
+        await finish(tx, service, current, Progress.SUCCEEDED)
+        await self.settle(tx, service, WORDS[Do(current.action)].done, self._mask(message))
+
+    @in_transaction
+    async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:
+        """Records when a run began, for its time limit. A repeated step finds it recorded."""
+        details = particulars(current)
+        if details.run is None:
+            details.run = RunReport(started_at=tx.now)
+            await move(tx, current, Progress(current.status), details)
+        return details.run
+
+    @in_transaction
+    async def finish_run(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
+        """Records a run that succeeded."""
+        reported = await with_report(tx, current, report)
+        service = await write_deployed(self.ctx, tx, reported)
+        await finish(tx, service, reported, Progress.SUCCEEDED)
+        status = await status_of(tx, service)
+        await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+        await self.settle(tx, service, WORDS[Do(current.action)].done)
+
+    @in_transaction
+    async def end(self, tx: Tx, current: DeploymentRow) -> None:
+        """Records that nothing of the service runs."""
+        await finish(tx, self.service, current, Progress.SUCCEEDED)
+        state = WORDS[Do(current.action)].done
+        if state is State.READY:
+            await tx.volumes.forget(self.service.id)
+            await tx.timetables.forget(self.service.id)
+            status = await status_of(tx, self.service)
+            await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
+        await self.settle(tx, self.service, state)
+
+    async def cancel(self) -> None:
+        await self._cancel(await self._still_serving())
+
+    @in_transaction
+    async def _cancel(self, tx: Tx, current: DeploymentRow, serving: str) -> None:
+        message = with_remarks(particulars(current).message, serving)
+        await finish(tx, self.service, current, Progress.CANCELED, message)
+        await self.settle(tx, self.service, State.CANCELED, message)
+
+    async def fail(
+        self, failure: str, state: State | None = None, report: RunReport | None = None, output: str = ""
+    ) -> None:
+        """Records the failure of the deployment, and which version serves now. `state` replaces the usual
+        state after its action; `output` holds the last lines of what was started."""
+        message = self._mask(with_remarks(failure, await self._still_serving(), output))
+        await self._fail(message, state or WORDS[self.action].failed, report)
+        line = f"Deployment {self.deployment.id} failed: {self._mask(failure)}".splitlines()[0]
+        self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
+
+    async def _still_serving(self) -> str:
+        return await still_serving(self.ctx, self.place, self.service, self.status, self.deployment)
+
+    @in_transaction
+    async def _fail(
+        self, tx: Tx, current: DeploymentRow, message: str, state: State, report: RunReport | None
+    ) -> None:
+        if report:
+            current = await with_report(tx, current, report)
+        await finish(tx, self.service, current, Progress.FAILED, message)
+        status = await status_of(tx, self.service)
+        await tx.statuses.change(replace(status, deployed_at=tx.now))
+        await self.settle(tx, self.service, state, message)
+        await fail_followers(self.ctx, tx, self.service, current)
+        if current.action == Do.DELETE:
+            await give_up_above(tx, self.service)
+
+    @in_transaction
+    async def delete(self, tx: Tx, current: DeploymentRow) -> None:
+        details = particulars(current)
+        measure_run_of_deployment(tx, details, Progress.SUCCEEDED)
+        await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
+        await wake_followers(self.ctx, tx, self.service)
+
+    # The service
+
+    async def note_health(self, workload: Workload, state: State, message: str) -> None:
+        """Records the health of the service, if it has changed and nothing else is under way."""
+        message = self.ctx.logs.masks.text(workload.deployment, message)
+        was = self.status.state
+        if (state, message) == (was, self.status.message):
+            return
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            status = await status_of(tx, self.service)
+            if status.state == was and not await tx.deployments.open(self.service.id):
+                await record_health(tx, self.service, state, message)
+
+        await self.ctx.store.write(write)
+
+    async def note_volumes(self, workload: Workload) -> None:
+        """Notes the volumes of a service that was deployed by a version that did not."""
+        names = {volume.name for volume in workload.volumes}
+        if names <= (await self.ctx.store.reads.volumes.of(self.service.id) if names else names):
+            return
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            await tx.volumes.add(self.service.id, sorted(names))
+
+        await self.ctx.store.write(write)
+
+    # The work
+
+    async def check_claim(self) -> None:
+        """Raises LostClaim if another worker has the claim. Called just before what cannot be undone, where
+        no record says beforehand that it may be done."""
+        await self.ctx.store.write(self._fence)
+
+    async def rest(self) -> None:
+        """Removes the work: there is nothing left to do for the service."""
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            await tx.work.done(self.claim)
+
+        await self.ctx.store.write(write)
+
+    async def put_off(self, wait: int, tries: int = 0) -> None:
+        """Lets go of the work for so many milliseconds, or until it is asked for."""
+        if not await self.ctx.store.write(lambda tx: tx.work.again(self.claim, tx.now + wait, tries)):
+            raise LostClaim(self.claim.id)
+
+    async def current(self, tx: Tx) -> DeploymentRow:
+        """Returns the deployment as it is now, if it is still for this worker to move on."""
+        await self._fence(tx)
+        current = await tx.deployments.get(self.deployment.id)
+        if current is None or current.status != self.deployment.status:
+            raise LostClaim(self.claim.id)
+        return current
+
+    async def _fence(self, tx: Tx) -> None:
+        await fence(tx, self.claim)
+
+    async def settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
+        """Writes the state after a deployment, or that of the next deployment, if one waits already."""
+        await reserve_declared(self.ctx, tx, service.family, service.id)
+        waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
+        status = await status_of(tx, service)
+        if waiting:
+            state, message = WORDS[Do(waiting[0].action)].queued, ""
+        await tx.statuses.change(replace(status, state=state, message=message))
+        await wake_followers(self.ctx, tx, service)
+
+    def _mask(self, message: str) -> str:
+        return self.ctx.logs.masks.text(self.deployment.id, message)
+
+
+async def fence(tx: Tx, claim: Claim) -> None:
+    if not await tx.work.held(claim):
+        raise LostClaim(claim.id)

@@ -1,0 +1,184 @@
+"""Brings a service to where its records say it should be, one step at a time.
+
+A worker is given an id and nothing else: it reads, plans, does one step, writes, and repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from msgspec.structs import replace
+from windlass.base.trace import Trace, enter_trace, stored_trace
+from windlass.builders.builder import BuilderAway
+from windlass.control.context.context import Context
+from windlass.control.deploying.followers import must_wait
+from windlass.control.deploying.ledger import Ledger, Task, fence
+from windlass.control.deploying.patience import PutOff
+from windlass.control.deploying.steps import STEPS
+from windlass.control.records.deployments import (
+    RECONCILE,
+    announce,
+    cancel_word,
+    has_switched,
+    has_to_be_built,
+    move,
+    nudge_names,
+    particulars,
+    status_of,
+)
+from windlass.control.request.deleting import ask_to_discard
+from windlass.core.deploy.plan import OpenDeployment, Step, plan
+from windlass.core.deploy.progress import TOLD
+from windlass.core.deploy.states import WORDS, Do, Progress, State
+from windlass.engines.engine import EngineAway
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
+
+LOOK = 5.0
+"""Seconds after which a waiting task looks for itself, in case a nudge was lost."""
+
+
+async def reconcile(ctx: Context, claim: Claim) -> None:
+    """Does one step after the other, until there is nothing left to do for this service."""
+    if (await ctx.places.of(claim.id)).elsewhere is not None:
+        await ctx.store.write(partial(_leave_to_owner, claim))
+        return
+    while task := await _next(ctx, claim):
+        enter_trace(_trace_of(task.deployment))
+        ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
+        try:
+            await _take(ledger)
+        except PutOff as later:
+            await ledger.put_off(later.wait, later.tries)
+            return
+        except (EngineAway, BuilderAway) as error:
+            if task.deployment:
+                await ledger.note_waiting(str(error))
+            raise
+        if task.step in {Step.KEEP, Step.REST}:
+            return
+
+
+async def _leave_to_owner(claim: Claim, tx: Tx) -> None:
+    """Moves work that was asked for before its cluster had a queue to the server that runs the service."""
+    status = await tx.statuses.get(claim.id)
+    await tx.work.done(claim)
+    await tx.work.ask(RECONCILE, claim.id, org=status.org if status else "")
+
+
+def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
+    return stored_trace(particulars(deployment).trace) if deployment else None
+
+
+async def _next(ctx: Context, claim: Claim) -> Task | None:
+    """Plans the next step, and begins the deployment that it is about."""
+
+    async def write(tx: Tx) -> Task | None:
+        service, status = await tx.resources.get(claim.id), await tx.statuses.get(claim.id)
+        if service is None or status is None:
+            # Deleted meanwhile. A late worker may have begun something after everything was removed.
+            if await tx.deletions.is_deleted(claim.id):
+                await ask_to_discard(tx, claim.id)
+            await tx.work.done(claim)
+            return None
+        await fence(tx, claim)
+        waiting = await tx.deployments.open(claim.id)
+        head = waiting[0] if waiting else None
+        step = _plan(head, status)
+        builds = head is not None and step in {Step.BEGIN, Step.BUILD} and has_to_be_built(head)
+        if head is not None and builds and not is_for_builds(claim.queue):
+            await tx.work.leave_to_builds(claim, head.created)
+            return None
+        if step is Step.BEGIN:
+            assert head is not None
+            if await must_wait(ctx, tx, service, head):
+                await tx.work.again(claim, tx.now + int(LOOK * 1000))
+                return None
+            head = await begin(ctx, tx, service, status, head)
+            status = await status_of(tx, service)
+            step = _plan(head, status)
+        return Task(step, claim, service, status, head)
+
+    task = await ctx.store.write(write)
+    await ctx.point(f"{task.step} planned" if task else "nothing planned")
+    return task
+
+
+async def begin(
+    ctx: Context, tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow
+) -> DeploymentRow:
+    """Marks a waiting deployment as begun."""
+    do = Do(deployment.action)
+    details = particulars(deployment)
+    details.began = tx.now
+    details.server, details.host = ctx.server, ctx.places.local.public_host if ctx.server else ""
+    is_built = not has_to_be_built(deployment)
+    state = WORDS[do].under_way if is_built else State.BUILDING
+    deployment = await move(tx, deployment, Progress.DEPLOYING if is_built else Progress.BUILDING, details)
+    if not details.command:
+        await tx.statuses.change(replace(status, state=state, message=""))
+    if kind := TOLD[do].began:
+        await announce(tx, kind, service, deployment, details)
+    await nudge_names(tx, service.id)
+    return deployment
+
+
+def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
+    if head is None:
+        return plan(None, status.serving is not None)
+    details = particulars(head)
+    return plan(
+        OpenDeployment(head.action, head.status, details.cancelled, has_switched(head, status)),
+        status.serving is not None,
+    )
+
+
+async def _take(ledger: Ledger) -> None:
+    """Takes the step. A request to cancel the deployment interrupts it; the next round sees to the rest."""
+    task = ledger.task
+    doing = asyncio.ensure_future(STEPS[task.step](ledger))
+    if task.deployment is None or task.step is Step.ABANDON:
+        await _wait_for_end(doing)
+        return
+    cancelling = asyncio.ensure_future(_wait_for_cancel(ledger.ctx, task.deployment.id))
+    try:
+        await asyncio.wait([doing, cancelling], return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            doing.cancel()
+            with suppress(asyncio.CancelledError):
+                await doing
+            return
+        await doing
+    finally:
+        doing.cancel()
+        cancelling.cancel()
+        await asyncio.gather(doing, cancelling, return_exceptions=True)
+
+
+async def _wait_for_end(doing: asyncio.Future[None]) -> None:
+    """Waits for a step that cannot be cancelled; one that is interrupted has ended when this returns."""
+    try:
+        await doing
+    finally:
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+
+
+async def _wait_for_cancel(ctx: Context, deployment: str) -> None:
+    """Returns once the deployment is to be cancelled. It looks now and then, because a nudge may be lost."""
+    nudged = ctx.nudges.expect(cancel_word(deployment))
+    try:
+        while True:
+            row = await ctx.store.reads.deployments.get(deployment)
+            if row is None:
+                return
+            status = await ctx.store.reads.statuses.get(row.service)
+            if status is None or (particulars(row).cancelled and not has_switched(row, status)):
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await nudged.wait()
+            nudged.clear()
+    finally:
+        ctx.nudges.forget(cancel_word(deployment), nudged)

@@ -1,0 +1,181 @@
+"""Releases a generation beside the old one: start, wait until healthy, switch, drain, remove.
+
+Every step may run twice: after a crash the steps begin again and find most of the work done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base.segments import line_filter
+from windlass.control.context.context import Context
+from windlass.control.context.slot_waits import waiting
+from windlass.control.deploying.older_database import examine
+from windlass.control.deploying.patience import Note, wait_while_away
+from windlass.control.deploying.routes import all_endpoints, refresh, reserve
+from windlass.control.deploying.sites import put_in_place
+from windlass.control.records.served_names import known_as
+from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
+from windlass.routers.router import RouteError
+
+T = TypeVar("T")
+
+LAST_LINES = 10
+"""Number of log lines that are shown after a failure."""
+
+
+Check = Callable[[], Awaitable[None]]
+
+
+async def _no_check() -> None:
+    """Checks no claim: the records already say that these generations are not to run."""
+
+
+class ReleaseFailed(Exception):
+    """The release did not start; the message is for the person who deployed."""
+
+
+async def bring_up(
+    ctx: Context, new: Workload, old: Workload | None, count: int, check: Check, note: Note
+) -> None:
+    """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
+    cannot run together. Raises ListensElsewhere where another port than the chosen one would do.
+
+    `check` raises when another worker has the claim: a serving generation is ended only by the worker that
+    will replace it. `note` records why the release waits, for its engine or until it is healthy.
+    """
+    await ctx.point("about to reserve")
+    try:
+        await reserve(ctx, new, old)
+    except RouteError as error:
+        raise ReleaseFailed(str(error)) from error
+    await ctx.point("reserved")
+    try:
+        if new.alone:
+            await retire_others(ctx, new, new.generation, check)
+        await ctx.point("about to start")
+        await wait_while_away(new.patience, lambda: apply(ctx, new, count, check), note)
+        await ctx.point("started")
+    except EngineError as error:
+        raise ReleaseFailed(str(error)) from error
+    place = await ctx.places.of(new.service)
+    try:
+        with waiting.get()():
+            await place.engine.wait_until_ready(new, count, note)
+    except ListensElsewhere:
+        raise
+    except NotReady as error:
+        raise ReleaseFailed(str(error)) from error
+    await ctx.point("well")
+
+
+async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> None:
+    """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
+    place, left = await ctx.places.of(workload.service), False
+    await examine(ctx, place)
+    await put_in_place(ctx, place, workload)
+
+    async def leave(surplus: Sequence[Instance]) -> None:
+        nonlocal left
+        left = True
+        await refresh(ctx, workload.service)
+        await place.router.drain(all_endpoints(workload, surplus), workload.grace)
+        await ctx.point("about to remove what is too many")
+        await check()
+
+    await place.engine.apply(await _as_others_know_it(ctx, workload), count, leave)
+    if left:
+        await ctx.point("removed what was too many")
+
+
+async def _as_others_know_it(ctx: Context, workload: Workload) -> Workload:
+    """Returns it with the name that it holds in its environment, and with what is known of its volumes."""
+    held = known_as(workload.name, await ctx.store.reads.names.of(workload.service))
+    name = held.name.rpartition(" ")[2] if held else ""
+    return await with_known_volumes(ctx, replace(workload, known_as=name))
+
+
+async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
+    """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
+    if not workload.volumes:
+        return workload
+    names = await ctx.store.reads.volumes.of(workload.service)
+    marked = [replace(volume, is_known=volume.name in names) for volume in workload.volumes]
+    return replace(workload, volumes=tuple(marked))
+
+
+async def retire_others(
+    ctx: Context, new: Workload, newest: int, check: Check = _no_check, seen: Sequence[Instance] | None = None
+) -> None:
+    """Drains the other generations, then ends them.
+
+    None above `newest`: a worker that was paused past its lease must not end newer generations. `seen` holds
+    the present instances, if they are known.
+    """
+    place = await ctx.places.of(new.service)
+    instances = (await place.engine.observe(new.service)).instances if seen is None else seen
+    others = [
+        instance
+        for instance in instances
+        if instance.generation <= newest and instance.generation != new.generation
+    ]
+    if not others:
+        return
+    await ctx.point("about to drain")
+    await place.router.drain(all_endpoints(new, others), new.grace)
+    await ctx.point("drained")
+    await _end(ctx, new.service, others, new.grace, check)
+
+
+async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
+    """Ends these generations; later ones may belong to another worker."""
+    await _end(ctx, service, await _up_to(ctx, service, newest), grace)
+
+
+async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
+    place = await ctx.places.of(service)
+    await examine(ctx, place)
+    seen = await place.engine.observe(service)
+    return [instance for instance in seen.instances if instance.generation <= newest]
+
+
+async def _end(
+    ctx: Context, service: str, instances: Sequence[Instance], grace: float, check: Check = _no_check
+) -> None:
+    place = await ctx.places.of(service)
+    for generation in sorted({instance.generation for instance in instances}):
+        await ctx.point("about to retire")
+        await check()
+        await place.engine.remove(service, generation=generation, grace=grace)
+        await ctx.point("retired")
+
+
+async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
+    """Removes the new generation; the old one serves as before."""
+    place = await ctx.places.of(new.service)
+    await ctx.point("about to take back")
+    await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
+    await ctx.point("taken back")
+    if old is None:
+        await place.router.reserve(new.service, [])
+        return
+    # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
+    with suppress(RouteError, EngineError):
+        await reserve(ctx, old)
+        if new.alone:
+            await ctx.point("about to bring back")
+            await apply(ctx, old, count, check)
+            await ctx.point("brought back")
+    await refresh(ctx, new.service)
+
+
+async def last_output(ctx: Context, service: str, version: str, most: int = LAST_LINES) -> str:
+    """Returns the last lines of a deployment, or of a run, however much others have written since."""
+    lines = await asyncio.to_thread(ctx.logs.tail, service, most, line_filter(version=version))
+    return "\n".join(msgspec.json.decode(line)["message"] for line in lines)

@@ -1,0 +1,328 @@
+"""Computes the routes of services from records and observed instances, whenever either changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.context.places import LAST_REQUESTS
+from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
+from windlass.control.deploying.sites import find_folder, served_folder
+from windlass.control.records.links import last_workload
+from windlass.control.records.names import host_keys, reserve_ports
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.served_names import host_names, row_of
+from windlass.core.declare.shapes import Listener
+from windlass.core.deploy.hosts import by_name, listens
+from windlass.core.deploy.scaling import count_of
+from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
+from windlass.core.deploy.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
+from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
+from windlass.store import NameRow, StatusRow
+
+_log = log("routes")
+
+
+async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
+    """Listens for both at once, or raises RouteError with nothing changed."""
+    workloads = [workload for workload in (new, old) if workload]
+    for workload in workloads:
+        await reserve_ports(ctx, workload)
+    sockets = {listen for workload in workloads for listen in _public(workload)}
+    for workload in workloads:
+        sockets |= {listen for _, listen in await _inside(ctx, workload)}
+    service = new.service
+    place = await ctx.places.of(service)
+    await _leave_former(ctx, place, service)
+    await place.router.reserve(service, sorted(sockets, key=lambda listen: listen.port))
+
+
+async def give_up_public_ports(ctx: Context, service: str) -> None:
+    """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service inside
+    of its environment stays: nothing else may answer there. A stop goes on if that cannot be held."""
+    place, workload = await ctx.places.of(service), await last_workload(ctx, service)
+    inside = [listen for _, listen in await _inside(ctx, workload)] if workload else []
+    try:
+        await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
+    except RouteError as error:
+        _log.warning(
+            "addresses of a stopped service are not held", extra={"service": service, "why": str(error)}
+        )
+
+
+def _public(workload: Workload) -> list[Listen]:
+    return [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
+
+
+async def _inside(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
+    """Returns where the router has to listen for other services of the environment."""
+    place = await ctx.places.of(workload.service)
+    return [
+        (port, _listen_inside(address))
+        for port in workload.ports
+        if port.protocol != "UDP"
+        for address in await place.engine.routed_addresses(workload, port.internal)
+    ]
+
+
+def _listen_inside(at: RoutedAddress) -> Listen:
+    if at.network:
+        return Listen(at.port, inside=f"{at.network}/{at.host}")
+    return Listen(at.port, local=True)
+
+
+async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
+    """Brings the router up to date with one service; answers its instances, as they are now."""
+    async with ctx.routing[service]:
+        return await _refresh(ctx, service)
+
+
+async def catch_up(ctx: Context, service: str, since: float) -> None:
+    """Updates routes, unless that was done since then. Services that another server runs have no instances
+    here: only their names are held, until they are deleted."""
+    async with ctx.routing[service]:
+        if ctx.routing.looked.get(service, 0.0) <= since:
+            await _refresh(ctx, service)
+
+
+async def hold_names(ctx: Context, service: str) -> None:
+    """Has the router answer for a service whose engine did not tell yet what runs: its names are known, and
+    nothing serves them now. Routes that are set stay as they are."""
+    async with ctx.routing[service]:
+        status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
+        if status is not None:
+            await _leave_former(ctx, place, service)
+            await _hold_names(ctx, place, service, status)
+
+
+async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRow) -> None:
+    if service in ctx.routing.looked:
+        return
+    if workload := await _routed_workload(ctx, service, status):
+        site = await find_folder(ctx, workload) if status.serving else ""
+        await _put(ctx, place, workload, status, (), site)
+    else:
+        await _put_first(ctx, place, status)
+
+
+async def _leave_former(ctx: Context, place: Place, service: str) -> None:
+    """Closes the ports and routes of a service at the router that its cluster had before."""
+    former, ctx.routing.routers[service] = ctx.routing.routers.get(service), place.router
+    if former is not None and former is not place.router:
+        ctx.routing.looked.pop(service, None)
+        await former.forget(service)
+
+
+async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
+    source, began = ctx.store.reads, time.monotonic()
+    status, place = await source.statuses.get(service), await ctx.places.of(service)
+    if status is None or await source.resources.get(service) is None:
+        await forget(ctx, place, service)
+        return []
+    await _leave_former(ctx, place, service)
+    if place.reconnect is not None:  # Its engine may take long to answer, or be away.
+        await _hold_names(ctx, place, service, status)
+    seen = await _set(ctx, place, service, status)
+    ctx.routing.looked[service] = began
+    return seen
+
+
+async def take_over_routes(ctx: Context) -> None:
+    """Keeps the routes that routers have, until engines tell newer ones, and closes those of services that
+    are not theirs. A gateway goes on while its database is restored, and while a server that moves or deletes
+    something dies."""
+    places = ctx.places.all()
+    await ctx.places.local.router.close_others(ctx.places.has_router, LAST_REQUESTS)
+    for router in {place.router for place in places}:
+        services = await router.services()
+        existing = set(await ctx.store.reads.statuses.services())
+        for service in services:
+            if service not in existing or (await ctx.places.of(service)).router is not router:
+                _log.warning("routes of no service are closed", extra={"service": service})
+                await router.forget(service)
+            else:
+                ctx.routing.routers[service] = router
+                ctx.routing.looked[service] = 0.0
+
+
+async def forget(ctx: Context, place: Place, service: str) -> None:
+    """Closes all ports and routes of a service."""
+    ctx.routing.looked.pop(service, None)
+    ctx.routing.sites.pop(service, None)
+    await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
+
+
+async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
+    workload = await _routed_workload(ctx, service, status)
+    if workload is None:
+        await _put_first(ctx, place, status)
+        return []
+    seen = await place.engine.observe(service) if status.serving else Observation()
+    is_here = bool(status.serving) and machine_of(ctx, place) is None
+    site = await served_folder(ctx, place, workload) if is_here else ""
+    await _put(ctx, place, workload, status, seen.of(workload.generation).ready, site)
+    return seen.instances
+
+
+async def _routed_workload(ctx: Context, service: str, status: StatusRow) -> Workload | None:
+    """Returns the workload whose routes a service has: the one that serves, or the last."""
+    serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
+    return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
+
+
+async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
+    """Gives the router the names of a service that never ran, from the beginning of its first deployment on,
+    and removes them if that is cancelled."""
+    absence, service = await _absence(ctx, status), status.id
+    is_named = absence in {Absence.FIRST, Absence.DEPLOYING, Absence.FAILED}
+    routes = await _first_routes(ctx, place, service, absence) if is_named else []
+    if routes or service in ctx.routing.looked:
+        await place.router.set(service, routes)
+
+
+async def _absence(ctx: Context, status: StatusRow, workload: Workload | None = None) -> Absence:
+    """Returns why no instance serves a service, if none does. `workload` is the one whose routes it has."""
+    if status.serving is not None:
+        return await _absence_of_serving(ctx, status, workload)
+    if await _is_begun(ctx, status.id):
+        return Absence.FIRST if status.deployed_at is None else Absence.DEPLOYING
+    if is_failure(status.state):
+        return Absence.FAILED
+    return Absence.STOPPED if status.state == State.STOPPED else Absence.UNDEPLOYED
+
+
+async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workload | None) -> Absence:
+    if workload is None:
+        return Absence.UNREADY
+    if workload.artifact.static is not None:
+        return Absence.FILES_MISSING
+    if count_of(workload, status.instances or workload.instances):
+        return Absence.UNREADY
+    return Absence.DEPLOYING if await _is_begun(ctx, status.id) else Absence.NONE_WANTED
+
+
+async def _is_begun(ctx: Context, service: str) -> bool:
+    """True while a deployment is under way that starts the service."""
+    return any(
+        deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
+        for deployment in await ctx.store.reads.deployments.open(service)
+    )
+
+
+async def _first_routes(ctx: Context, place: Place, service: str, absence: Absence) -> list[Route]:
+    row = await ctx.store.reads.resources.get(service)
+    if row is None:
+        return []
+    declared = row.read(Listener)
+    keys = host_keys(declared.ports)
+    return [
+        Route(
+            service=service,
+            port=name.port,
+            title=declared.name,
+            org=row.org,
+            kind="http",
+            hosts=hosts_of(ctx, place, name),
+            held=name.number,
+            absence=absence,
+            elsewhere=served_elsewhere(ctx, place, name),
+        )
+        for name in host_names(await ctx.store.reads.names.of(service))
+        if name.port in keys
+    ]
+
+
+async def _put(
+    ctx: Context,
+    place: Place,
+    workload: Workload,
+    status: StatusRow,
+    ready: Sequence[Instance],
+    site: str,
+) -> None:
+    """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
+    names = await ctx.store.reads.names.of(workload.service)
+    absence = await _absence(ctx, status, workload)
+    routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
+    ctx.routing.sites.pop(workload.service, None)
+    if site:  # the router speaks HTTP at all of its ports
+        ctx.routing.sites[workload.service] = site
+        routes = [replace(route, kind="http", site=site) for route in routes]
+    try:
+        await place.router.set(workload.service, routes)
+    except RouteError:
+        await place.router.set(workload.service, await _as_far_as_can_be(ctx, workload, routes))
+
+
+async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
+    """Used when the ports are not open in this process yet. If they cannot be opened now, because another
+    replica or program of this machine has them, the service is still reached by name."""
+    by_name_only = [replace(route, external=None) for route in routes if route.kind == "http"]
+    try:
+        await reserve(ctx, workload)
+    except RouteError as error:
+        _log.warning("routes are left out", extra={"service": workload.service, "why": str(error)})
+        return by_name_only
+    return routes
+
+
+async def _routes(
+    ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
+) -> list[Route]:
+    """Returns the routes of a workload. Where another machine serves it, these are only its names."""
+    is_elsewhere = machine_of(ctx, place) is not None
+    inside = [] if is_elsewhere else await _inside(ctx, workload)
+    routes: list[Route] = []
+    for port in workload.ports:
+        endpoints = endpoints_of(port, instances)
+        if by_name(port):
+            held = row_of(port, names)
+            routes.append(
+                Route(
+                    service=workload.service,
+                    port=port.name,
+                    title=workload.name,
+                    org=workload.org,
+                    kind="http",
+                    hosts=hosts_of(ctx, place, held) if held else (),
+                    held=held.number if held else 0,
+                    path=port.path,
+                    rewrite=port.rewrite,
+                    external=None if is_elsewhere else listens(port),
+                    endpoints=endpoints,
+                    elsewhere=served_elsewhere(ctx, place, held, port.path) if held else None,
+                )
+            )
+        elif not is_elsewhere and (external := listens(port)) is not None:
+            routes.append(_tcp(workload, port, Listen(external), endpoints))
+        routes += [_tcp(workload, port, at, endpoints) for neighbours, at in inside if neighbours is port]
+    return routes
+
+
+def _tcp(workload: Workload, port: WorkloadPort, at: Listen, endpoints: tuple[Endpoint, ...]) -> Route:
+    return Route(
+        service=workload.service,
+        port=port.name,
+        title=workload.name,
+        org=workload.org,
+        kind="tcp",
+        external=at.port,
+        inside=at.inside,
+        endpoints=endpoints,
+    )
+
+
+def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(instance.address, number, instance.network)
+        for instance in instances
+        if (number := instance.ports.get(port.internal))
+    )
+
+
+def all_endpoints(workload: Workload, instances: Sequence[Instance]) -> list[Endpoint]:
+    return [endpoint for port in workload.ports for endpoint in endpoints_of(port, instances)]

@@ -1,0 +1,98 @@
+"""Builds what a deployment starts, and freezes what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+
+from msgspec.structs import replace
+from windlass.builders.builder import BuildError
+from windlass.builders.git import GitError
+from windlass.control.context.slot_waits import waiting
+from windlass.control.deploying.freezing import freeze_to_start, making_of
+from windlass.control.deploying.ledger import Ledger
+from windlass.control.deploying.patience import wait_while_away
+from windlass.control.records.deployments import move, particulars
+from windlass.control.workloads.making import FetchedCommit, Making
+from windlass.core.deploy.progress import BuiltArtifact
+from windlass.core.deploy.states import Progress, State
+from windlass.core.deploy.workload import Workload
+from windlass.core.words.variables import Unusable
+from windlass.engines.engine import EngineError
+from windlass.store import Tx
+
+
+async def build(ledger: Ledger) -> None:
+    async with AsyncExitStack() as cleanup:
+        await _build(ledger, cleanup)
+
+
+async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
+    ctx, deployment = ledger.ctx, ledger.deployment
+    say, fetched = ledger.say, FetchedCommit()
+    try:
+        making = await making_of(ledger, particulars(deployment), say)
+        making = replace(making, fetched=fetched, cleanup=cleanup)
+        ctx.logs.masks.add(deployment.id, making.inputs.hidden)
+        await asyncio.sleep(0)  # requests go on: to read all variables takes long, and so does what follows
+        for warning in making.inputs.warnings:
+            say(warning)
+        built, workload = await _prepare(ledger, making)
+        await ctx.point("built")
+        await freeze_to_start(ledger, workload, built, making.inputs.digest)
+    except (BuildError, GitError, EngineError, Unusable, TimeoutError) as error:
+        message = reason_of(error, ctx.settings.build_seconds)
+        say(f"Failed: {message}")
+        await _note_commit(ledger, fetched)
+        await ledger.fail(message, State.BUILD_ERROR)
+
+
+async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
+    """Records the commit of a build that failed; one that succeeds is recorded with its result."""
+
+    async def write(tx: Tx) -> None:
+        current = await ledger.current(tx)
+        details = particulars(current)
+        details.commit, details.branch = fetched.commit, fetched.branch
+        await move(tx, current, Progress(current.status), details)
+
+    if fetched.commit:
+        await ledger.ctx.store.write(write)
+
+
+def reason_of(error: Exception, seconds: int) -> str:
+    """Says why a build failed that may take so many seconds."""
+    if isinstance(error, TimeoutError):
+        return (
+            f"Make the build shorter, or ask the operator for more build_seconds: it took longer than "
+            f"{seconds} seconds"
+        )
+    return str(error)
+
+
+async def _prepare(ledger: Ledger, making: Making) -> tuple[BuiltArtifact, Workload]:
+    ctx = ledger.ctx
+    kind = ctx.kinds[making.service.family]
+    if why := ledger.place.refusal or kind.hindrance(ledger.place):
+        raise BuildError(why)
+    async with asyncio.timeout(ctx.settings.build_seconds) as limit:
+        making = replace(making, paused=partial(_paused, limit))
+        return await wait_while_away(
+            ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making), ledger.note_waiting
+        )
+
+
+@contextmanager
+def _paused(limit: asyncio.Timeout) -> Iterator[None]:
+    """Stops a time limit for a block that waits for builds of others."""
+    now = asyncio.get_running_loop().time
+    deadline, began = limit.when(), now()
+    limit.reschedule(None)
+    try:
+        with waiting.get()():
+            yield
+    finally:
+        if deadline is not None and not limit.expired():
+            limit.reschedule(deadline + now() - began)

@@ -1,0 +1,158 @@
+"""Runs the command that a job has for a deployment of it: on start, on stop, on delete.
+
+The deployment waits for a run, which is a piece of work of its own. If the run fails, so does the deployment,
+and so do those of the same request that wait for the job. Commands of other kinds of services before their
+removal are in `removal_run`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+from windlass.control.deploying.documents import write_deployed
+from windlass.control.deploying.ledger import Ledger, in_transaction
+from windlass.control.deploying.patience import PutOff
+from windlass.control.records.deployments import finish, particulars, status_of, with_report
+from windlass.control.records.runs import (
+    ABANDONED,
+    NewRun,
+    add_run,
+    arm,
+    cancel_run,
+    plan_of,
+    report_of_run,
+    run_details,
+)
+from windlass.core.deploy.progress import RunReport
+from windlass.core.deploy.runs import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
+from windlass.core.deploy.states import WORDS, Do, Progress
+from windlass.core.deploy.workload import Workload
+from windlass.store import FAR, DeploymentRow, RunRow, Tx
+
+_LOOK_AGAIN: Final = 5_000
+"""Milliseconds after which a run is looked at in any case; its end asks for the deployment at once."""
+_OTHERS_END: Final = "Ended, because the job is stopped or deleted"
+
+
+async def run_start_command(ledger: Ledger, workload: Workload) -> None:
+    """Runs the command of a deployment of a job, if it has one. Later runs start the same version."""
+    assert workload.job is not None
+    asked = particulars(ledger.deployment).event
+    event = RunEvent(asked or RunEvent.ON_START)
+    if event not in workload.job.commands:
+        await _finish(ledger, workload.job, None)
+        return
+    run = await _await_run(ledger, ledger.deployment.id, workload.job, event)
+    if run.status == RunState.SUCCEEDED:
+        await _finish(ledger, workload.job, report_of_run(run))
+    else:
+        await _fail(ledger, run, event)
+
+
+async def run_end_command(ledger: Ledger) -> bool:
+    """Ends runs of a job that is stopped, uninstalled or deleted, then runs the command for that. False if it
+    failed, and with it the deployment."""
+    kind = ledger.ctx.kinds[ledger.service.family]
+    if not kind.has_runs:
+        return True
+    timetable = await ledger.ctx.store.reads.timetables.get(ledger.service.id)
+    if timetable is None:
+        await _end_other_runs(ledger)
+        return True
+    event = RunEvent(kind.event_at(ledger.action))
+    plan = plan_of(timetable)
+    await _end_other_runs(ledger)
+    if event not in plan.commands:
+        return True
+    run = await _await_run(ledger, timetable.deployment, plan, event)
+    if run.status == RunState.SUCCEEDED:
+        return True
+    await _fail(ledger, run, event)
+    return False
+
+
+async def cancel_awaited_run(ledger: Ledger) -> None:
+    """Ends the run of a deployment that was cancelled."""
+    run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
+    if run is not None and run.status in OPEN_RUNS:
+        await _cancel(ledger, [run], ABANDONED)
+        raise PutOff(_LOOK_AGAIN, f"Run {run.number} ends")
+
+
+async def _end_other_runs(ledger: Ledger) -> None:
+    """Lets no timetable start another run, and ends those that no deployment under way waits for."""
+    others = await _disarm(ledger)
+    if others:
+        await _cancel(ledger, others, _OTHERS_END)
+        raise PutOff(_LOOK_AGAIN, f"Run {others[0].number} ends")
+
+
+@in_transaction
+async def _disarm(ledger: Ledger, tx: Tx, current: DeploymentRow) -> list[RunRow]:
+    await tx.timetables.move(current.service, FAR)
+    return [run for run in await tx.runs.open(current.service) if run.awaited_by != current.id]
+
+
+@in_transaction
+async def _cancel(ledger: Ledger, tx: Tx, current: DeploymentRow, runs: list[RunRow], reason: str) -> None:
+    for run in runs:
+        now = await tx.runs.get(run.id)
+        if now is not None and now.status in OPEN_RUNS and not run_details(now).is_cancelled:
+            await cancel_run(tx, now, reason)
+
+
+async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEvent) -> RunRow:
+    """Returns the run of this deployment once it has ended. Raises PutOff before."""
+    run = await _find_or_add(ledger, version, plan, event)
+    if run is None or run.status in OPEN_RUNS:
+        await ledger.ctx.point("run awaited")
+        raise PutOff(_LOOK_AGAIN, f"A run of {ledger.service.id} has not ended")
+    return run
+
+
+@in_transaction
+async def _find_or_add(
+    ledger: Ledger, tx: Tx, current: DeploymentRow, version: str, plan: JobPlan, event: RunEvent
+) -> RunRow | None:
+    """Returns the last run of this deployment, which it adds if there is none. None while another run of the
+    job goes on: they never run together."""
+    if (run := await tx.runs.awaited_by(current.id)) is not None:
+        return run
+    if await tx.runs.open(current.service):
+        return None
+    details = particulars(current)
+    return await add_run(
+        tx,
+        NewRun(
+            job=current.service,
+            org=current.org,
+            deployment=version,
+            cause=Cause.FORCED if details.event else Cause.EVENT,
+            event=event,
+            command=plan.commands[event],
+            retries=plan.retries,
+            actor=details.actor,
+            awaited_by=current.id,
+        ),
+    )
+
+
+@in_transaction
+async def _finish(
+    ledger: Ledger, tx: Tx, current: DeploymentRow, plan: JobPlan, report: RunReport | None
+) -> None:
+    """Records the success of a deployment of a job: its runs start this version from now on."""
+    reported = await with_report(tx, current, report) if report else current
+    service = await write_deployed(ledger.ctx, tx, reported)
+    await finish(tx, service, reported, Progress.SUCCEEDED)
+    status = await status_of(tx, service)
+    await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+    await arm(tx, service.id, service.org, current.id, plan)
+    await ledger.settle(tx, service, WORDS[Do(current.action)].done)
+
+
+async def _fail(ledger: Ledger, run: RunRow, event: RunEvent) -> None:
+    report = report_of_run(run)
+    failure = f"Look at the log of run {run.number}, which failed at {event.lower()}: {report.reason}"
+    await ledger.fail(failure, report=report, output="\n".join(report.output))

@@ -1,0 +1,114 @@
+"""Keeps a service as it was deployed last: all its instances, no others, and their health noted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+from windlass.control.deploying.ledger import Ledger, fence
+from windlass.control.deploying.rebuilding import rebuild
+from windlass.control.deploying.release import apply, end_up_to, retire_others
+from windlass.control.deploying.routes import refresh, reserve
+from windlass.control.records.deployments import status_of
+from windlass.core.deploy.remedies import LOOK, with_remedy
+from windlass.core.deploy.scaling import count_of
+from windlass.core.deploy.states import State
+from windlass.core.deploy.workload import Instance, Observation, Phase, Workload
+from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.routers.router import RouteError
+from windlass.store import StatusRow, Tx
+
+TRY_AGAIN = 30_000
+"""Milliseconds after which a service that cannot run is tried again."""
+
+
+async def keep(ledger: Ledger) -> None:
+    ctx, status = ledger.ctx, ledger.status
+    workload = await ledger.find_serving()
+    if workload is None:
+        await ledger.rest()
+        return
+    count = count_of(workload, status.instances or workload.instances)
+    try:
+        await _apply(ledger, workload, count)
+    except EngineAway:
+        raise
+    except (EngineError, RouteError) as error:
+        await _note_what_is_left(ledger, workload)
+        failure = await rebuild(ledger) if isinstance(error, ArtifactLost) else ""
+        await (ledger.rest() if failure is None else _report(ledger, workload, failure or str(error)))
+        return
+    seen = await refresh(ctx, ledger.service.id)
+    # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
+    await retire_others(ctx, workload, status.deployments, seen=seen)
+    if health := health_of(workload, seen, status):
+        await ledger.note_health(workload, *health)
+    await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))
+    await ledger.rest()
+
+
+async def _report(ledger: Ledger, workload: Workload, why: str) -> None:
+    """Records why a service cannot run, and tries again later."""
+    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, why)
+    await ledger.put_off(TRY_AGAIN)
+
+
+async def clear(ledger: Ledger) -> None:
+    """Ends what runs of a service that is not meant to run: a worker that lost its lease may have begun it,
+    and what ran once has ended."""
+    await end_up_to(
+        ledger.ctx, ledger.service.id, ledger.status.deployments, ledger.ctx.settings.stop_seconds
+    )
+    await ledger.rest()
+
+
+async def _note_what_is_left(ledger: Ledger, workload: Workload) -> None:
+    """Records how many instances there are of a service that cannot be started again. If the engine cannot
+    tell, the numbers stay."""
+    with suppress(EngineError):
+        seen = await ledger.place.engine.observe(ledger.service.id)
+        await _note_instances(ledger, seen.of(workload.generation))
+
+
+async def _note_instances(ledger: Ledger, seen: Observation) -> None:
+    """Records how many instances run and are ready, if that has changed."""
+    running, ready = len(seen.instances) - len(seen.broken), len(seen.ready)
+    if (running, ready) == (ledger.status.running, ledger.status.ready):
+        return
+
+    async def write(tx: Tx) -> None:
+        await fence(tx, ledger.claim)
+        status = await status_of(tx, ledger.service)
+        await tx.statuses.change(replace(status, running=running, ready=ready))
+
+    await ledger.ctx.store.write(write)
+
+
+async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
+    ctx = ledger.ctx
+    await ctx.point("about to keep")
+    await reserve(ctx, workload)
+    await apply(ctx, workload, count, ledger.check_claim)
+    if count:
+        await ledger.note_volumes(workload)
+    await ctx.point("kept")
+
+
+def health_of(
+    workload: Workload, instances: Sequence[Instance], status: StatusRow
+) -> tuple[State, str] | None:
+    """Returns the state of a service and the reason for it, or None if there is nothing to say."""
+    own = [instance for instance in instances if instance.generation == workload.generation]
+    broken = [instance for instance in own if instance.phase is not Phase.RUNNING]
+    troubled = broken or [instance for instance in own if instance.restarts]
+    message = ""
+    if troubled:
+        worst = max(troubled, key=lambda instance: instance.restarts)
+        times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
+        end = f"{LOOK}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
+        message = with_remedy(end, workload.name, ())
+    was = State(status.state)
+    recovered = was is State.DEPLOYMENT_ERROR and status.deployment == status.serving
+    state = State.DEPLOYMENT_ERROR if broken else State.DEPLOYED if recovered else was
+    return (state, message) if state is not was or troubled else None

@@ -1,0 +1,94 @@
+"""Runs the release command of a deployment, after its build and before its first instance.
+
+The engine knows the run by its generation and an index that no instance has: a step that is repeated waits
+for the same run, and there are never two. Once it has ended, that is recorded, and it is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from windlass.control.deploying.freezing import say_start
+from windlass.control.deploying.ledger import Ledger, in_transaction
+from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.release import LAST_LINES, ReleaseFailed
+from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
+from windlass.control.records.deployments import move, particulars
+from windlass.core.deploy.progress import RunReport
+from windlass.core.deploy.states import DeploymentStage, Progress
+from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run, is_of_release
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.store import DeploymentRow, Tx
+
+
+async def run_release_command(ledger: Ledger, workload: Workload) -> None:
+    """Returns at once if there is none, or if it has run. Raises ReleaseFailed if it fails."""
+    if not workload.artifact.release:
+        return
+    say = ledger.say
+    say.begin(DeploymentStage.COMMAND)
+    report, is_first = await _begin(ledger)
+    if is_first:
+        say("Running the release command")
+    if not report.ended_at:
+        report = await _run(ledger, workload, report.started_at)
+        say(f"The release command {report.reason}")
+        await _finish(ledger, report)
+        await ledger.ctx.point("release command ended")
+        if report.exit_code == 0:
+            say_start(ledger)
+    if report.exit_code != 0:
+        raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
+    say.begin(DeploymentStage.START)
+
+
+async def release_output(ledger: Ledger) -> str:
+    """Returns the last lines of a release command that failed; otherwise an empty text."""
+    current = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
+    report = particulars(current).release if current else None
+    return "\n".join(report.output) if report and report.exit_code != 0 else ""
+
+
+async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport:
+    try:
+        outcome = await wait_for_outcome(
+            ledger.ctx, ledger.place, as_run(workload, workload.artifact.release), started_at, RELEASE_INDEX
+        )
+    except EngineAway as error:
+        await ledger.note_waiting(str(error))
+        raise PutOff(PAUSE, str(error)) from error
+    except RunFailed as error:
+        raise ReleaseFailed(
+            "Make the release command shorter, or ask the operator for more run_seconds: it did not end "
+            f"within {workload.time_limit:g} seconds"
+        ) from error
+    except EngineError as error:
+        raise ReleaseFailed(str(error)) from error
+    return report_of(outcome, await last_lines(ledger))
+
+
+@in_transaction
+async def _begin(ledger: Ledger, tx: Tx, current: DeploymentRow) -> tuple[RunReport, bool]:
+    """Records when the run began, for its time limit; True if no earlier step has recorded it."""
+    details = particulars(current)
+    is_first = details.release is None
+    if details.release is None:
+        details.release = RunReport(started_at=tx.now)
+        await move(tx, current, Progress(current.status), details)
+    return details.release, is_first
+
+
+@in_transaction
+async def _finish(ledger: Ledger, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
+    details = particulars(current)
+    details.release = report
+    await move(tx, current, Progress(current.status), details)
+
+
+async def last_lines(ledger: Ledger) -> str:
+    """Returns the last lines of the run, which are in the log of the deployment."""
+    service, deployment = ledger.service.id, ledger.deployment.id
+    lines = await asyncio.to_thread(ledger.ctx.logs.tail, service, LAST_LINES, deployment=deployment)
+    decoded = [msgspec.json.decode(line) for line in lines]
+    return "\n".join(line["message"] for line in decoded if is_of_release(line["pod_name"]))

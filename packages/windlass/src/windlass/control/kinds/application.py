@@ -1,0 +1,110 @@
+"""Applications: built from a git repository or an uploaded folder, then run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from windlass.control.context.context import Context
+from windlass.control.kinds.program_kind import ProgramKind, program
+from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.application_settings import with_settings
+from windlass.control.workloads.automatic_ports import (
+    remark_on_ports,
+    settle_ports,
+    shown_ports,
+    with_automatic_port,
+)
+from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.builds import build
+from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
+from windlass.control.workloads.making import Making
+from windlass.core.declare.resource import clash
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.traits import DeployRequest
+from windlass.core.deploy.automatic_port import marked_as_automatic
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.workload import Artifact, Workload
+from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
+from windlass.families.database import database
+from windlass.families.job import job
+from windlass.families.terraform import terraform
+from windlass.store import Row, Tx
+
+
+class ApplicationKind(ProgramKind[Application]):
+    family = application
+    waits_for = frozenset({database.name, job.name, terraform.name})
+    host_word = "app"
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
+        settle_ports(draft.spec, None, is_full=draft.is_full)
+        await super().creating(ctx, tx, draft)
+        _check_branch(draft.spec)
+        await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
+        settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)
+        await super().updating(ctx, tx, change)
+        if not change.before.auto_deploy:
+            _check_branch(change.spec)
+        await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
+        if new := change.spec.git_repository:
+            shown = change.row.read(ApplicationShown).git_repository
+            change.extras["git_repository"] = with_deployed_commit(new, shown)
+
+    def asked_version(self, body: Spec | None) -> ChosenVersion:
+        if not isinstance(body, DeployRequest | ChosenApplication):
+            return ChosenVersion()
+        return ChosenVersion(git_commit_id=body.git_commit_id or None, upload=body.upload_id or None)
+
+    def needs_upload(self, service: Row) -> bool:
+        return service.read(Application).source != GIT
+
+    def deploys_new_commits(self, service: Row) -> bool:
+        spec = service.read(Application)
+        return bool(spec.auto_deploy and spec.source == GIT)
+
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+        return await build(ctx, making)
+
+    async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
+        place = await ctx.places.of(service.id)
+        return await place.builder.find(service.id, artifact.key) is not None
+
+    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+        workload = await super().compute(ctx, making, artifact)
+        if making.service.read(Application).automatic_port:
+            making.say(remark_on_ports(workload))
+        return workload
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        spec = with_automatic_port(service.read(Application), usual)
+        workload = with_settings(spec, program(spec, usual))
+        return marked_as_automatic(workload) if spec.automatic_port else workload
+
+    def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
+        """The document shows the port that was chosen."""
+        shown = service.read(ApplicationShown)
+        if not shown.automatic_port or not all(port.automatic for port in workload.ports):
+            return {}
+        ports = msgspec.to_builtins(shown_ports(workload, shown.ports))
+        return {} if ports == msgspec.to_builtins(shown.ports) else {"ports": ports}
+
+    def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
+        """The document shows which commit runs."""
+        if (commit := details.commit) is None or not service.read(Application).git_repository:
+            return {}
+        return {"git_repository": commit_fields(commit)}
+
+
+def _check_branch(spec: Application) -> None:
+    if spec.auto_deploy and spec.source != GIT:
+        raise clash("auto_deploy", "leave it out: an application that is built from uploads has no branch")
+
+
+def _branch_choice(spec: Application) -> BranchChoice:
+    return BranchChoice(bool(spec.auto_deploy), spec.git_repository or None)
+
+
+kind = ApplicationKind()

@@ -1,0 +1,212 @@
+"""Databases: a server with its data and its credentials, and whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
+from windlass.control.records.deployments import particulars, status_of
+from windlass.control.records.ports import public_port, take_public_port
+from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.credentials import credentials_of, give_credentials
+from windlass.control.workloads.making import Making
+from windlass.core.declare.document import Document
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy import database_variables, databases
+from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact
+from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
+from windlass.engines.engine import EngineError
+from windlass.families.database import Database, database
+from windlass.store import Reads, Row, Tx
+
+VOLUME = "data"
+
+
+class DatabaseKind(ServiceKind[Database]):
+    family = database
+    is_counted = True
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:
+        assert draft.parent is not None
+        place = await ctx.places.of_environment(tx, draft.parent.id)
+        is_native_here = place.is_connected and place.elsewhere is None and place.takes == "native"
+        if is_native_here and (why := place.servers.hindrance(draft.spec.type)):
+            raise Invalid(f"type: {why}")
+        draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
+        give_credentials(draft)
+        draft.give(**await _address(ctx, tx, draft.id, draft.parent, draft.spec))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Database]) -> None:
+        await _refuse_unreadable_data(tx, change)
+        await _refuse_others_names(tx, change)
+        row = change.row
+        above = await tx.resources.get(row.parent)
+        assert above is not None
+        change.extras |= await _address(ctx, tx, row.id, above, change.spec)
+
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+        """Returns the image or the installed server; nothing is built."""
+        spec = making.service.read(Database)
+        type, version = spec.type, spec.version
+        place = await ctx.places.of(making.service.id)
+        if place.takes == "image":
+            ref = databases.image(type, version)
+            artifact = Artifact(kind="image", ref=ref, key=ref)
+            making.say(f"{type} {version} is the image {ref}")
+            await place.engine.prepare(artifact, making.say)
+        else:
+            artifact = await place.servers.artifact(type, version, making.service.id)
+            making.say(f"{type} {version} is {artifact.key} of this machine")
+        return BuiltArtifact(BuildResult(artifact))
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        spec = service.read(Database)
+        type, version = spec.type, spec.version
+        credentials = await credentials_of(ctx, ctx.store.reads, service)
+        port = databases.kind_of(type).port
+        variables = dict(databases.environment(type, version, credentials))
+        place = await ctx.places.of(service.id)
+        native = place.takes == "native"
+        public = spec.accessibility == "PUBLIC"
+        return replace(
+            usual,
+            command=() if native else databases.command(type, credentials),
+            variables=variables | {"WINDLASS_MEMORY": str(usual.memory)},
+            hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
+            ports=(_port(port, await public_port(ctx, service) if public else None),),
+            volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
+            alone=True,
+            direct=True,
+            ready=(_native_probe(place, type, port) if native else databases.ready(type),),
+            alive=() if native else (databases.alive(type),),
+            # A server that is ended in the middle of writing takes long to come back.
+            grace=max(usual.grace, 30.0),
+        )
+
+    # For its neighbours
+
+    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+        return [*_listed_variables(service)]
+
+    def listed_keys(self, service: Row) -> Collection[str]:
+        return [variable.key for variable in _listed_variables(service)]
+
+    def counted_keys(self, id: str, name: str) -> Collection[str]:
+        return database_variables.keys(id, name)
+
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+        """Connections. Of two databases whose names make the same keys, the elder has them."""
+        rows = await source.resources.of_parent(environment, self.family.name)
+        variables: list[BuiltIn] = []
+        warnings: list[str] = []
+        prefixes: dict[str, str] = {}
+        for row in rows:
+            name = row.read(NamedDocument).name
+            prefix = database_variables.friendly(name, row.id)
+            elder = prefixes.setdefault(prefix, name)
+            own = await _connection(ctx, source, row, address)
+            if elder != name:
+                warnings.append(
+                    f"{prefix}… are the variables of the database {elder}, not of {name}: rename one"
+                )
+                own = [variable for variable in own if not variable.key.startswith(prefix)]
+            variables += own
+        return Offer(variables, rows, warnings)
+
+
+async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
+    """Once there is data, not every version can go on with it. Failed builds leave none."""
+    if (await status_of(tx, change.row)).deployed_at is None:
+        return
+    if not any(particulars(past).made for past in await tx.deployments.latest(change.row.id, 1000)):
+        return
+    if why := databases.hindrance(change.spec.type, change.before.version, change.spec.version):
+        raise Conflict(why)
+
+
+async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
+    """Refuses a new name with the variables of another database, which would have other values from the next
+    deployment on."""
+    row, name = change.row, change.spec.name
+    prefix = database_variables.friendly(name, row.id)
+    if prefix == database_variables.friendly(change.before.name, row.id):
+        return
+    for other in await tx.resources.of_parent(row.parent, database.name):
+        other_name = other.read(NamedDocument).name
+        if other.id != row.id and database_variables.friendly(other_name, other.id) == prefix:
+            raise Conflict(
+                f"name: choose another: the database {other_name} has the variables {prefix}… of this one"
+            )
+
+
+async def _address(ctx: Context, tx: Tx, service: str, environment: Row, spec: Database) -> Document:
+    """Returns host and port of a database: public ones, or else those inside its environment."""
+    if spec.accessibility != "PUBLIC":
+        port = databases.kind_of(spec.type).port
+        return {"host": nominal_database_host(service, spec.name), "port": port}
+    place = await ctx.places.of_environment(tx, environment.id)
+    try:
+        port = await take_public_port(ctx.settings, tx, environment.org, service)
+    except EngineError as error:
+        raise Conflict(f"accessibility: {error}") from error
+    return {"host": place.public_host, "port": port}
+
+
+def _port(internal: int, external: int | None) -> WorkloadPort:
+    return WorkloadPort(
+        name=f"p{internal}",
+        internal=internal,
+        protocol="TCP",
+        public=external is not None,
+        external=external,
+        default=True,
+    )
+
+
+def _native_probe(place: Place, type: str, port: int) -> HealthProbe:
+    return HealthProbe(kind=ProbeKind.EXEC, port=port, command=place.servers.ready(type))
+
+
+def _listed_variables(service: Row) -> Iterator[BuiltIn]:
+    """A connection as lists show it: the host is a name that stays the same, and secrets are empty."""
+    spec = service.read(Database)
+    server, name = databases.kind_of(spec.type), spec.name
+    host = nominal_database_host(service.id, name)
+    values = database_variables.connection(
+        server.type, service.id, name, host, server.port, server.login, "", server.database
+    )
+    secrets = database_variables.secret_keys(server.type, service.id, name)
+    for key, value in values.items():
+        if key.startswith(LISTED):
+            yield BuiltIn(
+                owner=service.id, key=key, value="" if key in secrets else value, secret=key in secrets
+            )
+
+
+async def _connection(ctx: Context, source: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
+    spec = row.read(Database)
+    server, name = databases.kind_of(spec.type), spec.name
+    credentials = await credentials_of(ctx, source, row)
+    endpoint = await address(row.parent, row.id, name, server.port)
+    values = database_variables.connection(
+        server.type,
+        row.id,
+        name,
+        endpoint.host,
+        endpoint.port,
+        credentials.login,
+        credentials.password,
+        credentials.database,
+    )
+    secrets = database_variables.secret_keys(server.type, row.id, name)
+    return [
+        BuiltIn(owner=row.id, key=key, value=value, secret=key in secrets) for key, value in values.items()
+    ]
+
+
+kind = DatabaseKind()

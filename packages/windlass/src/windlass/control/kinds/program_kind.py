@@ -1,0 +1,247 @@
+"""The common parts of applications and containers: ports, storage, probes, a command, and scaling."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import TypeVar
+
+import msgspec
+from msgspec import UnsetType
+from msgspec.structs import replace
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import ServiceKind
+from windlass.control.request.behaviour import Change, Draft
+from windlass.core.declare.program import VOLUME_DIGITS, Program
+from windlass.core.declare.resource import Base
+from windlass.core.declare.shapes import (
+    Autoscaling,
+    AutoscalingShown,
+    PortRequest,
+    Probe,
+    Scaler,
+    ScalerShown,
+    StorageRequest,
+    TriggerAuthentication,
+    TriggerAuthenticationShown,
+)
+from windlass.core.deploy.automatic_port import name_of
+from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
+from windlass.core.words.variables import Unusable
+from windlass.store import Row, Tx
+
+P = TypeVar("P", bound=Program)
+B = TypeVar("B", bound=Base)
+
+MANY = 1000
+"""The number of instances that stands for no limit."""
+MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
+MOST_PATIENCE = 3600.0
+"""Seconds for which a probe may have a release wait; the operator may give more to all."""
+
+
+class ProgramKind(ServiceKind[P]):
+    """A kind of service whose settings say on which ports it listens and how many instances of it run."""
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[P]) -> None:
+        spec = draft.spec
+        _identify(spec.ports or (), ())
+        _identify(spec.storage, ())
+        if spec.autoscaling:
+            scaling = _PolicyMaker(draft.id, draft.org, stamp(tx.now))
+            draft.give(autoscaling=msgspec.to_builtins(scaling.policy(spec.autoscaling, None)))
+        draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY)
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[P]) -> None:
+        spec, before, row = change.spec, change.before, change.row
+        _identify(spec.ports or (), before.ports or ())
+        _identify(spec.storage, before.storage)
+        if spec.autoscaling:
+            scaling = _PolicyMaker(row.id, row.org, stamp(tx.now))
+            former = row.read(ScalingSettings).autoscaling or None
+            change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        return program(service.read(Program), usual)
+
+
+def program(spec: Program, usual: Workload) -> Workload:
+    ports = tuple(_port(port) for port in spec.ports or ())
+    checks = spec.healthchecks
+    asked = probes(checks.readiness_probe or None, ports)
+    # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
+    image = usual.artifact.kind == "image"
+    entrypoint, arguments = _words(spec.entrypoint or ""), tuple(spec.arguments)
+    alive = probes(checks.liveness_probe or None, ports)
+    _check_probed({"readiness_probe": asked, "liveness_probe": alive}, ports, usual.artifact)
+    most = spec.max_running_instances
+    volumes = tuple(
+        Volume(name=f"v{str(volume.id)[:VOLUME_DIGITS]}", mount=volume.mount_point, size=volume.size)
+        for volume in spec.storage
+    )
+    return replace(
+        usual,
+        entrypoint=entrypoint if image else (),
+        command=arguments if image else (*entrypoint, *arguments),
+        ports=ports,
+        volumes=volumes,
+        alone=bool(volumes),
+        instances=spec.min_running_instances,
+        most=MANY if most == -1 else most,
+        ready=asked or derived_probes(ports),
+        watched=bool(asked),
+        alive=alive,
+        patience=max([usual.patience, *(min(_patience_of(probe), MOST_PATIENCE) for probe in asked)]),
+    )
+
+
+def _patience_of(probe: HealthProbe) -> float:
+    return probe.initial_delay + probe.period * probe.failures
+
+
+def _check_probed(
+    checks: Mapping[str, Sequence[HealthProbe]], ports: Sequence[WorkloadPort], artifact: Artifact
+) -> None:
+    """Refuses probes of a port that the service does not have, or has as UDP: they never pass. Only a build
+    tells all ports."""
+    tcp_ports = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
+    for name, asked in checks.items():
+        for probe in asked:
+            if probe.kind is not ProbeKind.EXEC and probe.port not in tcp_ports:
+                wanted = f"port {probe.port}" if probe.port else "the port that it serves"
+                raise Unusable(
+                    f"healthchecks.{name}: add {wanted} to `ports`, or probe another one: the "
+                    "service has no such TCP port"
+                )
+
+
+def _words(entrypoint: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(entrypoint))
+    except ValueError as error:
+        raise Unusable(f"entrypoint: write it as in a shell: {error}") from error
+
+
+def _port(port: PortRequest) -> WorkloadPort:
+    return WorkloadPort(
+        name=port.name or name_of(port.internal_port),
+        internal=port.internal_port,
+        protocol=port.protocol,
+        public=port.publicly_accessible,
+        external=port.external_port or None,
+        path=port.public_path or "/",
+        rewrite=port.public_path_rewrite or None,
+        default=bool(port.is_default),
+    )
+
+
+def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+    """The probes of a service that declares none: it is well once it accepts connections on its
+    ports. A server such as gunicorn opens its port before it has loaded the application."""
+    tcp = [port for port in ports if port.protocol != "UDP"]
+    return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal, accepted=True) for port in tcp)
+
+
+def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+    """Returns the probe that a client declares: one of a kind, or none."""
+    if asked is None or not asked.type:
+        return ()
+    usual = HealthProbe(
+        kind=ProbeKind.TCP,
+        port=ports[0].internal if ports else 0,
+        initial_delay=asked.initial_delay_seconds,
+        period=asked.period_seconds,
+        timeout=min(asked.timeout_seconds, MOST_PATIENCE),
+        successes=asked.success_threshold,
+        failures=asked.failure_threshold,
+    )
+    if tcp := asked.type.tcp:
+        return (replace(usual, port=tcp.port or usual.port),)
+    if http := asked.type.http:
+        scheme, path = (http.scheme or "http").lower(), http.path or "/"
+        return (replace(usual, kind=ProbeKind.HTTP, port=http.port or usual.port, path=path, scheme=scheme),)
+    if execute := asked.type.exec:
+        return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
+    if grpc := asked.type.grpc:
+        # gRPC's own health service needs HTTP/2: a server that listens is taken for well.
+        return (replace(usual, port=grpc.port or usual.port),)
+    return ()
+
+
+# Parts that keep their id from one version of the settings to the next
+
+
+def _identify(
+    items: Sequence[PortRequest] | Sequence[StorageRequest],
+    before: Iterable[PortRequest] | Iterable[StorageRequest],
+) -> None:
+    """Gives each item without an id that of the former item with the same port or path, or else a new one."""
+    named = {item.id for item in items if item.id}
+    former_ids = {_key(old): old.id for old in before if old.id not in named}
+    for item in items:
+        item.id = item.id or former_ids.pop(_key(item), None) or ids.new_id()
+
+
+def _key(item: PortRequest | StorageRequest) -> int | str:
+    return item.internal_port if isinstance(item, PortRequest) else item.mount_point
+
+
+class ScalingSettings(msgspec.Struct):
+    """The part of a service that says how it scales."""
+
+    autoscaling: AutoscalingShown | UnsetType | None = None
+
+
+class _PolicyMaker:
+    """Gives a policy of autoscaling and its parts the base fields, which they keep until they are removed."""
+
+    def __init__(self, service: str, org: str, now: str) -> None:
+        self._service, self._org, self._now = service, org, now
+
+    def policy(self, sent: Autoscaling, former: AutoscalingShown | None) -> AutoscalingShown:
+        older = chain(former.scalers if former else (), repeat(None))
+        new = AutoscalingShown(
+            **self._new(),
+            service_id=self._service,
+            mode=sent.mode,
+            polling_interval_seconds=sent.polling_interval_seconds or 0,
+            cooldown_period_seconds=sent.cooldown_period_seconds or 0,
+            scalers=[self._scaler(scaler, old) for scaler, old in zip(sent.scalers, older, strict=False)],
+        )
+        return _keep_identity(new, former)
+
+    def _scaler(self, sent: Scaler, former: ScalerShown | None) -> ScalerShown:
+        trigger = sent.trigger_authentication
+        new = ScalerShown(
+            **self._new(),
+            scaler_type=sent.scaler_type,
+            role=sent.role,
+            enabled=sent.enabled,
+            config_json=sent.config_json,
+            config_yaml=sent.config_yaml,
+            trigger_authentication=(
+                self._trigger(trigger, former) if isinstance(trigger, TriggerAuthentication) else trigger
+            ),
+        )
+        return _keep_identity(new, former)
+
+    def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
+        new = TriggerAuthenticationShown(
+            **self._new(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
+        )
+        return _keep_identity(new, (scaler.trigger_authentication or None) if scaler else None)
+
+    def _new(self) -> dict[str, str]:
+        return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
+
+
+def _keep_identity(new: B, former: B | None) -> B:
+    """Returns a part with the id and the dates of the former one, if it did not change but for these."""
+    if former is None:
+        return new
+    same = replace(new, id=former.id, created_at=former.created_at, updated_at=former.updated_at)
+    is_same = msgspec.to_builtins(same) == msgspec.to_builtins(former)
+    return same if is_same else replace(same, updated_at=new.updated_at)

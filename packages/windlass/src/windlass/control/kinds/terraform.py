@@ -1,0 +1,344 @@
+"""Terraform services: modules that a program of the machine or of an image applies; each deployment is a run.
+
+The run itself is `launch.terraform`; its state, lock and plans are in `records.terraform_states`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.base.segments import line_filter
+from windlass.builders.builder import BuildError
+from windlass.control.context.context import Context
+from windlass.control.context.neighbours import MainPort
+from windlass.control.context.place import Place
+from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
+from windlass.control.records.deployments import particulars
+from windlass.control.records.run_servers import other_addresses
+from windlass.control.records.terraform_states import (
+    CredentialHolder,
+    describe_lock,
+    newest_state,
+    run_credential,
+)
+from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
+from windlass.control.workloads.making import Making
+from windlass.control.workloads.modules import fetch_module
+from windlass.control.workloads.terraform_inputs import (
+    SECRETS,
+    action_of,
+    has_resources,
+    input_variables,
+    last_run,
+    output_mask,
+    refuse_moved_state,
+    run_request,
+    secrets_of,
+    take_secrets,
+)
+from windlass.control.workloads.terraform_programs import (
+    LAUNCHER,
+    RunProgram,
+    check_program,
+    launcher_archive,
+    program_of,
+)
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import clash
+from windlass.core.declare.shapes import GitRepositoryRequest
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.terraform_shapes import (
+    ChosenTerraform,
+    TerraformDeployRequest,
+    TerraformRemoval,
+    TerraformShown,
+    UninstallQuery,
+)
+from windlass.core.deploy.engine_limits import Demand
+from windlass.core.deploy.injected_variables import (
+    BuiltIn,
+    output_word,
+    prefixes_of,
+    with_twins,
+    without_secrets,
+)
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.states import Progress
+from windlass.core.deploy.terraform_failures import LINES, explain_output
+from windlass.core.deploy.terraform_state import shared_outputs
+from windlass.core.deploy.workload import Artifact, Volume, Workload
+from windlass.families.database import database
+from windlass.families.terraform import Terraform, terraform
+from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
+from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
+from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
+from windlass.store import DeploymentRow, Reads, Row, Tx
+
+VOLUME: Final = "terraform"
+GRACE: Final = 60.0
+"""Seconds in which a run that is cancelled finishes what it makes, and stores its state."""
+_ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOUNT: Final = "/windlass-terraform"
+_LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
+_SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
+"""Variables of a container that are those of the machine with the engine process."""
+
+
+class TerraformKind(ServiceKind[Terraform]):
+    family = terraform
+    waits_for = frozenset({database.name})
+    more_time = "raise timeout_sec"
+    has_sub_actions = True
+    size_fields: ClassVar = {
+        "cpu": "job_resources.cpu_milli",
+        "memory": "job_resources.ram_mib",
+        "gpu": "job_resources.gpu",
+    }
+
+    def demand(self, spec: Terraform) -> Demand:
+        resources = spec.job_resources
+        return Demand(resources.cpu_milli, resources.ram_mib, resources.gpu)
+
+    # As a resource
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
+        _check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
+        draft.sealed[SECRETS] = take_secrets(
+            draft.spec, secrets_of(ctx, draft.copy_of) if draft.copy_of else {}
+        )
+        draft.give(**_added_fields(draft.spec, None))
+        await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Terraform]) -> None:
+        if (change.spec.engine, change.spec.provider_version) != (
+            change.before.engine,
+            change.before.provider_version,
+        ):
+            _check_place(ctx, await ctx.places.of(change.row.id), change.spec)
+        before = secrets_of(ctx, change.row)
+        change.sealed[SECRETS] = take_secrets(change.spec, before)
+        change.extras |= _added_fields(change.spec, change.row)
+        await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
+
+    def size(self, service: Row) -> SizeSettings:
+        spec = service.read(Terraform)
+        return SizeSettings(spec.name, spec.job_resources.cpu_milli, spec.job_resources.ram_mib)
+
+    def repository(self, service: Row) -> GitRepositoryRequest | None:
+        return service.read(Terraform).terraform_files_source.git_repository
+
+    # From a deploy to what runs
+
+    async def chosen_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
+        if not isinstance(body, TerraformDeployRequest | ChosenTerraform):
+            return ChosenVersion(sub_action=APPLY)
+        if isinstance(body, TerraformDeployRequest) and body.id and body.id != service.id:
+            raise clash("id", "must be the id in the path, or left out")
+        commit = body.git_commit_id or None
+        if not body.plan_id:
+            return ChosenVersion(git_commit_id=commit, sub_action=_ACTIONS.get(body.action or "", APPLY))
+        if commit or body.action:
+            raise clash("plan_id", "leave out git_commit_id and action: the plan says what is applied")
+        return await _approved_version(tx, service, body.plan_id)
+
+    def deploys_new_commits(self, service: Row) -> bool:
+        return _is_watched(service.read(Terraform))
+
+    def new_commit(self, service: Row, commit: str) -> ChosenVersion:
+        only_plans = service.read(Terraform).auto_deploy_config.terraform_action == "PLAN"
+        return ChosenVersion(git_commit_id=commit, sub_action=PLAN_ONLY if only_plans else APPLY)
+
+    def is_version(self, details: Particulars) -> bool:
+        return action_of(details) == APPLY
+
+    def removal_action(self, query: Spec | None) -> str:
+        is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
+        return "" if is_kept else DESTROY
+
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+        return await self._fetch(ctx, making)
+
+    async def _fetch(self, ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
+        place = await ctx.places.of(making.service.id)
+        try:
+            program = await program_of(ctx, place, making.service.read(Terraform))
+        except Invalid as error:
+            raise BuildError(str(error)) from error
+        return await fetch_module(ctx, making, program.image, commit)
+
+    async def prepare_removal(
+        self, ctx: Context, making: Making, sub_action: str
+    ) -> tuple[BuiltArtifact, Workload] | None:
+        """Destroys the resources with the module that made them."""
+        if sub_action != DESTROY or not await has_resources(ctx, making.service):
+            return None
+        last = await last_run(ctx, making.service)
+        commit = particulars(last).commit_id if last else None
+        built = await self._fetch(ctx, making, commit)
+        return built, await self.compute(ctx, making, built.made.artifact)
+
+    async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
+        place = await ctx.places.of(service.id)
+        return await place.builder.find(service.id, artifact.key) is not None
+
+    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+        spec, details = making.service.read(Terraform), particulars(making.deployment)
+        if details.sub_action != MIGRATE:
+            await refuse_moved_state(ctx, making)
+        place = await ctx.places.of(making.service.id)
+        program = await program_of(ctx, place, spec)
+        others = await other_addresses(ctx.store.reads, place.machine, program.server, ctx.clock.now())
+        usual = self._usual_workload(ctx, making, artifact)
+        variables = input_variables(spec, secrets_of(ctx, making.service))
+        secret = {f"TF_VAR_{item.key}" for item in spec.terraform_variables_source.tf_vars if item.secret}
+        request = run_request(ctx.settings, making.service, spec, details, program, others)
+        requests = {
+            RUN: msgspec.json.encode(request).decode(),
+            TOKEN: run_credential(ctx, making.deployment.id),
+            STATE_TOKEN: run_credential(ctx, making.deployment.id, CredentialHolder.PROGRAM),
+        }
+        return replace(
+            _in_container(usual) if program.image else _on_machine(usual, program),
+            variables={**usual.variables, **variables, **requests},
+            hidden=usual.hidden | secret | {TOKEN, STATE_TOKEN},
+            volumes=(Volume(name=VOLUME, mount=_MOUNT),),
+            time_limit=float(spec.timeout_sec or ctx.settings.run_seconds),
+            grace=max(usual.grace, GRACE),
+        )
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        return usual
+
+    def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
+        """The document shows which commit was applied."""
+        if (commit := details.commit) is None or action_of(details) != APPLY:
+            return {}
+        shown = commit_fields(commit)
+        return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}
+
+    async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
+        if lock := await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id):
+            return lock
+        lines = await asyncio.to_thread(ctx.logs.tail, service.id, LINES, line_filter(version=deployment.id))
+        return explain_output([msgspec.json.decode(line)["message"] for line in lines])
+
+    # For its neighbours
+
+    def main_port(self, service: Row) -> MainPort | None:
+        return None
+
+    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+        return without_secrets(await _outputs(ctx, source, service))
+
+    def listed_keys(self, service: Row) -> Collection[str]:
+        return ()
+
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+        """The outputs of the present state."""
+        variables: list[BuiltIn] = []
+        for row in await source.resources.of_parent(environment, self.family.name):
+            variables += await _outputs(ctx, source, row)
+        return Offer(with_twins(variables))
+
+
+def _on_machine(usual: Workload, program: RunProgram) -> Workload:
+    folder = str(Path(program.path).parent)
+    environment = {**usual.artifact.environment, "PATH": f"{folder}:{_PATH}"}
+    artifact = replace(usual.artifact, environment=environment)
+    return replace(usual, artifact=artifact, command=_LAUNCHER, calls_server=True)
+
+
+def _in_container(usual: Workload) -> Workload:
+    return replace(
+        usual,
+        artifact=replace(usual.artifact, environment={**_SURROUNDINGS, **usual.artifact.environment}),
+        entrypoint=("python3", "-I", LAUNCHER),
+        files={**usual.files, LAUNCHER: launcher_archive()},
+        calls_server=True,
+    )
+
+
+# Settings
+
+
+def _check_place(ctx: Context, place: Place, spec: Terraform) -> None:
+    """Refuses a service that cannot run at its place, as far as that is known here."""
+    if place.is_connected and place.elsewhere is None:
+        check_program(ctx, place, spec)
+
+
+def _added_fields(spec: Terraform, row: Row | None) -> Document:
+    """Returns the fields that the answer has besides, or in another form."""
+    shown = row.read(TerraformShown).terraform_files_source.git_repository if row else None
+    repository = with_deployed_commit(spec.terraform_files_source.git_repository, shown)
+    source = {"git_repository": repository, "git": {"git_repository": repository}}
+    return {"terraform_files_source": source, "auto_deploy": spec.auto_deploy_config.auto_deploy}
+
+
+async def _approved_version(tx: Tx, service: Row, plan_id: str) -> ChosenVersion:
+    """Returns the version that applies the plan of a deployment."""
+    plan, planned = await tx.terraform.plan(plan_id), await tx.deployments.get(plan_id)
+    if plan is None or planned is None or plan.service != service.id:
+        raise Missing(
+            "plan_id: choose a deployment of this service that has a plan: GET …/plan shows the newest"
+        )
+    details = particulars(planned)
+    if planned.status != Progress.SUCCEEDED or details.sub_action != PLAN_ONLY or details.made is None:
+        raise Conflict("plan_id: choose a deployment with the action PLAN that succeeded")
+    return ChosenVersion(
+        git_commit_id=details.git_commit_id,
+        commit=details.commit,
+        made=details.made,
+        of=plan_id,
+        sub_action=APPLY,
+    )
+
+
+def _branch_choice(spec: Terraform) -> BranchChoice:
+    config = spec.auto_deploy_config
+    return BranchChoice(
+        _is_watched(spec),
+        spec.terraform_files_source.git_repository,
+        "terraform_files_source.git_repository",
+        config.terraform_action,
+        "auto_deploy_config.terraform_action",
+    )
+
+
+def _is_watched(spec: Terraform) -> bool:
+    return spec.auto_deploy_config.auto_deploy and spec.auto_deploy_config.terraform_action != "NOOP"
+
+
+# Runs
+
+
+async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    """Returns the outputs as variables. One that holds the value of a secret variable, or of a sensitive
+    output, is a secret, whatever the module says."""
+    _, state = await newest_state(ctx, source, service.id)
+    if state is None:
+        return []
+    mask = output_mask(ctx, service, state)
+    prefix, _ = prefixes_of(terraform.enum_value, service.id)
+    return [
+        BuiltIn(
+            owner=service.id,
+            key=prefix + output_word(output.name),
+            value=output.value,
+            secret=output.is_sensitive or mask.text(output.value) != output.value,
+        )
+        for output in shared_outputs(state)
+    ]
+
+
+kind = TerraformKind()

@@ -1,0 +1,48 @@
+"""The account: what a caller sees of itself."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.control.context.context import Context
+from windlass.control.request.permissions import scopes_throughout
+from windlass.core.access import Actor, scopes_somewhere, words_of
+from windlass.core.declare.stored import NamedDocument
+from windlass.families.organization import organization
+
+
+class OwnOrganization(Struct, frozen=True):
+    id: str
+    name: str
+    scopes: list[str]
+    """The scopes that the caller has everywhere in it."""
+    scopes_of_parts: list[str]
+    """The scopes that the caller has for parts of it: more than `scopes` if it is limited."""
+
+
+class OwnAccount(Struct, frozen=True):
+    id: str
+    name: str
+    is_person: bool
+    organizations: list[OwnOrganization]
+    session: str
+    """Id of the browser's session; empty for other credentials."""
+    expires_at: str | None
+
+
+async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
+    organizations = []
+    for id in actor.organizations:
+        row = await ctx.store.reads.resources.find(organization.name, id)
+        if row is not None:
+            throughout, somewhere = scopes_throughout(actor, id), scopes_somewhere(actor, id)
+            name = row.read(NamedDocument).name
+            organizations.append(OwnOrganization(id, name, words_of(throughout), words_of(somewhere)))
+    return OwnAccount(
+        actor.id,
+        actor.name,
+        actor.subject.startswith("jwt:"),
+        organizations,
+        actor.session,
+        stamp(actor.expires) if actor.expires else None,
+    )

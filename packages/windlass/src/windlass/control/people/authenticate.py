@@ -1,0 +1,350 @@
+"""Authenticates callers: from the Authorization header to an Actor, or a refusal.
+
+An API token is accepted with either scheme; Bearer also accepts a JWT of the built-in issuer or of the
+configured one. A verdict is cached for at most a second, never past its expiry, and dropped at once when a
+token or a member changes. Refusals are not cached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from windlass.base import tokens
+from windlass.base.cleanup import on_failure
+from windlass.base.clock import MINUTE, SECOND
+from windlass.base.errors import Forbidden, Unauthorized, Unavailable
+from windlass.config import BadSetting
+from windlass.control.context.context import Context
+from windlass.control.people.browser_sessions import end_after_use, is_page_key
+from windlass.control.people.callers import (
+    Membership,
+    actor_of_token,
+    permits_of_member,
+    subject_of_person,
+)
+from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
+from windlass.control.people.members import IssuerIdentity, welcome, welcomes
+from windlass.control.people.organizations import NO_PARENT
+from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
+from windlass.control.people.tokens import expiry, note_uses
+from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
+from windlass.core.access import Actor, Scope, Where, may_below, permits_throughout
+from windlass.core.declare.stored import read
+from windlass.families.api_token import ApiToken, api_token
+from windlass.families.organization import organization
+from windlass.store import Tx
+
+if TYPE_CHECKING:
+    from windlass.base.oidc import TokenIssuer, Verifier
+
+KEPT = 1 * SECOND
+BROWSER = "browser"
+_BROWSER_HEAD = b"browser\n"
+_MOST_KEPT = 10_000
+_MOST_COOKIES = 8
+"""Cookies of one request that are tried."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+class RefusedCaller(Unauthorized):
+    """A refusal of a known caller."""
+
+    def __init__(self, message: str, caller: UnusualCaller, why: str = "") -> None:
+        super().__init__(message, dict(CHALLENGE))
+        self.caller = caller
+        self.why = why or message
+
+
+class NoMember(Forbidden):
+    """A person of the issuer who is not a member."""
+
+    def __init__(self, message: str, caller: UnusualCaller) -> None:
+        super().__init__(message)
+        self.caller = caller
+        self.why = message
+
+
+class Authenticator:
+    def __init__(self, ctx: Context, fetch: Fetch) -> None:
+        self._ctx = ctx
+        self.security_events = SecurityEvents(ctx)
+        self.fetch = fetch
+        """Gets a document of an OpenID Connect issuer."""
+        self._known: dict[bytes, tuple[Actor, int]] = {}
+        """The verdict on a header, and until when it holds."""
+        self._changes = 0
+        """Counts invalidations of cached verdicts."""
+        self._noted: dict[str, int] = {}
+        self._used: dict[str, int] = {}
+        self._browsers: dict[str, tuple[int, int]] = {}
+        """Sessions of browsers, by digest: when they were used, and when they end therefore."""
+        self._verifier: Verifier | None = None
+        self._outside = _trusted_issuer(ctx)
+        admin = ctx.settings.admin_token
+        self._operator = tokens.digest(admin) if admin else ""
+        ctx.store.listen(self._note_nudge, "tokens")
+
+    def _note_nudge(self, word: str) -> None:
+        if word == "tokens":
+            self._known.clear()
+            self._changes += 1
+
+    def recent_verdict(self, header: bytes, now: int) -> Actor | None:
+        """The verdict of a moment ago, if there was one."""
+        verdict = self._known.get(hashlib.sha256(header).digest())
+        return verdict[0] if verdict is not None and now < verdict[1] else None
+
+    async def admit(self, header: bytes) -> Actor:
+        now, changes = self._ctx.clock.now(), self._changes
+        actor = await self._judge_credential(*_parse(header), now)
+        # What was read before a change may be what the change has ended: it serves this request only.
+        if changes == self._changes:
+            self._keep(header, actor, now + KEPT)
+        return actor
+
+    def _keep(self, header: bytes, actor: Actor, until: int) -> None:
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        ends = until if actor.expires is None else min(until, actor.expires)
+        self._known[hashlib.sha256(header).digest()] = (actor, ends)
+
+    async def note(self) -> None:
+        """Writes security events, and the last use of tokens, at most once a minute for each token."""
+        await self.security_events.note()
+        uses, self._used = self._used, {}
+        browsers, self._browsers = self._browsers, {}
+        if not uses and not browsers:
+            return
+        recent = self._ctx.clock.now() - MINUTE
+        self._noted = {id: at for id, at in self._noted.items() if at > recent}
+
+        async def change(tx: Tx) -> None:
+            await note_uses(tx, uses)
+            await tx.browser_sessions.use(browsers)
+
+        with on_failure(partial(self._restore_uses, uses, browsers)):
+            await self._ctx.store.write(change)
+
+    def _restore_uses(self, uses: dict[str, int], browsers: dict[str, tuple[int, int]]) -> None:
+        self._used = uses | self._used
+        self._browsers = browsers | self._browsers
+
+    async def _judge_credential(self, scheme: str, credential: str, now: int) -> Actor:
+        if scheme == BROWSER:
+            return await self._by_browser(credential, now)
+        digest = tokens.digest(credential)
+        if digest == self._operator:
+            return await self._operators()
+        if scheme == "bearer" and credential.count(".") == 2:
+            return await self._by_jwt(credential, now)
+        if not tokens.well_formed(credential):
+            raise refusal(_UNKNOWN)
+        record = await self._ctx.store.reads.tokens.get(digest)
+        if record is None:
+            raise await self._no_more(_UNKNOWN, digest=digest)
+        return self._actor(*record, now)
+
+    async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
+        """Returns the refusal of a token that does not exist; names the owner of one that was revoked."""
+        gone = await self._ctx.store.reads.tokens.revoked(digest, id)
+        if gone is None:
+            return refusal(message)
+        id, org, name = gone
+        return RefusedCaller(message, UnusualCaller(id, name, org), "The token was revoked")
+
+    def _actor(self, id: str, org: str, body: bytes, now: int) -> Actor:
+        token = read(body, ApiToken)
+        ends = expiry(token.expires_at) if token.expires_at else None
+        if ends is not None and ends <= now:
+            raise RefusedCaller(
+                "Use another API token: this one has expired", UnusualCaller(id, token.name, org)
+            )
+        if now - self._noted.get(id, 0) >= MINUTE:
+            self._noted[id] = self._used[id] = now
+        return actor_of_token(id, org, token, ends)
+
+    async def _operators(self) -> Actor:
+        first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
+        if first is None:
+            raise Unavailable("The first organization is still being made; try again in a moment")
+        permits = permits_throughout(first.id, Scope.ADMIN)
+        return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
+
+    async def is_admin_of_first(self, actor: Actor) -> bool:
+        """True for an Admin of the first organization, without a limit to parts: the operator is one."""
+        first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
+        return first is not None and may_below(actor, Scope.ADMIN, Where(first.id))
+
+    async def _by_jwt(self, token: str, now: int) -> Actor:
+        from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+
+        try:
+            claims = msgspec.convert(await (await self._judge()).verify(token), Claims)
+        except IssuerUnreachable as error:
+            raise Unavailable(f"The JWT cannot be checked now: {error}") from error
+        except TokenRefused as error:
+            raise refusal(
+                f"Sign in again, or use an API token: this JWT is not valid here: {error}"
+            ) from error
+        if claims.iss == self._ctx.settings.url:
+            return await self._by_session(claims, now)
+        return await self._by_person(claims)
+
+    async def _judge(self) -> Verifier:
+        """Returns the verifier, which has the keys of the issuers. The first call makes it."""
+        verifier = self._verifier or await self._make_verifier()
+        self._verifier = self._verifier or verifier
+        return self._verifier
+
+    async def _make_verifier(self) -> Verifier:
+        from windlass.base.oidc import TokenIssuer, Verifier  # noqa: PLC0415 (see above)
+
+        signer, clock = await signer_of(self._ctx), self._ctx.clock
+        own = TokenIssuer(
+            issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks()
+        )
+        trusted = [own, self._outside] if self._outside else [own]
+        return Verifier(trusted, self.fetch, lambda: clock.now() / SECOND)
+
+    async def _by_session(self, claims: Claims, now: int) -> Actor:
+        """Returns the actor of a session. A session ends with its token, and to the second, because the clock
+        is our own. Its requests count as requests of the token, so exchanging a token gives no additional
+        requests."""
+        ends, id = int(claims.exp * SECOND), claims.sub
+        if ends <= now:
+            raise refusal("Sign in again: this session has ended")
+        if self._operator and id == mark_of_operator(self._ctx):
+            actor = await self._operators()
+        else:
+            row = await self._ctx.store.reads.resources.find(api_token.name, id)
+            if row is None:
+                raise await self._no_more(
+                    "Sign in with another token: the one behind this session was revoked", id=id
+                )
+            actor = self._actor(row.id, row.org, row.body, now)
+        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
+
+    async def _by_browser(self, credential: str, now: int) -> Actor:
+        """Returns the actor of a browser's session: what its token, or its person, may do now."""
+        cookies, _, key = credential.partition(" ")
+        # Another service of the host may have set cookies of this name: the key tells which one is ours.
+        sent = cookies.split(",")[:_MOST_COOKIES]
+        cookie = next((cookie for cookie in sent if is_page_key(self._ctx, cookie, key)), None)
+        if cookie is None:
+            raise refusal("Sign in at /console: the cookie came without the key of the page")
+        session = await self._ctx.store.reads.browser_sessions.get(tokens.digest(cookie), now)
+        if session is None:
+            raise refusal("Sign in again: this session has ended")
+        actor = await self._holder(session.holder, now)
+        if now - self._noted.get(session.digest, 0) >= MINUTE:
+            self._noted[session.digest] = now
+            self._browsers[session.digest] = now, end_after_use(self._ctx, session, now)
+        ends = min(session.ends_at, actor.expires or session.ends_at)
+        limit = actor.limit or self._session_limit(actor)
+        return msgspec.structs.replace(actor, expires=ends, limit=limit, token=None, session=session.id)
+
+    def _session_limit(self, actor: Actor) -> int:
+        """A session that stands for a token has no more requests than that, or a token would have both."""
+        settings = self._ctx.settings
+        is_operator = actor.subject == OPERATOR
+        return (
+            settings.session_rate_limit
+            if is_operator
+            else min(settings.rate_limit, settings.session_rate_limit)
+        )
+
+    async def _holder(self, holder: str, now: int) -> Actor:
+        kind, _, rest = holder.partition(":")
+        if kind == "jwt":
+            issuer, _, subject = rest.partition("|")
+            if all(provider.issuer != issuer for provider in self._ctx.settings.oidc_providers):
+                raise refusal("Sign in again: the provider of this session is not in the settings any more")
+            identity = IssuerIdentity(issuer=issuer, subject=subject, email="", name="")
+            return await self._member(identity)
+        if self._operator and holder == mark_of_operator(self._ctx):
+            return await self._operators()
+        row = await self._ctx.store.reads.resources.find(api_token.name, rest)
+        if row is None:
+            raise await self._no_more("Sign in again: the token behind this session was revoked", id=rest)
+        return self._actor(row.id, row.org, row.body, now)
+
+    async def _by_person(self, claims: Claims) -> Actor:
+        return msgspec.structs.replace(await self.person(claims), expires=int(claims.exp * SECOND))
+
+    async def person(self, claims: Claims) -> Actor:
+        """Returns the actor of a person whose claims were verified. Makes the person a member where an
+        invitation waits."""
+        person = person_of(claims)
+        if await welcomes(self._ctx, self._ctx.store.reads, person):
+            await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
+        return await self._member(person)
+
+    async def _member(self, person: IssuerIdentity) -> Actor:
+        identities = await self._ctx.store.reads.identities.of(person.issuer, person.subject)
+        memberships = [(id, org, read(body, Membership)) for id, org, body in identities]
+        if not memberships:
+            raise NoMember(
+                "You are signed in, but not a member of an organization here: ask an admin to invite you",
+                UnusualCaller(person.subject, person.shown, "", person=True),
+            )
+        memberships.sort(key=lambda entry: entry[2].created_at)
+        # The name is what was known on joining: later claims of a name or an address are not verified.
+        id, _, oldest = memberships[0]
+        return Actor(
+            id=id,
+            name=oldest.email,
+            subject=subject_of_person(person.issuer, person.subject),
+            permits=permits_of_member((org, member.role_id) for _, org, member in memberships),
+            limit=self._ctx.settings.session_rate_limit,
+        )
+
+
+_UNKNOWN = (
+    "Check the API token, or have an Admin create another: this one is not valid here, because it was "
+    "deleted, is of another server, or is not complete"
+)
+
+
+def browser_credential(cookies: list[bytes], key: bytes) -> bytes:
+    """Returns the credential of a browser, in a form that no Authorization header can have."""
+    return _BROWSER_HEAD + b",".join(cookies) + b" " + key
+
+
+def _parse(header: bytes) -> tuple[str, str]:
+    if header.startswith(_BROWSER_HEAD):
+        return BROWSER, header.removeprefix(_BROWSER_HEAD).decode("latin-1")
+    scheme, _, credential = header.partition(b" ")
+    word = scheme.decode("latin-1").lower()
+    text = credential.strip(b" \t")
+    if word not in {"token", "bearer"} or not text or not text.isascii() or b" " in text:
+        raise refusal("Send `Authorization: Token <API token>` or `Authorization: Bearer <JWT>`")
+    return word, text.decode()
+
+
+# Issuers
+
+
+def _trusted_issuer(ctx: Context) -> TokenIssuer | None:
+    """The issuer of the settings, if one is; what cannot be right is said at the start."""
+    settings = ctx.settings
+    if not settings.oidc_issuer:
+        if settings.oidc_join:
+            raise BadSetting("oidc_join: set oidc_issuer too, because the people of this issuer join")
+        return None
+    from windlass.base.oidc import TokenIssuer  # noqa: PLC0415 (see above)
+
+    if settings.oidc_issuer == settings.url:
+        raise BadSetting("oidc_issuer: this server's own address; its sessions are accepted anyway")
+    try:
+        return TokenIssuer(
+            issuer=settings.oidc_issuer,
+            audiences=settings.oidc_audience,
+            algorithms=settings.oidc_algorithms,
+        )
+    except ValueError as error:
+        raise BadSetting(f"oidc_issuer, oidc_audience, oidc_algorithms: {error}") from error

@@ -1,0 +1,168 @@
+"""Sessions of browsers: opened with the code of a link, with an API token, or by an OpenID Connect provider.
+
+A session is two secrets. The cookie is kept from scripts. The key of the page is kept from other origins, as
+cookies are not: a service on another port of the same host is sent the cookie, but never has the key.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import Final
+
+from msgspec import Struct
+from windlass.base import ids, tokens
+from windlass.base.clock import DAY, HOUR, MINUTE, stamp
+from windlass.base.errors import Forbidden, Missing, Unauthorized
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.people.organizations import NO_PARENT
+from windlass.control.people.sessions import (
+    OPERATOR,
+    mark_of_operator,
+    record_about_caller,
+    record_sign_in,
+)
+from windlass.core.access import Actor
+from windlass.core.words.events import Event
+from windlass.families.organization import organization
+from windlass.store import Tx
+from windlass.store.tables.browser_sessions import BrowserSession
+
+LINK_LASTS: Final = 10 * MINUTE
+LONGEST: Final = 30 * DAY
+"""A session ends then, however often it is used."""
+MOST: Final = 50
+"""Sessions of one holder; of more, those that were used last stay."""
+_KEY_LABEL: Final = b"page key"
+
+
+class NewBrowserSession(Struct, frozen=True):
+    """The secrets that a browser gets when it has signed in, and for whom it has."""
+
+    cookie: str
+    page_key: str
+    ends_at: int
+    holder_name: str
+
+
+def holder_of(ctx: Context, actor: Actor) -> str:
+    """Returns the name of the credential, or of the person, that a session stands for."""
+    return mark_of_operator(ctx) if actor.subject == OPERATOR else actor.subject
+
+
+def page_key_of(ctx: Context, cookie: str) -> str:
+    """Returns the key of the page that belongs to a cookie. It follows from the cookie, for this server
+    only."""
+    return ctx.encryption.mark(_KEY_LABEL, cookie.encode())
+
+
+def is_page_key(ctx: Context, cookie: str, key: str) -> bool:
+    return hmac.compare_digest(page_key_of(ctx, cookie).encode(), key.encode())
+
+
+def lasts(ctx: Context) -> int:
+    """Returns how long a session goes on after it was used."""
+    return ctx.settings.browser_session_hours * HOUR
+
+
+def end_after_use(ctx: Context, session: BrowserSession, now: int) -> int:
+    return min(session.created_at + LONGEST, now + lasts(ctx))
+
+
+async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
+    """Returns the code of a new link, which signs in once as the caller, and the time when it ends."""
+    if actor.token is None:
+        raise Forbidden("Send an API token: only a token can be made into a link that signs in")
+    code = secrets.token_urlsafe(32)
+    ends = min(tx.now + LINK_LASTS, actor.expires or tx.now + LINK_LASTS)
+    holder = holder_of(ctx, actor)
+    await tx.browser_sessions.add(
+        BrowserSession(tokens.digest(code), ids.new_id(), holder, actor.name, "", "", 0, tx.now, tx.now, ends)
+    )
+    return code, ends
+
+
+async def open_with_link(ctx: Context, tx: Tx, code: str, origin: Origin) -> NewBrowserSession:
+    """Opens the session of a link, which is used up by this."""
+    link = await tx.browser_sessions.take_link(tokens.digest(code))
+    if link is None:
+        raise Unauthorized(
+            "Make another link with `windlass console`: this one was used before, or is older than 10 minutes"
+        )
+    return await _open(ctx, tx, link.holder, link.holder_name, origin)
+
+
+async def open_as(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> NewBrowserSession:
+    """Opens a session for a caller that has shown its API token, or was identified by a provider."""
+    return await _open(ctx, tx, holder_of(ctx, actor), actor.name, origin)
+
+
+async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) -> NewBrowserSession:
+    cookie, ends = secrets.token_urlsafe(32), tx.now + lasts(ctx)
+    session = BrowserSession(
+        tokens.digest(cookie),
+        ids.new_id(),
+        holder,
+        name,
+        origin.address,
+        origin.user_agent,
+        1,
+        tx.now,
+        tx.now,
+        ends,
+    )
+    await tx.browser_sessions.add(session)
+    await tx.browser_sessions.keep_newest(holder, MOST)
+    await _record(ctx, tx, holder, name, origin, ends)
+    return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends, name)
+
+
+async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends: int) -> None:
+    """Writes the event of a session that stands for a token. Sign-ins of people are written with their first
+    request from an address; see `SecurityEvents`."""
+    kind, _, id = holder.partition(":")
+    if kind == OPERATOR:
+        first = await tx.resources.first(NO_PARENT, organization.name)
+        id = first.id if first else ""
+    if kind in {OPERATOR, "token"}:
+        await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends)
+
+
+async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origin) -> None:
+    """Ends a session of the caller, at once and at every server."""
+    ended = await tx.browser_sessions.end(id, holder_of(ctx, actor))
+    if ended is None:
+        raise Missing("List your sessions to find their ids: none of them has this one")
+    tx.nudge("tokens")
+    # The origin of the event is the browser that asked; the session may be that of another one.
+    session = {"id": ended.id, "address": ended.address, "user_agent": ended.user_agent}
+    kind = Event.SIGNED_OUT if ended.id == actor.session else Event.SESSION_ENDED
+    await record_about_caller(ctx, tx, kind, actor, origin, {"session": session})
+
+
+class ShownBrowserSession(Struct, frozen=True):
+    id: str
+    created_at: str
+    last_used_at: str
+    ends_at: str
+    address: str
+    user_agent: str
+    is_this_one: bool
+
+
+async def sessions_of(ctx: Context, actor: Actor) -> list[ShownBrowserSession]:
+    """Returns the sessions of the caller, the one that was used last first."""
+    sessions = await ctx.store.reads.browser_sessions.of(holder_of(ctx, actor), ctx.clock.now())
+    return [
+        ShownBrowserSession(
+            session.id,
+            stamp(session.created_at),
+            stamp(session.used_at),
+            stamp(session.ends_at),
+            session.address,
+            session.user_agent,
+            session.id == actor.session,
+        )
+        for session in sessions
+    ]

@@ -1,0 +1,69 @@
+"""Callers as they are stored: API tokens, and members of organizations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.core.access import (
+    Actor,
+    Permits,
+    Scope,
+    Where,
+    may_below,
+    permits_of_role,
+    permits_throughout,
+    scopes_of,
+)
+from windlass.families.api_token import ApiToken
+from windlass.store import Row
+
+
+def subject_of_person(issuer: str, subject: str) -> str:
+    """Returns the subject of an actor that is a person; its sessions are stored under it."""
+    return f"jwt:{issuer}|{subject}"
+
+
+class Membership(Struct):
+    """The part of a member that decides what the person may do."""
+
+    email: str
+    role_id: str
+    created_at: str
+
+
+def actor_of_token(id: str, org: str, spec: ApiToken, expires: int | None = None) -> Actor:
+    """Returns the caller that an API token stands for."""
+    return Actor(
+        id=id,
+        name=spec.name,
+        subject=f"token:{id}",
+        permits=permits_throughout(org, scopes_of(spec.scopes or ())),
+        limited_to=frozenset(spec.limited_to) if isinstance(spec.limited_to, list) else None,
+        limit=spec.rate_limit,
+        expires=expires,
+        token=id,
+    )
+
+
+def permits_of_member(memberships: Iterable[tuple[str, str]]) -> Permits:
+    """Returns the permits of a person. `memberships` are organizations with the person's role there."""
+    return {org: permits_of_role(org, role) for org, role in memberships}
+
+
+def is_admin_token(row: Row, now: int) -> bool:
+    """True if a token is valid and may do everything in its organization."""
+    token = row.read(ApiToken)
+    is_valid = token.expires_at is None or token.expires_at > stamp(now)
+    return is_valid and _may_do_all(actor_of_token(row.id, row.org, token), row.org)
+
+
+def is_admin_role(role: str, org: str) -> bool:
+    """True if members with this role may do everything in their organization."""
+    permits = permits_of_member([(org, role)])
+    return _may_do_all(Actor(id="", name="", subject="", permits=permits), org)
+
+
+def _may_do_all(actor: Actor, org: str) -> bool:
+    return may_below(actor, Scope.ADMIN, Where(org))

@@ -1,0 +1,47 @@
+"""The claims of a JWT that was verified, the person that they name, and the refusal of a credential."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.errors import Unauthorized
+from windlass.control.people.members import IssuerIdentity
+from windlass.families.member import Email
+
+_LONGEST_SUBJECT: Final = 255  # OpenID Connect Core, section 2
+CHALLENGE: Final = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
+
+
+def refusal(message: str) -> Unauthorized:
+    return Unauthorized(message, CHALLENGE)
+
+
+class Claims(Struct, frozen=True):
+    """The claims of a JWT that was verified."""
+
+    iss: str
+    sub: str
+    exp: int | float
+    name: object = None
+    email: object = None
+    email_verified: object = None
+
+
+def person_of(claims: Claims) -> IssuerIdentity:
+    subject, name = claims.sub, claims.name
+    if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
+        raise refusal("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
+    named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
+    return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
+
+
+def _verified_email(claims: Claims) -> str:
+    """Returns the address if the issuer has verified it: people can write any address into a profile."""
+    if claims.email_verified is not True:
+        return ""
+    try:
+        return msgspec.convert(claims.email, Email)
+    except msgspec.ValidationError:
+        return ""

@@ -1,0 +1,249 @@
+"""Members: who they are, how an invitation becomes one, how one leaves."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.control.context.call import Call, Reply, writes
+from windlass.control.context.context import Context
+from windlass.control.people.callers import is_admin_role, is_admin_token, subject_of_person
+from windlass.control.records.recording import record
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.changing import apply_changes
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.deleting import delete_resource, requester_of
+from windlass.control.request.paths import parent_of, target
+from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
+from windlass.core.declare.fields import visible
+from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.core.words.events import Event
+from windlass.families.api_token import api_token
+from windlass.families.member import (
+    Invitation,
+    InvitationShown,
+    Member,
+    MemberRemoval,
+    MemberRoleUpdate,
+    OwnershipTransfer,
+    invitation,
+    member,
+    old_role,
+)
+from windlass.families.organization import organization
+from windlass.store import Reads, Row, Tx
+
+_INVITES = "invites"
+"""The link from an invitation to the address that it is for."""
+
+
+class IssuerIdentity(Struct, frozen=True):
+    """A person as identified by an issuer."""
+
+    issuer: str
+    subject: str
+    email: str
+    """Verified by the issuer, or empty."""
+    name: str
+
+    @property
+    def shown(self) -> str:
+        return self.email or self.subject
+
+
+class OrganizationOwner(Struct, frozen=True):
+    """The part of an organization that says who owns it."""
+
+    owner: str | None = None
+
+
+class Invitee(Struct, frozen=True):
+    """An organization that a person may join, with the role: by an invitation, or because the setting
+    `oidc_join` allows it."""
+
+    org: Row
+    role_id: str
+    guest: Row | None
+
+
+@behaves(member)
+class Members(Behaviour[Member]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Member]) -> None:
+        scope = SCOPES[draft.spec.role_id]
+        draft.give(role=old_role(scope), role_name=scope.word, nickname=draft.spec.name)
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Member]) -> None:
+        scope = SCOPES[change.spec.role_id]
+        change.extras |= {"role": old_role(scope), "role_name": scope.word}
+        if not is_admin_role(change.spec.role_id, change.row.org):
+            await _keep_an_admin(ctx, tx, change.row)
+        tx.nudge("tokens")
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await _keep_an_admin(ctx, tx, row)
+        org = await tx.resources.find(organization.name, row.org)
+        if org and org.read(OrganizationOwner).owner == row.id:
+            await tx.resources.rewrite(org.id, rewritten(org.body, {"owner": None}))
+        await _end_sessions(tx, row)
+        tx.nudge("tokens")
+
+
+@behaves(invitation)
+class Invitations(Behaviour[Invitation]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Invitation]) -> None:
+        spec = draft.spec
+        if await tx.resources.named(draft.org, member.name, spec.email.casefold()):
+            raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
+        scope = SCOPES[str(spec.role_id)]
+        spec.role = msgspec.UNSET
+        draft.links[_INVITES] = _address(spec.email)
+        tx.nudge("tokens")  # a member elsewhere, seen a moment ago, is looked at again
+        draft.give(
+            role=old_role(scope),
+            role_name=scope.word,
+            invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
+            invitation_status="PENDING",
+            inviter=draft.actor.name,
+            organization_name=draft.above.read(NamedDocument).name,
+        )
+
+
+@writes("member.changeRole")
+async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
+    sent = call.sent(MemberRoleUpdate)
+    row = await _member(tx, call, sent.user_id)
+    await apply_changes(ctx, tx, call, row, {"role_id": sent.role_id})
+    return Reply()
+
+
+@writes("member.remove")
+async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await delete_resource(
+        ctx, tx, await _member(tx, call, call.sent(MemberRemoval).user_id), requester_of(call)
+    )
+    return Reply()
+
+
+@writes("organization.transferOwnership")
+async def transfer_ownership(ctx: Context, tx: Tx, call: Call) -> Reply:
+    org, id = await target(tx, call), call.sent(OwnershipTransfer).user_id
+    row = await tx.resources.find(member.name, id)
+    if row is None or row.parent != org.id:
+        raise Invalid("user_id: no member of this organization has this id")
+    if not is_admin_role(row.read(Member).role_id, org.id):
+        await apply_changes(ctx, tx, call, row, {"role_id": ROLE_IDS[Scope.ADMIN]})
+    await _name_owner(ctx, tx, call, org, id)
+    return Reply()
+
+
+async def _name_owner(ctx: Context, tx: Tx, call: Call, org: Row, id: str) -> None:
+    body = rewritten(org.body, {"owner": id})
+    if body != org.body:
+        await tx.resources.rewrite(org.id, body)
+        await record(ctx, tx, Event.UPDATED, org, call.actor, call, before=org.body, after=body)
+
+
+async def _member(tx: Tx, call: Call, id: str) -> Row:
+    org = await parent_of(tx, call)
+    row = await tx.resources.find(member.name, id)
+    if row is None or row.parent != org.id:
+        raise Missing("List the members to find the user_id: none has this one")
+    return row
+
+
+async def _end_sessions(tx: Tx, leaving: Row) -> None:
+    """Ends the sessions of a person who is a member nowhere else. Otherwise they would go on with the next
+    invitation, at every browser that was signed in before."""
+    person = await tx.identities.person_of(leaving.id)
+    if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
+        await tx.browser_sessions.end_all(subject_of_person(*person))
+
+
+async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
+    if _is_admin(ctx, leaving):
+        await keep_another_admin(ctx, tx, leaving)
+
+
+async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
+    """Refuses to end an Admin token or the role of an Admin, if the organization has no other.
+
+    The caller is an Admin too, and counts: so this only stops callers from locking themselves out.
+    """
+    if await _is_operated(ctx, tx, leaving.org):
+        return
+    tokens = await tx.resources.of_org(leaving.org, api_token.name)
+    members = await tx.resources.of_org(leaving.org, member.name)
+    others = [
+        *(row for row in tokens if is_admin_token(row, tx.now)),
+        *(row for row in members if _is_admin(ctx, row)),
+    ]
+    if all(row.id == leaving.id for row in others):
+        raise Conflict(
+            "This is the last way into the organization as an Admin, and your own: "
+            "make another Admin token, or another member Admin, first"
+        )
+
+
+def _is_admin(ctx: Context, row: Row) -> bool:
+    """True if a member is an Admin, and can sign in here."""
+    return ctx.settings.signs_people_in and is_admin_role(row.read(Member).role_id, row.org)
+
+
+async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
+    """True if the token of the settings is an Admin there."""
+    first = await tx.resources.first("", organization.name) if ctx.settings.admin_token else None
+    return first is not None and first.id == org
+
+
+async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+    """Returns the organizations that a person may join and has not joined yet.
+
+    A member with the same address under another subject is another person: addresses are reassigned, and the
+    permissions of the first owner must not go with them.
+    """
+    inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
+    invitees = []
+    for invitee in [*await _invitations_of(source, person), *await _open_organizations(ctx, source, person)]:
+        if invitee.org.id in inside or await source.resources.named(
+            invitee.org.id, member.name, person.shown.casefold()
+        ):
+            continue
+        inside.add(invitee.org.id)
+        invitees.append(invitee)
+    return invitees
+
+
+async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
+    """Makes the person a member wherever awaited, and uses up the invitations."""
+    for invitee in await welcomes(ctx, tx, person):
+        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
+        spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
+        new = NewResource(member, spec, invitee.org, itself)
+        await create_in(ctx, tx, new)
+        await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
+        if invitee.guest is not None:
+            await tx.remove(invitee.guest)
+            await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
+
+
+async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee]:
+    invitees = []
+    for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
+        org = await source.resources.find(organization.name, guest.org)
+        if org is not None:
+            invitees.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
+    return invitees
+
+
+async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+    """Returns the organization that everybody of the issuer joins. A provider of the console may be one at
+    which anybody in the world has an account."""
+    if not ctx.settings.oidc_join or person.issuer != ctx.settings.oidc_issuer:
+        return []
+    first = await source.resources.first("", organization.name)
+    return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
+
+
+def _address(email: str) -> str:
+    """Without regard to case, but of ASCII letters only: Unicode would take the Kelvin sign for a k."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in email)

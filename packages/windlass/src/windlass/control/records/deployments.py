@@ -1,0 +1,315 @@
+"""Deployments as records: accepted, moved on, finished and announced.
+
+Every function that writes does so in the transaction of its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base import ids
+from windlass.base.clock import SECOND
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Origin, encode
+from windlass.control.context.place import NOT_CONNECTED
+from windlass.control.records import sole_organization
+from windlass.control.records.outbox import write_deliveries
+from windlass.control.records.recording import about_itself, emit, origin_of
+from windlass.control.records.run_results import measure_run_of_deployment
+from windlass.control.records.served_names import host_names
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.plan import superseded_positions
+from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
+from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
+from windlass.core.words.events import Event
+from windlass.families.cluster import Cluster, cluster
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
+
+RECONCILE = "reconcile"
+NEWEST: Final = ChosenVersion()
+_NEED_AN_ENGINE = frozenset({Do.DEPLOY, Do.RESTART, Do.RUN})
+
+_particulars = msgspec.json.Decoder(Particulars).decode
+
+
+def particulars(deployment: DeploymentRow) -> Particulars:
+    return _particulars(deployment.body)
+
+
+async def accept(
+    tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
+) -> tuple[DeploymentRow, StatusRow]:
+    """Stores a deployment with its state, its event and the work, and ends those that wait."""
+    status = await status_of(tx, service)
+    if do in _NEED_AN_ENGINE:
+        await _refuse_cluster(tx, status.cluster, service.org, do)
+    waiting = await tx.deployments.open(service.id)
+    if in_deletion(waiting):
+        raise Conflict(f"Wait until {name_of(service)} is gone, and create it again: it is being deleted")
+    if not status.deployments:
+        await refuse_in_deletion(tx, service.parent)
+    number = status.deployments + 1
+    is_one_off = bool(version.command)
+    replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
+    is_under_way = await _end_replaced(tx, service, status, replaced, _replaced_by(service, number))
+    details = _new_particulars(service, call, version)
+    deployment = DeploymentRow(
+        ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
+        encode(details), do,
+    )  # fmt: skip
+    await tx.deployments.add(deployment)
+    status = replace(status, deployments=deployment.number)
+    if not is_one_off:
+        status = replace(
+            status,
+            state=status.state if is_under_way else WORDS[do].queued,
+            message=status.message if is_under_way else "",
+            deployment=deployment.id,
+        )
+    await tx.statuses.change(status)
+    await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
+    await tx.work.ask(
+        RECONCILE,
+        service.id,
+        org=service.org,
+        environment=service.parent,
+        builds=has_to_be_built(deployment),
+    )
+    return deployment, status
+
+
+def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Particulars:
+    return Particulars(
+        family=service.family,
+        actor=Initiator(call.actor.id, call.actor.name),
+        origin=call.origin.origin,
+        trace=call.trace,
+        git_commit_id=version.git_commit_id,
+        image_tag=version.image_tag,
+        commit=version.commit,
+        made=version.made,
+        of=version.of,
+        command=version.command,
+        sub_action=version.sub_action,
+        event=version.event,
+        request=call.origin.request_id,
+    )
+
+
+async def _end_replaced(
+    tx: Tx, service: Row, status: StatusRow, replaced: list[DeploymentRow], reason: str
+) -> bool:
+    """Ends the deployments that a newer one replaces, as far as they wait. True if one is under way."""
+    for position in superseded_positions([deployment.status for deployment in replaced]):
+        await finish(tx, service, replaced[position], Progress.SUPERSEDED, reason)
+    under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
+    for deployment in under_way:
+        await _cancel_waiting(tx, status, deployment, reason)
+    return bool(under_way)
+
+
+def _replaced_by(service: Row, number: int) -> str:
+    return f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
+
+
+async def give_way(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> None:
+    """Cancels a release that only waits by now, if a newer deployment was asked for while it did more."""
+    waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
+    if waiting and waiting[-1].number > deployment.number:
+        await _cancel_waiting(tx, status, deployment, _replaced_by(service, waiting[-1].number))
+
+
+async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
+    """Cancels a release under way that only waits, for its engine or for instances that are not ready. It has
+    begun, so that it is not superseded: receivers of its first event get its last one, too."""
+    details = particulars(deployment)
+    if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
+        return
+    details.cancelled = True
+    details.message = reason
+    await move(tx, deployment, Progress(deployment.status), details)
+    tx.nudge(cancel_word(deployment.id))
+
+
+async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
+    row = await tx.resources.find(cluster.name, id)
+    if row is None:
+        return
+    if not row.read(Cluster).engine:
+        raise Conflict(NOT_CONNECTED)
+    if do is not Do.RESTART:  # what runs already goes on
+        await sole_organization.admit(tx, row, org)
+
+
+async def refuse_in_deletion(source: Reads, parent: str) -> None:
+    """Refuses what would be added to an environment or project that is being deleted: a service, or the first
+    deployment of one that would have been gone with the answer."""
+    if row := await source.deletions.at_or_above(parent):
+        raise Conflict(
+            f"Use another {row.family}: {row.name} is being deleted, and nothing can be added to it"
+        )
+
+
+async def refuse_below_deleted(source: Reads, service: Row) -> None:
+    """Refuses what would be added to a service that is being deleted."""
+    if in_deletion(await source.deployments.open(service.id)):
+        raise Conflict(
+            f"Use another {service.family}: nothing is added to {name_of(service)}, which is being deleted"
+        )
+
+
+def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
+    return any(deployment.action == Do.DELETE for deployment in waiting)
+
+
+def name_of(service: Row) -> str:
+    return service.read(NamedDocument).name
+
+
+async def status_of(source: Reads, service: Row) -> StatusRow:
+    status = await source.statuses.get(service.id)
+    if status is None:
+        raise Conflict("Choose a service that can be deployed: this one cannot")
+    return status
+
+
+async def move(
+    tx: Tx, deployment: DeploymentRow, progress: Progress, details: Particulars, sealed: bytes | None = None
+) -> DeploymentRow:
+    new = replace(
+        deployment, status=progress, body=encode(details), sealed=sealed or deployment.sealed, changed=tx.now
+    )
+    await tx.deployments.change(new)
+    return new
+
+
+async def finish(
+    tx: Tx,
+    service: Row,
+    deployment: DeploymentRow,
+    progress: Progress,
+    message: str = "",
+    call: Call | None = None,
+) -> DeploymentRow:
+    """Ends a deployment: writes its final state and its final event, each once."""
+    assert deployment.status in OPEN
+    details = particulars(deployment)
+    details.message, details.waits, details.ended = message, "", tx.now
+    if details.run and not details.run.ended_at:
+        details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
+    if details.release and not details.release.ended_at:
+        details.release = replace(details.release, ended_at=tx.now, reason=message.partition("\n")[0])
+    closed = await move(tx, deployment, progress, details)
+    seconds = (tx.now - deployment.created) / SECOND
+    tx.measure("deployment", seconds, deployment.action.lower(), progress.lower())
+    measure_run_of_deployment(tx, details, progress)
+    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
+    await nudge_names(tx, service.id)
+    return closed
+
+
+def has_to_be_built(deployment: DeploymentRow) -> bool:
+    return Do(deployment.action) in BUILDS and particulars(deployment).made is None
+
+
+def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
+    """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
+    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
+        return deployment.status != Progress.QUEUED and status.serving is None
+    return status.serving == deployment.id
+
+
+async def nudge_names(tx: Tx, service: str) -> None:
+    """Makes routers look at a service that does not serve, or has no instances, because they answer whether
+    it is being deployed."""
+    status = await tx.statuses.get(service)
+    if status and not (status.serving and status.instances) and host_names(await tx.names.of(service)):
+        tx.nudge(route_word(service))
+
+
+async def cancel(
+    tx: Tx, service: Row, which: list[DeploymentRow], call: Call, message: str = ""
+) -> StatusRow:
+    """Cancels waiting deployments at once; asks one under way to stop. `message` is the reason,
+    unless it is the usual one."""
+    message = message or f"Cancelled by {call.actor.name}"
+    if in_deletion(which):
+        raise Conflict(
+            f"Wait until {name_of(service)} is gone: it is being deleted, and that cannot be cancelled"
+        )
+    status = await status_of(tx, service)
+    waiting = [deployment for deployment in which if deployment.status == Progress.QUEUED]
+    for deployment in waiting:
+        await finish(tx, service, deployment, Progress.CANCELED, message, call)
+    under_way = [deployment for deployment in which if deployment.status != Progress.QUEUED]
+    for deployment in under_way:
+        details = particulars(deployment)
+        details.cancelled = True
+        details.message = message
+        await move(tx, deployment, Progress(deployment.status), details)
+        await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
+        tx.nudge(cancel_word(deployment.id))
+        await tx.work.ask(RECONCILE, service.id, org=service.org, environment=service.parent)
+    if all(particulars(deployment).command for deployment in which):
+        return status  # one-off runs are no matter of the service
+    if under_way:
+        status = replace(status, state=State.CANCELING)
+    elif len(await tx.deployments.open(service.id)) == 0:
+        status = replace(status, state=State.CANCELED, message=message)
+    await tx.statuses.change(status)
+    return status
+
+
+async def record_health(tx: Tx, service: Row, state: State, message: str) -> None:
+    """Writes whether a service with nothing else under way runs as it should, and tells it if that is new."""
+    status = await status_of(tx, service)
+    await tx.statuses.change(replace(status, state=state, message=message))
+    serving = await tx.deployments.get(status.serving) if status.serving else None
+    if state != status.state and serving:
+        kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
+        await announce(tx, kind, service, serving, particulars(serving), message)
+
+
+def cancel_word(deployment: str) -> str:
+    return f"cancel:{deployment}"
+
+
+async def announce(
+    tx: Tx,
+    kind: Event,
+    service: Row,
+    deployment: DeploymentRow,
+    details: Particulars,
+    message: str = "",
+    call: Call | None = None,
+) -> None:
+    """Writes an event about a deployment. `call` is the request that asked for just this; an event that
+    follows later has the actor of the deployment."""
+    await write_deliveries(tx, kind, service, deployment, details, message)
+    data = {
+        "name": name_of(service),
+        "environment_id": service.parent,
+        "deployment_id": deployment.id,
+        "action": deployment.action,
+        "git_commit_id": details.commit_id,
+        "status": deployment.status,
+        "message": message or details.message,
+    }
+    by = Initiator(call.actor.id, call.actor.name) if call else details.actor
+    asked = origin_of(call) if call else Origin(details.origin)
+    emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, data)
+
+
+async def version_of(source: Reads, deployment: str | None) -> str:
+    """Returns the version of a deployment, such as v3; empty if there is none."""
+    row = await source.deployments.get(deployment) if deployment else None
+    return f"v{row.number}" if row else ""
+
+
+async def with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
+    details = particulars(deployment)
+    details.run = report
+    return await move(tx, deployment, Progress(deployment.status), details)

@@ -1,0 +1,221 @@
+"""Names that services hold: labels of host names on the gateway, names in their environment, and ports of the
+machine.
+
+A name is reserved in the store, for one service, before anything is served under it: the first service to
+ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.
+A service whose wish is taken gets a label with its id. The router is told of held names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+from windlass.base.errors import Conflict
+from windlass.control.context.context import Context
+from windlass.control.records.ports import API, PORT, beyond_share, outside, take_public_port
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
+from windlass.core.declare.shapes import Listener, ServicePort
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
+from windlass.core.deploy.workload import Workload, WorkloadPort
+from windlass.engines.engine import EngineError
+from windlass.families.environment import environment
+from windlass.routers.router import RouteError
+from windlass.store import NameRow, Reads, Row, Tx
+
+_AT_ONCE = 200
+MOST_PUBLIC = 32
+"""Public TCP ports of one service. There are few of them on a machine, and all organizations share them."""
+
+
+async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
+    """Reserves what the service declares now, and releases what it neither declares nor serves."""
+    service = await tx.resources.find(family, id)
+    if service is None:
+        return
+    held = _HeldNames(service, await tx.names.of(service.id))
+    fitting = [await _reserve_inside(tx, held), *await _reserve_declared(tx, held)]
+    numberless = {port.name for port in service.read(Listener).ports if _gets_number(port)}
+    kept = [
+        row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
+    ]
+    extra = [row for row in held.rows if row not in fitting and row not in kept]
+    if extra:
+        in_use = await _in_use(ctx, tx, service, held.rows)
+        for row in extra:
+            if row.name not in in_use:
+                await tx.names.release(row)
+
+
+def _gets_number(port: ServicePort) -> bool:
+    """Returns whether a port gets one of the machine that it does not name."""
+    return port.publicly_accessible and port.protocol == "TCP" and not port.external_port
+
+
+async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
+    """Refuses a deployment of ports of the machine that services may not have, and this one does not hold."""
+    asked = {
+        port.external_port: index
+        for index, port in enumerate(service.read(Listener).ports)
+        if port.publicly_accessible and port.protocol == "TCP" and port.external_port
+    }
+    ports = service.read(Listener).ports
+    if len(asked) + sum(map(_gets_number, ports)) > MOST_PUBLIC:
+        raise Conflict(f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports")
+    held = {row.name for row in await tx.names.of(service.id)} if asked else set()
+    for number, index in asked.items():
+        if f"{PORT}{number}" not in held and (advice := outside(ctx.settings, number)):
+            raise Conflict(f"ports[{index}].external_port: choose {advice}")
+
+
+async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
+    """Reserves a host or a port of the machine for each public port of a generation that is about to run;
+    returns it with these."""
+    if not any(port.public for port in workload.ports):
+        return workload
+    held = await tx.names.of(workload.service)
+    if sum(port.public and not by_name(port) for port in workload.ports) > MOST_PUBLIC:
+        raise EngineError(
+            f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports"
+        )
+    ports = [await _with_number(ctx, tx, workload, port, held) for port in workload.ports]
+    return await _reserve_served_hosts(tx, replace(workload, ports=tuple(ports)))
+
+
+async def _with_number(
+    ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, held: Sequence[NameRow]
+) -> WorkloadPort:
+    """Returns a port with the one of the machine that stands for it. One that is reached by name has only one
+    that services may have: others mean the gateway."""
+    number = listens(port)
+    if number is None or f"{PORT}{number}" in {row.name for row in held}:
+        return port
+    if by_name(port):
+        return port if number in ctx.settings.bindable else replace(port, external=None)
+    if port.external is None:
+        taken = await take_public_port(ctx.settings, tx, workload.org, workload.service, port.name)
+        return replace(port, external=taken)
+    return port
+
+
+async def _reserve_served_hosts(tx: Tx, workload: Workload) -> Workload:
+    if not any(by_name(port) for port in workload.ports):
+        return workload
+    service = await tx.resources.get(workload.service)
+    assert service is not None
+    held = _HeldNames(service, await tx.names.of(service.id))
+    await _reserve_declared(tx, held)
+    rows = await _reserve_hosts(
+        tx, held, workload.name, [key_of(port) for port in workload.ports if by_name(port)]
+    )
+    ports = [
+        replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in workload.ports
+    ]
+    return replace(workload, ports=tuple(ports))
+
+
+async def reserve_ports(ctx: Context, workload: Workload) -> None:
+    """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
+    asked = {f"{PORT}{number}": port.name for port in workload.ports if (number := listens(port)) is not None}
+    if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(workload.service)}:
+        return
+
+    async def change(tx: Tx) -> None:
+        held = {row.name for row in await tx.names.of(workload.service)}
+        for name, port in asked.items():
+            if name not in held and (advice := outside(ctx.settings, int(name.removeprefix(PORT)))):
+                raise RouteError(f"Choose {advice} (external_port of {port})")
+            if name not in held and await tx.facts.get(f"{API}{name}"):
+                raise RouteError(
+                    f"Choose another external_port for {port}: {name} is the API port of Windlass"
+                )
+            if name not in held and await tx.names.take(name, workload.service, port) is None:
+                raise RouteError(
+                    f"Choose another external_port for {port}: {name} is in use by another service"
+                )
+            if name not in held and (advice := await beyond_share(ctx.settings, tx, workload.org, name)):
+                raise RouteError(advice)
+
+    await ctx.store.write(change)
+
+
+async def note_api_port(ctx: Context) -> None:
+    """Keeps the port of the API of this server from services, also while the server is restarted: a gateway
+    goes on then, and a service that listens there would get the tokens of clients."""
+    fact = f"{API}{PORT}{ctx.settings.port}"
+    if await ctx.store.reads.facts.get(fact) is None:
+        await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
+
+
+class _HeldNames:
+    """The names of one service, while more are being reserved."""
+
+    def __init__(self, service: Row, rows: list[NameRow]) -> None:
+        self.service = service
+        self.rows = rows
+
+    async def reserve(self, tx: Tx, key: str, wish: str) -> NameRow:
+        id = self.service.id
+        for row in host_names(self.rows):
+            if row.port == key and (row.wish == wish or (not row.wish and is_candidate(row.name, wish, id))):
+                return row
+        for name in candidates(wish, id):
+            if taken := await tx.names.take(name, id, key, wish):
+                self.rows.append(taken)
+                return taken
+        raise AssertionError  # candidates have no end
+
+
+async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
+    """Reserves the name by which others of its environment find the service, whichever family they are of."""
+    service, name = held.service, held.service.read(NamedDocument).name
+    if row := known_as(name, held.rows):
+        return row
+    for each in candidates(label(name), service.id):
+        wanted = f"{INSIDE}{service.parent} {each}"
+        if taken := await tx.names.take(wanted, service.id, "", label(name)):
+            held.rows.append(taken)
+            return taken
+    raise AssertionError  # candidates have no end
+
+
+async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
+    service = held.service.read(Listener)
+    asked = host_keys(service.ports)
+    return [*(await _reserve_hosts(tx, held, service.name, asked)).values()] if asked else []
+
+
+def host_keys(ports: Iterable[ServicePort]) -> list[str]:
+    """Returns the keys of public ports that need a host; the default port has the empty one."""
+    return [
+        "" if port.is_default else port.name
+        for port in ports
+        if port.publicly_accessible and port.protocol in BY_NAME
+    ]
+
+
+async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
+    """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
+    home = await tx.resources.find(environment.name, held.service.parent)
+    assert home is not None
+    wish = label(name, home.read(NamedDocument).name)
+    own = await held.reserve(tx, "", wish)
+    others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
+    return {"": own, **others}
+
+
+async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
+    """Returns the names that a deployment of the service serves or is about to serve."""
+    status = await source.statuses.get(service.id)
+    deployments = await source.deployments.open(service.id)
+    if status and status.serving and (serving := await source.deployments.get(status.serving)):
+        deployments.append(serving)
+    names: set[str] = set()
+    for deployment in deployments:
+        if workload := decrypt_workload(ctx, deployment):
+            holders = [row_of(port, rows) for port in workload.ports if by_name(port)]
+            names |= {row.name for row in (*holders, known_as(workload.name, rows)) if row}
+            names |= {f"{PORT}{number}" for port in workload.ports if (number := listens(port)) is not None}
+    return names

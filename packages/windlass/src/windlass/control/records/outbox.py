@@ -1,0 +1,92 @@
+"""The outbox of webhooks: deliveries, written in the transaction of the change that they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base.clock import stamp
+from windlass.control.context.call import encode
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.progress import Particulars
+from windlass.core.words.events import SUBSCRIBABLE, Event
+from windlass.core.words.webhook_payload import NamedId, NamedRun, Subscription, WebhookPayload, concerns
+from windlass.families.environment import Environment
+from windlass.families.webhook import webhook
+from windlass.store import DeliveryRow, DeploymentRow, Row, Tx
+
+DELIVER = "deliver"
+"""The kind of work that sends the deliveries of one webhook."""
+
+_news = msgspec.json.Decoder(WebhookPayload).decode
+
+
+def work_of(webhook: str) -> str:
+    return f"{DELIVER}:{webhook}"
+
+
+def payload_of(delivery: DeliveryRow) -> WebhookPayload:
+    return _news(delivery.body)
+
+
+async def write_deliveries(
+    tx: Tx,
+    kind: Event,
+    service: Row,
+    deployment: DeploymentRow,
+    details: Particulars,
+    message: str,
+    run: NamedRun | None = None,
+) -> None:
+    """Writes a delivery for each webhook that subscribes to this event of a deployment, or of a run of it."""
+    if kind not in SUBSCRIBABLE:
+        return
+    receivers = await tx.resources.of_org(service.org, webhook.name)
+    if not receivers:
+        return
+    news = replace(await _news_about(tx, kind, service, deployment, details, message), run=run)
+    asked = [row for row in receivers if concerns(row.read(Subscription), news)]
+    await add_deliveries(tx, asked, service.id, news, details.trace)
+
+
+async def add_deliveries(
+    tx: Tx, receivers: Sequence[Row], lane: str, news: WebhookPayload, trace: str = ""
+) -> list[str]:
+    if not receivers:
+        return []
+    body = encode(news)
+    deliveries = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
+    for row in receivers:
+        await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
+    return deliveries
+
+
+async def _news_about(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, details: Particulars, message: str
+) -> WebhookPayload:
+    environment, project, organization = (await tx.tree.above(service.id))[1:4]
+    return WebhookPayload(
+        kind=kind,
+        at=stamp(tx.now),
+        family=service.family,
+        service=named_id(service),
+        environment=named_id(environment),
+        mode=environment.read(Environment).mode,
+        project=named_id(project),
+        organization=named_id(organization),
+        deployment=deployment.id,
+        number=deployment.number,
+        action=deployment.action,
+        status=deployment.status,
+        commit=details.commit_id,
+        commit_message=details.commit.message if details.commit else "",
+        message=message or details.message,
+        by=details.actor.name,
+        began=stamp(details.began) if details.began else None,
+        ended=stamp(details.ended) if details.ended else None,
+    )
+
+
+def named_id(row: Row) -> NamedId:
+    return NamedId(row.id, row.read(NamedDocument).name)

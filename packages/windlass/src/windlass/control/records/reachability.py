@@ -1,0 +1,83 @@
+"""Checks whether this server runs a service, and what is known of services whose server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec.structs import replace
+from windlass.base.errors import Unavailable
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.records.deployments import particulars
+from windlass.core.deploy.states import AT_REST, UP, State, plain
+from windlass.store import DeploymentRow, StatusRow
+
+LOST: Final = (
+    "Start the server that runs this service: it does not answer, and no other server starts the service in "
+    "its place"
+)
+AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it does not answer"
+_ELSEWHERE: Final = (
+    "Ask the server that runs this service, that of the place {}: its lines, inner addresses and uploads are "
+    "only there"
+)
+_LOG_ELSEWHERE: Final = (
+    "Ask the other server that uses this engine{}: it began this deployment, and the log is only there"
+)
+_THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
+
+
+async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
+    """Returns the status to show. A service whose server or engine is gone may still run: it is UNAVAILABLE,
+    and the message names its last known state."""
+    if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_away):
+        return status
+    reason = _absence(ctx, await ctx.places.at(status.cluster), status)
+    if not reason:
+        return status
+    sentence = f"{reason}. Its last known state is {plain(status.state)}"
+    state = State.UNAVAILABLE if status.state in UP else status.state
+    return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
+
+
+def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
+    """Says why nothing is known of a service of this place; empty if it can be seen."""
+    if place.machine in ctx.ownership.lost:
+        return LOST
+    # Work under way says by itself that it waits for the engine.
+    # A static site has no instances there: its files are served from here.
+    has_instances = status.state in UP and bool(status.instances)
+    return AWAY if has_instances and place.engine.is_away and _is_reached(ctx, place) else ""
+
+
+def _is_reached(ctx: Context, place: Place) -> bool:
+    """True if its engine is one that this server may ask."""
+    return place.elsewhere is None and (place is not ctx.places.local or ctx.ownership.is_owner)
+
+
+async def check_here(ctx: Context, service: str) -> None:
+    """Raises Unavailable if another server runs the service."""
+    place = await ctx.places.of(service)
+    if not _is_reached(ctx, place):
+        raise Unavailable(LOST if place.machine in ctx.ownership.lost else await _other_server(ctx, place))
+
+
+async def check_log_here(ctx: Context, deployment: DeploymentRow) -> None:
+    """Raises Unavailable if another server has the log of a deployment: servers that share an engine each
+    have the lines of what they began."""
+    await check_here(ctx, deployment.service)
+    details = particulars(deployment)
+    if details.server in {"", ctx.server}:
+        return
+    if not await asyncio.to_thread(ctx.logs.tail, deployment.service, 1, deployment=deployment.id):
+        is_known = details.host not in _THIS_MACHINE | {ctx.places.local.public_host}
+        raise Unavailable(_LOG_ELSEWHERE.format(f", {details.host}" if is_known else ""))
+
+
+async def _other_server(ctx: Context, place: Place) -> str:
+    """Names the server of a place, with its host if that differs from the host of this server."""
+    row = await ctx.store.reads.owners.get(place.machine)
+    host = row.host if row else ""
+    is_its_own = host not in _THIS_MACHINE | {ctx.places.local.public_host}
+    return _ELSEWHERE.format(f"{place.machine} ({host})" if is_its_own else place.machine)

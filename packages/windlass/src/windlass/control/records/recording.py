@@ -1,0 +1,128 @@
+"""Events as they are written: who did what to what, from where, and what it was before and after.
+
+They are written in the transaction of the change. What is hidden is in no document, and so in no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+from msgspec import Struct
+from windlass.control.context.call import ITSELF, Call, Origin, encode
+from windlass.control.context.context import Context
+from windlass.core.access import LEVELS, Actor
+from windlass.core.words.events import Event
+from windlass.families import registry
+from windlass.store import Reads, Row, Tx
+
+
+class About(Struct, frozen=True):
+    """The subject of an event, with its project and environment: the columns by which the audit finds it."""
+
+    target: str
+    family: str
+    subject: str
+    subject_family: str
+    project: str = ""
+    environment: str = ""
+
+
+def origin_of(call: Call | None) -> Origin:
+    return call.origin if call else ITSELF
+
+
+async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
+    """Returns the subject of an event about a resource; `above` is the parent, if it is known."""
+    if not ctx.registry.audit.is_part(row.family):
+        return await about_itself(source, row, above)
+    project, environment = await levels_of(source, row, above)
+    if row.parent == row.org:
+        return About(row.id, row.family, row.org, "organization", project, environment)
+    above = above or await source.resources.get(row.parent)
+    return About(row.id, row.family, row.parent, above.family if above else "", project, environment)
+
+
+async def about_itself(source: Reads, row: Row, above: Row | None = None) -> About:
+    """The same for a resource that is no part of another, such as a service."""
+    project, environment = await levels_of(source, row, above)
+    return About(row.id, row.family, row.id, row.family, project, environment)
+
+
+async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
+    """Returns the project and the environment that a resource lies in, or is; empty where it is in none."""
+    if row.family in LEVELS:
+        ids = {row.family: row.id, _parent_of(row.family): row.parent}
+        return ids.get("project", ""), ids.get("environment", "")
+    if row.parent in ("", row.org):
+        return "", ""
+    above = above or await source.resources.get(row.parent)
+    return await levels_of(source, above) if above else ("", "")
+
+
+@cache
+def _parent_of(level: str) -> str:
+    """Returns the family that contains this one; empty if there is none."""
+    parent = registry().families[level].parent
+    return parent.name if parent else ""
+
+
+async def record(
+    ctx: Context,
+    tx: Tx,
+    kind: Event,
+    row: Row,
+    actor: Actor,
+    call: Call | None,
+    *,
+    before: bytes = b"null",
+    after: bytes = b"null",
+    above: Row | None = None,
+) -> None:
+    """Writes the event of a change of a resource."""
+    data = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
+    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), data)
+
+
+async def emit_asked(
+    ctx: Context, tx: Tx, kind: Event, row: Row, call: Call, data: Mapping[str, object]
+) -> None:
+    """Writes the event of what a person does with a resource that is no change of its fields."""
+    actor = call.actor
+    emit(tx, kind, row.org, await about(ctx, tx, row), actor.id, actor.name, origin_of(call), data)
+
+
+def emit(
+    tx: Tx,
+    kind: Event,
+    org: str,
+    about: About,
+    actor: str,
+    name: str,
+    source: Origin,
+    data: Mapping[str, object],
+) -> None:
+    """Writes an event. `data` holds the fields of this kind of event alone."""
+    body = {
+        "family": about.family,
+        **data,
+        "actor": {"id": actor, "name": name},
+        "origin": source.origin,
+        "address": source.address,
+        "user_agent": source.user_agent,
+        "request_id": source.request_id,
+    }
+    tx.emit(
+        kind,
+        org,
+        about.target,
+        encode(body),
+        family=about.family,
+        subject=about.subject,
+        subject_family=about.subject_family,
+        actor=name,
+        origin=source.origin,
+        project=about.project,
+        environment=about.environment,
+    )

@@ -1,0 +1,253 @@
+"""Runs of jobs as records: begun, retried, cancelled, ended and shown; and the timetables that start them.
+
+Every function that writes does so in the transaction of its caller. A run and the work that starts it are
+written together.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base import ids
+from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.errors import Conflict
+from windlass.control.context.call import encode
+from windlass.control.records.deployments import RECONCILE, cancel_word
+from windlass.control.records.run_outcomes import tell_outcome
+from windlass.control.records.run_results import measure_run_of_job
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Initiator, RunReport
+from windlass.core.deploy.runs import (
+    OPEN_RUNS,
+    Cause,
+    JobPlan,
+    RunCommand,
+    RunDetails,
+    RunEvent,
+    RunState,
+    pause_before,
+)
+from windlass.core.words.cron import parse
+from windlass.core.words.due_times import next_due, zone
+from windlass.families.job import job
+from windlass.store import FAR, RunRow, TimetableRow, Tx
+
+RUN: Final = "run"
+"""The kind of work that executes a run; its id is that of the run."""
+TIMETABLES: Final = "timetables"
+"""The kind, and the id, of the work that starts runs when they are due."""
+KEPT: Final = 1000
+"""Runs of a job that are kept."""
+NO_INITIATOR: Final = Initiator("", "")
+ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
+_TRIM_EVERY: Final = 16
+"""Runs after which older ones are deleted."""
+_PER_MILLISECOND: Final = 1000
+"""Generations of one job for each millisecond."""
+
+_details = msgspec.json.Decoder(RunDetails).decode
+_plan = msgspec.json.Decoder(JobPlan).decode
+
+
+def run_details(run: RunRow) -> RunDetails:
+    return _details(run.body)
+
+
+def plan_of(timetable: TimetableRow) -> JobPlan:
+    return _plan(timetable.body)
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is about to be stored."""
+
+    job: str
+    org: str
+    deployment: str
+    """The version that it starts."""
+    cause: Cause
+    event: RunEvent
+    command: RunCommand
+    retries: int = 0
+    actor: Initiator = NO_INITIATOR
+    due: int = 0
+    missed: int = 0
+    awaited_by: str = ""
+
+
+async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
+    """Stores a run with the work that executes it. None if there was one for this due time before."""
+    details = RunDetails(
+        event=new.event,
+        command=new.command,
+        actor_id=new.actor.id,
+        actor_name=new.actor.name,
+        retries=new.retries,
+        is_scheduled=new.cause is Cause.SCHEDULE,
+        missed=new.missed,
+    )
+    return await _store(tx, new, RunState.QUEUED, details, work_due=tx.now)
+
+
+async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
+    """Records that nothing was started at a due time."""
+    details = RunDetails(
+        event=new.event, command=new.command, missed=new.missed, message=reason, ended=tx.now
+    )
+    await _store(tx, new, RunState.SKIPPED, details)
+    measure_run_of_job(tx, job.name, RunState.SKIPPED, details)
+
+
+async def _store(
+    tx: Tx, new: NewRun, state: RunState, details: RunDetails, *, work_due: int | None = None
+) -> RunRow | None:
+    """Stores a run; with `work_due`, also the work that executes it from this time on."""
+    number = await tx.runs.next_number(new.job)
+    run = RunRow(
+        ids.new_id(), new.org, new.job, number, _generation(tx.now, number), new.deployment, new.cause,
+        state, new.due, tx.now, new.awaited_by, encode(details),
+    )  # fmt: skip
+    if not await tx.runs.add(run):
+        return None
+    if number > KEPT and number % _TRIM_EVERY == 0:
+        await tx.runs.trim(new.job, number - KEPT)
+    if work_due is not None:
+        queue = await tx.work.queue_of_runs(new.job)
+        await tx.work.ask(RUN, run.id, work_due, org=new.org, queue=queue)
+    return run
+
+
+def _generation(now: int, number: int) -> int:
+    """Returns a number that no engine has seen for this job. The time is part of it, because a restored
+    database counts from an earlier number."""
+    return now * _PER_MILLISECOND + number % _PER_MILLISECOND
+
+
+async def refuse_while_open(tx: Tx, job: str, name: str) -> None:
+    if going := await tx.runs.open(job):
+        raise Conflict(f"Wait for run {going[0].number} of {name}, or cancel it: a job has one run at a time")
+
+
+async def change_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> RunRow:
+    new = replace(run, status=state, body=encode(details))
+    await tx.runs.change(new)
+    return new
+
+
+async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
+    """Requests the end of a run."""
+    details = run_details(run)
+    details.is_cancelled = True
+    details.message = reason
+    changed = await change_run(tx, run, RunState(run.status), details)
+    tx.nudge(cancel_word(run.id))
+    await tx.work.ask(RUN, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+    return changed
+
+
+async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> None:
+    """Writes the final state of a run. A run that failed is tried again as often as its job allows."""
+    details.ended, details.waits = tx.now, ""
+    ended = await change_run(tx, run, state, details)
+    measure_run_of_job(tx, job.name, state, details)
+    may_retry = not (details.is_cancelled or details.is_given_up)
+    if state is RunState.FAILED and may_retry and details.retries > 0:
+        await _retry(tx, ended, details)
+        return
+    if not run.awaited_by:
+        await tell_outcome(tx, ended, details)
+    if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
+        await tx.work.ask(RECONCILE, run.job, org=run.org)
+
+
+async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
+    attempt = details.attempt + 1
+    again = RunDetails(
+        event=details.event,
+        command=details.command,
+        actor_id=details.actor_id,
+        actor_name=details.actor_name,
+        attempt=attempt,
+        retries=details.retries - 1,
+        retry_of=details.retry_of or run.id,
+        is_scheduled=details.is_scheduled,
+    )
+    new = NewRun(
+        job=run.job,
+        org=run.org,
+        deployment=run.deployment,
+        cause=Cause.RETRY,
+        event=details.event,
+        command=details.command,
+        awaited_by=run.awaited_by,
+    )
+    work_due = tx.now + pause_before(attempt) * SECOND
+    await _store(tx, new, RunState.QUEUED, again, work_due=work_due)
+
+
+# Timetables
+
+
+async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> None:
+    """Makes runs of a job start this version from now on, by its timetable if it has one."""
+    due = due_after(plan, tx.now)
+    await tx.timetables.set(TimetableRow(job, org, deployment, due, encode(plan)))
+    if due != FAR:
+        await tx.work.ask(TIMETABLES, TIMETABLES, due)
+
+
+def due_after(plan: JobPlan, moment: int) -> int:
+    """Returns the next due time of a timetable; FAR if there is none."""
+    if not plan.scheduled_at:
+        return FAR
+    due = next_due(parse(plan.scheduled_at), zone(plan.timezone), moment // MINUTE)
+    return FAR if due is None else due * MINUTE
+
+
+# As the API shows them
+
+
+def shown_run(run: RunRow) -> Document:
+    details = run_details(run)
+    has_ended = run.status not in OPEN_RUNS
+    return {
+        "id": run.id,
+        "job_id": run.job,
+        "number": run.number,
+        "status": run.status,
+        "cause": run.cause,
+        "event": details.event,
+        "message": details.message or details.waits,
+        "created_at": stamp(run.created),
+        "updated_at": stamp(details.ended or details.began or run.created),
+        "scheduled_for": stamp(run.due) if run.due else None,
+        "missed": details.missed,
+        "started_at": stamp(details.began) if details.began else None,
+        "ended_at": stamp(details.ended) if has_ended else None,
+        "duration_seconds": (details.ended - details.began) / SECOND if has_ended and details.began else None,
+        "exit_code": details.exit_code,
+        "peak_memory_bytes": details.peak_memory or None,
+        "attempt": details.attempt,
+        "retry_of": details.retry_of or None,
+        "deployment_id": run.deployment,
+        "entrypoint": shlex.join(details.command.entrypoint),
+        "arguments": details.command.arguments,
+        "output": details.output,
+        "output_variables": details.outputs,
+        "triggered_by": details.actor_name,
+    }
+
+
+def report_of_run(run: RunRow) -> RunReport:
+    """Returns the result of a run, as its deployment shows it."""
+    details = run_details(run)
+    return RunReport(
+        started_at=details.began or run.created,
+        ended_at=details.ended,
+        exit_code=details.exit_code,
+        reason=details.message,
+        output=details.output,
+        is_listed=True,
+    )

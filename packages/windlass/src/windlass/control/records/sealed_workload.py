@@ -1,0 +1,58 @@
+"""Encrypts the workload of a deployment, which is stored with it, and decrypts it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+from windlass.control.context.context import Context
+from windlass.core.deploy.workload import Workload
+from windlass.store import DeploymentRow
+from windlass.store.tables.sealed import DEPLOYMENT
+
+_MOST_SHARED: Final = 20_000
+
+_decode = msgspec.msgpack.Decoder(Workload).decode
+_shared: dict[str, str] = {}
+
+
+def encrypt_workload(ctx: Context, workload: Workload) -> bytes:
+    ctx.logs.masks.add(workload.deployment, workload.secrets)
+    owner = DEPLOYMENT.owner(org=workload.org, id=workload.deployment)
+    return ctx.encryption.encrypt(msgspec.msgpack.encode(workload), *owner)
+
+
+def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None:
+    if deployment.sealed is None:
+        return None
+    owner = DEPLOYMENT.owner(org=deployment.org, id=deployment.id)
+    workload = _with_shared_words(_decode(ctx.encryption.decrypt(deployment.sealed, *owner)))
+    ctx.logs.masks.know(deployment.id, workload.secrets)
+    return workload
+
+
+def _with_shared_words(workload: Workload) -> Workload:
+    """Services of an environment have the same variables for each other: a server that runs hundreds keeps
+    each name and value once. Values to hide are not kept."""
+    if len(_shared) > _MOST_SHARED:
+        _shared.clear()
+    variables = {
+        _shared.setdefault(name, name): value if name in workload.hidden else _shared.setdefault(value, value)
+        for name, value in workload.variables.items()
+    }
+    return replace(workload, variables=variables)
+
+
+async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
+    """Returns what a deployment runs, if that was frozen."""
+    row = await ctx.store.reads.deployments.get(deployment) if deployment else None
+    return decrypt_workload(ctx, row) if row else None
+
+
+async def find_secrets(ctx: Context, version: str) -> None:
+    """Looks up the secrets to hide in logs of a deployment or of a run, by its id. There are none if it is
+    gone."""
+    run = await ctx.store.reads.runs.get(version)
+    workload = await workload_of(ctx, run.deployment if run else version)
+    ctx.logs.masks.know(version, workload.secrets if workload else ())

@@ -1,0 +1,260 @@
+"""The state of Terraform services as records: versions, the lock, plans, and the credentials of a run.
+
+All contents are encrypted. A version is never replaced: a newer one comes after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+from windlass.base import ids
+from windlass.base.clock import SECOND
+from windlass.base.errors import Conflict, Invalid, TooLarge
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.core.declare.document import Document
+from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.terraform_state import BadState, StateFile, read_state
+from windlass.store import DeploymentRow, Reads, Row, Tx
+from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
+from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
+
+MOST_OF_A_LOCK: Final = 16 * 1024
+"""Bytes of the description of a lock."""
+KEPT_PLANS: Final = 20
+"""Number of plans of a service that are kept."""
+
+
+class PlanRecord(Struct, frozen=True):
+    """The encrypted part of a plan."""
+
+    text: str
+    resources: list[dict[str, str]]
+    file: bytes
+    state: str
+    """The number and the digest of the state that it was made of."""
+
+
+class LockConflict(Conflict):
+    """The state is locked by another run. The lock is what the program gets to read."""
+
+    status = 423
+
+    def __init__(self, lock: StateLock) -> None:
+        super().__init__(f"Wait for the deployment {lock.deployment}: it has locked the state")
+        self.lock = lock
+
+
+# The credentials of a run
+
+
+class CredentialHolder(StrEnum):
+    """The holder of a credential."""
+
+    LAUNCHER = "terraform run"
+    PROGRAM = "terraform state"
+    """The program, and so everything that the module starts: the credential opens the state alone."""
+
+
+def run_credential(
+    ctx: Context, deployment: str, holder: CredentialHolder = CredentialHolder.LAUNCHER
+) -> str:
+    """Returns a credential of the run of a deployment, which is valid until that has ended."""
+    return f"{deployment}.{ctx.encryption.mark(holder.encode(), deployment.encode())}"
+
+
+async def run_of(
+    ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
+) -> DeploymentRow | None:
+    """Returns the deployment under way of which one of these has the credential; None for any other text."""
+    deployment, _, _ = credential.partition(".")
+    own = [run_credential(ctx, deployment, holder) for holder in holders if ids.is_id(deployment)]
+    if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):
+        return None
+    row = await source.deployments.get(deployment)
+    return row if row and row.service == service and row.status in OPEN else None
+
+
+# Versions
+
+
+async def newest_content(ctx: Context, source: Reads, service: str) -> bytes:
+    """Returns the present state; empty if there is none."""
+    version = await source.terraform.newest(service)
+    return await content_of(ctx, source, version) if version else b""
+
+
+async def content_of(ctx: Context, source: Reads, version: StateVersion) -> bytes:
+    sealed = await source.terraform.content(version.id)
+    if sealed is None:
+        return b""
+    owner = STATE.owner(org=version.org, service=version.service, id=version.id)
+    return ctx.encryption.decrypt(sealed, *owner)
+
+
+async def newest_state(
+    ctx: Context, source: Reads, service: str
+) -> tuple[StateVersion | None, StateFile | None]:
+    """Returns the present version, and its content as far as it is read."""
+    version = await source.terraform.newest(service)
+    content = await content_of(ctx, source, version) if version else b""
+    return version, read_state(content) if content else None
+
+
+async def add_version(
+    ctx: Context, tx: Tx, service: Row, deployment: str, content: bytes, *, restored: int = 0
+) -> StateVersion:
+    """Stores a state as the newest version, unless it is the same as that."""
+    if len(content) > ctx.settings.terraform_state_bytes:
+        raise TooLarge(
+            "Divide the module, or ask the operator to raise the setting terraform_state_bytes: the state "
+            f"has {len(content)} bytes, and {ctx.settings.terraform_state_bytes} are allowed"
+        )
+    if content:
+        try:
+            read_state(content)
+        except BadState as error:
+            raise Invalid(f"the state is refused: {error}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    newest = await tx.terraform.newest(service.id)
+    if newest and newest.digest == digest:
+        return newest
+    version = StateVersion(
+        id=ids.new_id(),
+        org=service.org,
+        service=service.id,
+        number=newest.number + 1 if newest else 1,
+        created=tx.now,
+        deployment=deployment,
+        restored=restored,
+        bytes=len(content),
+        digest=digest,
+    )
+    owner = STATE.owner(org=version.org, service=version.service, id=version.id)
+    sealed = ctx.encryption.encrypt(content, *owner)
+    await tx.terraform.add(version, sealed, ctx.settings.terraform_state_versions)
+    return version
+
+
+async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Document) -> None:
+    """Stores the attributes of the resources of the newest version, as they may be shown."""
+    version = await tx.terraform.newest(service)
+    if version is not None:
+        owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
+        sealed = ctx.encryption.encrypt(msgspec.json.encode(attributes), *owner)
+        await tx.terraform.note_shown(version.id, sealed)
+
+
+async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, Document]:
+    """Returns the attributes of the resources of a version, by address; none if they are not known."""
+    sealed = await source.terraform.shown(version.id)
+    if sealed is None:
+        return {}
+    owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
+    decrypted = ctx.encryption.decrypt(sealed, *owner)
+    return msgspec.json.decode(decrypted, type=dict[str, Document])
+
+
+# The lock
+
+
+LockWord = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+
+
+class LockInfo(Struct):
+    """The description of a lock, as the programs send it."""
+
+    id: LockWord = msgspec.field(name="ID", default="")
+    operation: LockWord = msgspec.field(name="Operation", default="")
+
+
+async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
+    """Takes the lock for a run; raises LockConflict with the lock of another. May be repeated."""
+    sent = _lock_info(info)
+    present = await tx.terraform.lock(run.service)
+    if present is not None:
+        if present.deployment == run.id and present.id == sent.id:
+            return
+        raise LockConflict(present)
+    operation = sent.operation.removeprefix("OperationType").lower()
+    owner = particulars(run).actor.name
+    lock = StateLock(run.service, sent.id, run.id, operation, owner, tx.now, info)
+    await tx.terraform.take_lock(lock)
+
+
+async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
+    """Releases the lock of this run. One that is not there is no failure: a repetition finds it so."""
+    sent = _lock_info(info)
+    present = await tx.terraform.lock(run.service)
+    if present is None:
+        return
+    if present.deployment != run.id or (sent.id and sent.id != present.id):
+        raise LockConflict(present)
+    await tx.terraform.release_lock(run.service)
+
+
+async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
+    """Raises LockConflict unless the run may write: it holds the lock, or no run does."""
+    present = await tx.terraform.lock(run.service)
+    if present is not None and (present.deployment != run.id or lock_id not in ("", present.id)):
+        raise LockConflict(present)
+
+
+async def describe_lock(source: Reads, service: str, now: int, ending: str = "") -> str:
+    """Returns what to do about the lock on the state, who holds it, and since when; empty if no run does.
+    The run of the deployment `ending` is over, whatever its record says."""
+    lock = await source.terraform.lock(service)
+    if lock is None:
+        return ""
+    holder = await source.deployments.get(lock.deployment)
+    run = f"v{holder.number}" if holder else "an earlier deployment"
+    is_over = holder is None or holder.id == ending or holder.status not in OPEN
+    way_out = "Deploy with the action FORCE_UNLOCK" if is_over else f"Wait for the end of {run}, or cancel it"
+    has_ended = ", which has ended" if is_over else ""
+    age = max(0, now - lock.created) // SECOND
+    return (
+        f"{way_out}: the state has been locked for {age} seconds by {run} of {lock.owner} "
+        f"({lock.operation}){has_ended}"
+    )
+
+
+def _lock_info(info: bytes) -> LockInfo:
+    if not info:
+        return LockInfo()
+    if len(info) > MOST_OF_A_LOCK:
+        raise Invalid(f"the lock is refused: it has more than {MOST_OF_A_LOCK} bytes")
+    try:
+        return read_json(info, LockInfo)
+    except BadJson as error:
+        raise Invalid(f"the lock is refused: {error}") from error
+
+
+# Plans
+
+
+async def put_plan(
+    ctx: Context, tx: Tx, run: DeploymentRow, counts: tuple[int, int, int], record: PlanRecord
+) -> None:
+    """Stores the plan of a deployment; a run that sends it again replaces it."""
+    owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
+    sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(record), *owner)
+    await tx.terraform.put_plan(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), KEPT_PLANS)
+
+
+def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
+    owner = PLAN.owner(org=plan.org, service=plan.service, deployment=plan.deployment)
+    return msgspec.msgpack.decode(ctx.encryption.decrypt(plan.sealed, *owner), type=PlanRecord)
+
+
+async def present_state(source: Reads, service: str) -> str:
+    """Returns the number and the digest of the present state; empty if there is none. A restored state may
+    have the very bytes of an earlier one, of which a plan was made, and still comes after it."""
+    version = await source.terraform.newest(service)
+    return f"{version.number} {version.digest}" if version else ""

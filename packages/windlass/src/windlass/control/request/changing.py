@@ -1,0 +1,135 @@
+"""Changes resources by PUT and PATCH: the same for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Invalid, Stale
+from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.recording import record
+from windlass.control.request.behaviour import Change, behaviour_of
+from windlass.control.request.creating import name_conflict
+from windlass.control.request.hidden import (
+    decrypt_hidden,
+    encrypt_hidden,
+    refuse_veils,
+    unveil,
+    without_veils,
+)
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import (
+    require_move,
+)
+from windlass.control.request.reading import in_dialect
+from windlass.control.request.references import check_addresses, check_openings, check_references, set_links
+from windlass.core.declare.document import (
+    Document,
+    hidden_of,
+    merge_patched,
+    replace_spec,
+    sent_in,
+    view_of,
+    with_hidden,
+)
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import read_decoded, with_unknown
+from windlass.core.words.events import Event
+from windlass.store import NameTaken, Row, Tx
+
+MergeChanges = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
+"""Takes a stored document, its encrypted fields and the changes of a client. Returns the new spec."""
+
+
+@writes("*.update")
+async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    fixed = ctx.registry[row.family].fixed
+    sent = {
+        name: value
+        for name, value in sent_in(call.sent(Spec)).items()
+        if value is not None or name not in fixed
+    }
+    return await _apply_changes(ctx, tx, call, row, sent, replace_spec)
+
+
+@writes("*.patch")
+async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    return await apply_changes(ctx, tx, call, row, sent_in(call.sent(Spec)))
+
+
+async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object]) -> Reply:
+    """Merges changes into a resource; what they do not name stays as it is."""
+    return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
+
+
+async def _apply_changes(
+    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object], merge: MergeChanges
+) -> Reply:
+    family = ctx.registry[row.family]
+    before: Document = msgspec.json.decode(row.body)
+    hidden = decrypt_hidden(ctx, row)
+    changes = without_veils(family, before, hidden, changeable(family, before, changes))
+    own = family.hidden | family.veiled
+    sent = {name: value for name, value in hidden.items() if name in own}
+    old = with_hidden(before, sent)
+    spec = merge(family, before, sent, changes)
+    links = await check_references(tx, family, spec, row.org, call.actor, old)
+    family.normalise(spec)
+    refuse_veils(family, spec)
+    await require_move(tx, call, row, family, spec)
+    moved = check_addresses(family, old, spec, changes)
+    await check_openings(ctx, tx, family, spec, call.actor, old)
+    behaviour = behaviour_of(family)
+    change = Change(
+        row, read_decoded(old, family.spec), spec, call.actor, {**call.prepared}, is_full=call.dialect.is_full
+    )
+    await behaviour.updating(ctx, tx, change)
+    view = view_of(family, spec, {**_server_side(family, before), **change.extras})
+    # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
+    kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
+    new_hidden = {**kept, **change.sealed, **hidden_of(family, spec)}
+    kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
+    after = with_unknown(msgspec.to_builtins(view), kept_fields, family.view)
+    if after == before and new_hidden == hidden:
+        return Reply(in_dialect(call, await unveil(ctx, tx, call, row)), row.tag)
+    after["updated_at"] = stamp(max(tx.now, row.created))
+    tag = ids.new_tag()
+    sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
+    new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(after), sealed=sealed)
+    try:
+        await tx.resources.change(new)
+    except NameTaken as error:
+        raise name_conflict(family, spec) from error
+    await set_links(ctx, tx, family, row.id, links, spec if family.references else None)
+    await behaviour.updated(ctx, tx, new)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    return Reply(in_dialect(call, await unveil(ctx, tx, call, new)), tag)
+
+
+def _server_side(family: Family, document: Document) -> Document:
+    """The part of a document that no client sends."""
+    sent = {field.name for field in family.sent_fields} - family.hidden | {*family.flags.values()}
+    return {name: value for name, value in document.items() if name not in sent}
+
+
+def changeable(family: Family, stored: Document, changes: Mapping[str, object]) -> Document:
+    """The changes without fixed fields, which may only be repeated."""
+    for field in sorted(family.fixed & changes.keys()):
+        if changes[field] != stored.get(field):
+            raise Invalid(f"{field}: cannot be changed after creation")
+    return {field: value for field, value in changes.items() if field not in family.fixed}
+
+
+def check_tag(call: Call, row: Row) -> None:
+    """`If-Match` compares strongly: a weak tag never matches."""
+    if call.if_match is None or call.if_match.strip() == "*":
+        return
+    if f'"{row.tag}"' not in [tag.strip() for tag in call.if_match.split(",")]:
+        raise Stale("It was changed since: read it again, and send its current ETag as If-Match")

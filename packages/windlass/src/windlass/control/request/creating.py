@@ -1,0 +1,129 @@
+"""Creates resources: the same for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import refuse_below_deleted
+from windlass.control.records.recording import record
+from windlass.control.request.behaviour import Draft, behaviour_of
+from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
+from windlass.control.request.paths import parent_to_create_in
+from windlass.control.request.reading import in_dialect, with_fields
+from windlass.control.request.references import check_openings, check_references, references_in, set_links
+from windlass.core.access import Actor
+from windlass.core.declare.document import (
+    hidden_of,
+    view_of,
+)
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.spec import copy_of
+from windlass.core.declare.stored import raise_count
+from windlass.core.words.events import Event
+from windlass.store import NameTaken, Row, Tx
+
+
+class NewResource(Struct, frozen=True):
+    """A resource to create, and the caller who asks for it."""
+
+    family: Family
+    spec: Spec
+    parent: Row | None
+    """Organizations have none."""
+    actor: Actor
+    call: Call | None = None
+    """The request, unless the server creates the resource of itself."""
+    extras: Mapping[str, object] = {}
+    """Fields that the server adds to the answer."""
+    links: Mapping[str, str] = {}
+    """Ids of resources that it refers to, by field."""
+    copy_of: Row | None = None
+    """The resource that it is a copy of: what that refers to, the copy may refer to as well."""
+    id: str = msgspec.field(default_factory=ids.new_id)
+
+    @property
+    def org(self) -> str:
+        return self.parent.org if self.parent else self.id
+
+
+@writes("*.create")
+async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
+    parent = await parent_to_create_in(tx, call)
+    # Creating completes a spec, and takes secrets out of it; and a change may run again.
+    spec = copy_of(call.sent(Spec))
+    return await create_in(
+        ctx, tx, NewResource(call.family, spec, parent, call.actor, call, extras=call.prepared)
+    )
+
+
+async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
+    """Creates a resource, for a request or for the server itself."""
+    family, call, spec = new.family, new.call, new.spec
+    if new.parent and new.parent.family in ctx.kinds:
+        await refuse_below_deleted(tx, new.parent)
+    refers = bool(family.references)
+    copied = msgspec.json.decode(new.copy_of.body) if new.copy_of else None
+    named = await check_references(tx, family, spec, new.org, new.actor, copied) if refers else {}
+    if copied is not None:
+        named = references_in(family, spec)
+    family.normalise(spec)
+    refuse_veils(family, spec)
+    if refers:
+        await check_openings(ctx, tx, family, spec, new.actor, copied)
+    links = {**named, **new.links}
+    is_full = call is not None and call.dialect.is_full
+    extras = dict(new.extras)
+    draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, extras, links, is_full=is_full)
+    draft.copy_of = new.copy_of
+    behaviour = behaviour_of(family)
+    await behaviour.creating(ctx, tx, draft)
+    row = await _store(ctx, tx, draft)
+    await set_links(ctx, tx, family, row.id, draft.links)
+    await behaviour.created(ctx, tx, draft)
+    await count(ctx, tx, family, new.parent, +1)
+    await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
+    answer = await unveil(ctx, tx, call, row) if call and family.veiled else row.body
+    answer = with_fields(answer, draft.answer) if draft.answer else answer
+    return Reply(in_dialect(call, answer) if call else answer, row.tag)
+
+
+async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
+    family, parent_id = draft.family, draft.parent.id if draft.parent else ""
+    position, created = await tx.lists.place(parent_id, family.name)
+    moment = stamp(created)
+    ids_above = {"organization": draft.org}
+    owners = {name: {"id": ids_above.get(name, parent_id)} for name in family.owners}
+    base = {"id": draft.id, "created_at": moment, "updated_at": moment}
+    view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
+    tag = ids.new_tag()
+    name = family.key_in(view)
+    sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
+    row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
+    try:
+        await tx.resources.add(row)
+    except NameTaken as error:
+        raise name_conflict(family, draft.spec) from error
+    return row
+
+
+async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: int) -> None:
+    """Keeps the field of the parent that says how many of a family are below it, if there is one."""
+    if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
+        return
+    await tx.resources.rewrite(parent.id, raise_count(parent.body, field, step))
+
+
+def name_conflict(family: Family, spec: Spec) -> Conflict:
+    field = family.names
+    value = getattr(spec, field) if field else ""
+    return Conflict(
+        f"{field}: there is already one {family.noun} with the {field} {value} here; change it, or choose "
+        f"another {field}"
+    )

@@ -1,0 +1,123 @@
+"""Deletes resources. A service that was ever deployed is deleted by a deployment, which takes away what was
+made for it. Its environment or project is deleted after the last such service, and everything else at once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from windlass.control.context.call import Call, Origin, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import accept, cancel, in_deletion
+from windlass.control.records.recording import about, emit, origin_of
+from windlass.control.request.behaviour import behaviour_of
+from windlass.control.request.changing import check_tag
+from windlass.control.request.creating import count
+from windlass.control.request.paths import target
+from windlass.control.request.references import count_users, counted_targets
+from windlass.core.declare.removal import Removal
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.progress import ChosenVersion, Initiator
+from windlass.core.deploy.states import Do
+from windlass.core.words.events import Event
+from windlass.store import Queue, Row, Tx, housekeeping_beside, is_owned
+
+DISCARD, DISCARD_ELSEWHERE = "discard", "discard elsewhere"
+"""The kinds of work that erase data of a deleted service: on the machine of the server, or on a cluster."""
+
+
+class Requester(Struct, frozen=True):
+    """The author and the origin of a deletion."""
+
+    by: Initiator
+    origin: Origin
+
+
+def requester_of(call: Call) -> Requester:
+    return Requester(Initiator(call.actor.id, call.actor.name), origin_of(call))
+
+
+async def delete_resource(ctx: Context, tx: Tx, row: Row, requester: Requester) -> None:
+    family = ctx.registry[row.family]
+    await behaviour_of(family).deleting(ctx, tx, row)
+    await purge(ctx, tx, row)
+    await count(ctx, tx, family, await tx.resources.get(row.parent), -1)
+    data = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
+    subject = await about(ctx, tx, row)
+    emit(tx, Event.DELETED, row.org, subject, requester.by.id, requester.by.name, requester.origin, data)
+
+
+async def purge(ctx: Context, tx: Tx, row: Row) -> None:
+    """Removes a resource with everything below it, and asks for the work that erases data of its services."""
+    used = await counted_targets(ctx, tx, row.id)
+    for service in await tx.remove(row):
+        await ask_to_discard(tx, service, row.org)
+    await count_users(ctx, tx, used)
+
+
+async def ask_to_discard(tx: Tx, service: str, org: str = "") -> None:
+    queue = await tx.deletions.queue(service)
+    if queue is None or is_owned(queue):
+        beside = housekeeping_beside(Queue.RECONCILE if queue is None else queue)
+        await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=org, queue=beside)
+    else:
+        await tx.work.ask(DISCARD_ELSEWHERE, f"{DISCARD}:{service}", org=org)
+
+
+@writes("*.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    await delete_row(ctx, tx, call, row, at_once=call.query is None or call.asked(Removal).skip_reconcile)
+    return Reply()
+
+
+async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: bool) -> None:
+    """Deletes a resource, at once or by deployments of its services. With `at_once`, their data is erased
+    afterwards."""
+    services = [] if at_once else await tx.tree.deployed_at_or_below(row.id)
+    if not services:
+        above = await tx.tree.above(row.parent)
+        await delete_resource(ctx, tx, row, requester_of(call))
+        await _remove_emptied(ctx, tx, above)
+        return
+    for id in services:
+        service = await tx.resources.get(id)
+        assert service is not None
+        waiting = await tx.deployments.open(id)
+        if in_deletion(waiting):
+            continue
+        if waiting:
+            await cancel(tx, service, waiting, call, _reason_of(row, call))
+        removed = ChosenVersion(sub_action=ctx.kinds[service.family].removal_action(call.query))
+        await accept(tx, service, Do.DELETE, call, removed)
+    if row.id not in services:
+        await tx.deletions.add(row.id, encode(requester_of(call)))
+
+
+def _reason_of(row: Row, call: Call) -> str:
+    """Says why the deployments of a service end with the deletion of `row`: itself, or what it is in."""
+    return f"The {row.family} {row.read(NamedDocument).name} was deleted by {call.actor.name}"
+
+
+async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Requester) -> None:
+    """Ends a deletion, after everything that was made for the service is gone."""
+    above = await tx.tree.above(service.parent)
+    await delete_resource(ctx, tx, service, requester)
+    await _remove_emptied(ctx, tx, above)
+
+
+async def give_up_above(tx: Tx, service: Row) -> None:
+    """Keeps the environment and the project of a service that could not be deleted, until they are deleted
+    again."""
+    for row in await tx.tree.above(service.parent):
+        await tx.deletions.forget(row.id)
+
+
+async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
+    """Removes what waits for its services, from the inside out, where the last one is gone."""
+    for row in above:
+        asked = await tx.deletions.get(row.id)
+        if asked is not None and not await tx.tree.deployed_at_or_below(row.id):
+            await tx.deletions.forget(row.id)
+            await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Requester))

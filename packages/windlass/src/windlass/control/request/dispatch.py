@@ -1,0 +1,82 @@
+"""From a call to its reply: finds the handler, gives a write its transaction, makes a repeat harmless.
+
+Handlers are found by being there: every module of `control` is imported, and registers what it handles.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+from windlass import control
+from windlass.base.errors import Unavailable
+from windlass.control.context.call import (
+    PREPARING,
+    Call,
+    Reading,
+    Reply,
+    Writing,
+    handler_of,
+    results,
+)
+from windlass.control.context.context import Context
+from windlass.control.request.behaviour import check_behaviours
+from windlass.control.request.reading import paging, slice_of
+from windlass.control.request.repeats import Repeatable, answer_once
+from windlass.store import Tx
+
+for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
+    importlib.import_module(_module.name)
+
+
+class _Whole(Struct):
+    """The answer of a list that is short enough to be at hand."""
+
+    results: list[msgspec.Raw]
+
+
+class Dispatch:
+    """Every operation with its handler; one without stops the start."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        check_behaviours(ctx.registry)
+        handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
+        self._reading = {
+            operation: cast(Reading, handler)
+            for operation, handler in handlers.items()
+            if not operation.writes
+        }
+        self._writing = {
+            operation: cast(Writing, handler) for operation, handler in handlers.items() if operation.writes
+        }
+
+    def read(self, call: Call) -> Awaitable[Reply]:
+        reading = self._reading[call.operation](self._ctx, call)
+        return _page_of(call, reading) if call.paging_asked and call.operation.pages_if_asked else reading
+
+    async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
+        """Returns the reply, and true if it is that of an earlier request with the same key."""
+        if not call.operation.ends_something and (shortage := self._ctx.store.shortage()):
+            raise Unavailable(shortage)
+        handler = self._writing[call.operation]
+        if prepare := PREPARING.get(call.operation.handler):
+            await prepare(self._ctx, call)
+
+        async def change(tx: Tx) -> tuple[Reply, bool]:
+            if repeatable is None:
+                return await handler(self._ctx, tx, call), False
+            return await answer_once(self._ctx, tx, call, handler, repeatable)
+
+        return await self._ctx.store.write(change)
+
+
+async def _page_of(call: Call, reading: Awaitable[Reply]) -> Reply:
+    """Returns the page that was asked for of a list that its handler answers whole."""
+    whole = await reading
+    items = [bytes(item) for item in msgspec.json.decode(whole.body, type=_Whole).results]
+    return msgspec.structs.replace(whole, body=results(items[slice_of(call)], *paging(call), len(items)))

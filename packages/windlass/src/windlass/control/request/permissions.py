@@ -1,0 +1,206 @@
+"""The door through which every handler asks for permission.
+
+`core.access.may` decides. This module finds out where a resource is, and turns a refusal into an answer: what
+the caller may not read does not exist (404), and anything else is forbidden (403).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+from windlass.base.errors import Failure, Forbidden, Missing
+from windlass.control.context.call import Call
+from windlass.core.access import (
+    LEVELS,
+    Actor,
+    Scope,
+    Where,
+    ids_to_look_up,
+    may,
+    may_below,
+    where_along,
+)
+from windlass.core.declare.operations import Operation
+from windlass.core.declare.resource import Family, Spec
+from windlass.families import registry
+from windlass.store import EventRow, Reads, Row
+
+
+class _Mode(Struct):
+    mode: str
+
+
+_WITH_MODE: Final = LEVELS & {
+    family.name for family in registry().families.values() if "mode" in family.spec.__struct_fields__
+}
+"""Families whose mode may decide what is allowed below them."""
+
+
+def mode_of(row: Row) -> str:
+    """Returns the mode of a resource that permissions may depend on, or an empty text."""
+    return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
+
+
+async def where_of(source: Reads, row: Row) -> Where:
+    """Reads the place of a resource."""
+    return (
+        Where(row.org) if row.id == row.org else where_in(row.org, await source.tree.above(row.id) or [row])
+    )
+
+
+def where_in(org: str, chain: Sequence[Row]) -> Where:
+    """Returns the place of the first of these resources, each of which lies in the next."""
+    inside = [(row.family, row.id, mode_of(row)) for row in reversed(chain) if row.id != org]
+    return where_along([("organization", org, ""), *inside])
+
+
+def scopes_throughout(actor: Actor, org: str) -> Scope:
+    """Returns the scopes that a caller has everywhere in an organization."""
+    scopes = Scope(0)
+    for scope in Scope:
+        if may_below(actor, scope, Where(org)):
+            scopes |= scope
+    return scopes
+
+
+def is_allowed_throughout(call: Call, org: str) -> bool:
+    """True if the caller may do what the operation needs everywhere in an organization. Most callers may, and
+    no place has to be read for them."""
+    return may_below(call.actor, call.operation.need, Where(org))
+
+
+async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
+    """Refuses the call unless the caller may do with the resource what the operation needs.
+
+    `noun` is what the path calls it.
+    """
+    _require_at(call, await _visible(source, call.actor, row, noun))
+
+
+async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None:
+    """Refuses the call unless the caller sees `parent` and may do what the operation needs with a resource
+    that is made in it."""
+    where = await _visible(source, call.actor, parent, noun)
+    _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.sent(Spec))))
+
+
+def _require_at(call: Call, where: Where) -> None:
+    if not may(call.actor, call.operation.need, where):
+        raise refusal(call, where)
+
+
+async def require_move(source: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
+    """Refuses a change of a resource's mode unless the caller may do the same with one of the new mode."""
+    if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
+        return
+    _require_at(call, replace(await where_of(source, row), mode=mode))
+
+
+async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> Where:
+    """Returns the place of a resource. Refuses resources that the actor may not read; those of other
+    organizations without another look, so that time does not tell them from missing ones."""
+    if may(actor, Scope.READ, Where(row.org)):
+        where = await where_of(source, row)
+        if may(actor, Scope.READ, where):
+            return where
+    raise absent(noun)
+
+
+def _mode_in(family: Family, spec: Spec) -> str:
+    return str(getattr(spec, "mode", "")) if family.name in _WITH_MODE else ""
+
+
+async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
+    """True if the actor may do with the resource what needs this scope."""
+    return may_below(actor, need, Where(row.org)) or may(actor, need, await where_of(source, row))
+
+
+async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
+    """True if the actor may do what needs this scope with a resource that is made in `parent`."""
+    return may(actor, need, (await where_of(source, parent)).below(family, "", mode))
+
+
+async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
+    return await allows(source, actor, Scope.READ, row)
+
+
+async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family) -> list[Row] | None:
+    """Returns the resources of a list that the actor may read; None if it may read them all."""
+    if may_below(actor, Scope.READ, Where(parent.org)):
+        return None
+    where = await where_of(source, parent)
+    if may_below(actor, Scope.READ, where):
+        return None
+    ids = ids_to_look_up(actor, where)
+    if ids is None:
+        rows = await source.resources.of_parent(parent.id, family.name)
+    else:
+        candidates = [await source.resources.find(family.name, id) for id in ids]
+        rows = [row for row in candidates if row and row.parent == parent.id]
+    visible = [row for row in rows if may(actor, Scope.READ, where.below(row.family, row.id, mode_of(row)))]
+    return sorted(visible, key=lambda row: row.pos)
+
+
+class Sight:
+    """Decides which of many resources of an organization an actor may read, and reads each place once."""
+
+    def __init__(self, source: Reads, actor: Actor, org: str) -> None:
+        self._source = source
+        self._actor = actor
+        self.org = org
+        self.is_whole = may_below(actor, Scope.READ, Where(org))
+        self._known: dict[str, Where | None] = {org: Where(org)}
+
+    async def includes(self, family: str, id: str, parent: str) -> bool:
+        """True if the actor may read a resource that lies in this parent."""
+        if self.is_whole:
+            return True
+        where = await (self._at(id) if family in LEVELS else self._at(parent))
+        if where is None:
+            return False
+        return may(self._actor, Scope.READ, where if family in LEVELS else where.below(family, id))
+
+    async def includes_event(self, event: EventRow) -> bool:
+        """True if the actor may read everything at the place where something happened."""
+        if self.is_whole:
+            return True
+        where = await self._at(event.environment or event.project or self.org)
+        if where is None:  # it is deleted
+            where = Where(self.org, project=event.project, environment=event.environment)
+        for family, id in ((event.subject_family, event.subject), (event.family, event.target)):
+            if id and id != self.org and id not in where.ids:
+                where = where.below(family, id)
+        return may_below(self._actor, Scope.READ, where)
+
+    async def _at(self, id: str) -> Where | None:
+        """The place of a project, an environment or a cluster; None if there is none with this id."""
+        if id not in self._known:
+            chain = await self._source.tree.above(id)
+            self._known[id] = where_in(self.org, chain) if chain else None
+        return self._known[id]
+
+
+def absent(noun: str) -> Missing:
+    return Missing(f"No {noun} with this id was found: check the id, and the organization of the token")
+
+
+def forbidden(operation: Operation) -> Forbidden:
+    need = operation.need.word
+    return Forbidden(
+        f"Use a token with the scope {need} or Admin"
+        if need != "Admin"
+        else "Use a token with the scope Admin"
+    )
+
+
+def refusal(call: Call, where: Where) -> Failure:
+    """Says what would have to be otherwise: the limits of the token, or its scopes."""
+    if may(replace(call.actor, limited_to=None), call.operation.need, where):
+        return Forbidden(
+            "Use another token: this one is limited to some projects, environments or services, and can "
+            "change nothing here"
+        )
+    return forbidden(call.operation)

@@ -1,0 +1,99 @@
+"""Reads and lists resources: the same for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from windlass.base.errors import Invalid
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.request.hidden import unveil
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import (
+    is_allowed_throughout,
+    visible_below,
+)
+from windlass.core.declare.registry import Paging
+from windlass.core.declare.resource import Family
+from windlass.store import Reads, Row
+
+EVERYTHING = 2**31 - 1
+MOST_WHOLE: Final = 200_000
+"""The length of a list that is read as a whole: the documents of a longer one are not even read."""
+
+
+RowFilter = Callable[[Context, Reads, Row, object], Awaitable[bool]]
+"""Says whether a row belongs to the list, by the value of a field of the query."""
+ROW_FILTERS: dict[str, RowFilter] = {}
+"""Filters of lists, by the field of the query that turns each on."""
+
+
+@reads("*.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    row = await target(source, call)
+    body = await unveil(ctx, source, call, row) if call.family.veiled else row.body
+    return Reply(in_dialect(call, body), row.tag)
+
+
+@reads("*.list")
+async def listing(ctx: Context, call: Call) -> Reply:
+    source, family = ctx.store.reads, call.family
+    parent = await parent_of(source, call)
+    whole = is_allowed_throughout(call, parent.org)
+    rows = None if whole else await visible_below(source, call.actor, parent, family)
+    filters = [
+        (row_filter, value)
+        for name, row_filter in ROW_FILTERS.items()
+        if (value := getattr(call.query, name, None))
+    ]
+    if rows is None and (family.veiled or filters):
+        rows = await source.resources.of_parent(parent.id, family.name)
+    for row_filter, value in filters:
+        rows = [row for row in rows or () if await row_filter(ctx, source, row, value)]
+    if rows is not None:
+        return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
+    page, size = paging(call)
+    if size == EVERYTHING and (length := await source.lists.length(parent.id, family.name)) > MOST_WHOLE:
+        raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")
+    bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
+    return Reply(results(all_in_dialect(call, bodies), page, size, total))
+
+
+def paging(call: Call) -> tuple[int, int]:
+    """Returns page number and size. Clients of the full interface that ask for no page get the whole list."""
+    if call.dialect.is_full and not call.paging_asked:
+        return 1, EVERYTHING
+    asked = call.asked(Paging)
+    return asked.page, asked.page_size
+
+
+def slice_of(call: Call) -> slice:
+    """Returns the part of a list that is on the page."""
+    page, size = paging(call)
+    return slice((page - 1) * size, page * size)
+
+
+def page_of(call: Call, bodies: list[bytes]) -> Reply:
+    """Returns the page of a list that is short enough to be at hand."""
+    return Reply(results(all_in_dialect(call, bodies[slice_of(call)]), *paging(call), len(bodies)))
+
+
+def with_fields(body: bytes, fields: Mapping[str, object]) -> bytes:
+    """A JSON object with more fields at its end."""
+    return body[:-1] + b"," + encode(fields)[1:]
+
+
+def in_dialect(call: Call, body: bytes, family: Family | None = None) -> bytes:
+    """Returns a document in the reader's words. Documents are kept in the contract's. The family is that of
+    the operation, unless another is given."""
+    family = family or call.operation.family
+    if family is None or family.in_full is None or not call.dialect.is_full:
+        return body
+    return encode(family.in_full(msgspec.json.decode(body)))
+
+
+def all_in_dialect(call: Call, bodies: list[bytes]) -> list[bytes]:
+    return bodies if not call.dialect.is_full else [in_dialect(call, body) for body in bodies]

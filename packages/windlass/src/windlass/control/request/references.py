@@ -1,0 +1,123 @@
+"""Checks fields of a spec that refer to other resources, and addresses that credentials are sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from windlass.base.errors import Forbidden, Invalid
+from windlass.control.context.context import Context
+from windlass.control.request.behaviour import behaviour_of
+from windlass.control.request.permissions import (
+    is_visible,
+)
+from windlass.core.access import Actor
+from windlass.core.declare.document import Document, value_at
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import rewritten
+from windlass.store import Reads, Tx
+
+
+async def check_references(
+    tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
+) -> dict[str, str]:
+    """Returns the changed references of a spec by field. Refuses ids that do not exist or that the caller
+    does not see. A reference that stays as it was is not checked again."""
+    values: dict[str, str] = {}
+    for path, (other, _) in family.references.items():
+        value = value_at(spec, path)
+        if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
+            continue
+        await check_reference(tx, path, other, value, org, actor)
+        values[path] = value
+    return values
+
+
+def references_in(family: Family, spec: Spec) -> dict[str, str]:
+    """Returns all references of a spec by field."""
+    values = {path: value_at(spec, path) for path in family.references}
+    return {path: value for path, value in values.items() if isinstance(value, str)}
+
+
+async def set_links(
+    ctx: Context, tx: Tx, family: Family, source: str, links: Mapping[str, str], spec: Spec | None = None
+) -> None:
+    """Stores the references of a resource, and updates the numbers of users that others count. With `spec`,
+    references that it no longer has are removed."""
+    counted = {
+        path: other for path, (other, _) in family.references.items() if ctx.registry[other].counts_users
+    }
+    changed: set[str] = set()
+    for field in counted.keys() & links.keys():
+        changed |= {links[field], await tx.links.target(source, field) or links[field]}
+    for field, target in links.items():
+        await tx.links.set(source, field, target)
+    for field in counted if spec else ():
+        if not isinstance(value_at(spec, field), str) and (former := await tx.links.target(source, field)):
+            await tx.links.unset(source, field)
+            changed.add(former)
+    await count_users(ctx, tx, changed)
+
+
+async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
+    """Writes into the documents of resources how many others refer to them."""
+    for id in targets:
+        if row := await tx.resources.get(id):
+            count = len({user.id for user in await tx.links.users(id)})
+            field = ctx.registry[row.family].counts_users
+            await tx.resources.rewrite(id, rewritten(row.body, {field: count}))
+
+
+async def counted_targets(ctx: Context, tx: Tx, id: str) -> list[str]:
+    """Returns the resources that count their users, and are referred to by a resource or by one below it."""
+    families = [family.name for family in ctx.registry.families.values() if family.counts_users]
+    return [target for family in families for target in await tx.links.targets_at_or_below(id, family)]
+
+
+async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, org: str, actor: Actor) -> None:
+    """Refuses the id of a field that names no resource of the organization which the caller sees."""
+    row = await reads.resources.find(family, id)
+    if row is None or row.org != org or not await is_visible(reads, actor, row):
+        raise Invalid(f"{path}: no {family} of this organization has this id")
+
+
+async def check_openings(
+    ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old: Document | None = None
+) -> None:
+    """Refuses a new address, or a new credential, where the credential belongs to another host."""
+    for path, (other, opens) in family.references.items():
+        id, address = value_at(spec, path), value_at(spec, opens) if opens else None
+        if not isinstance(id, str) or not isinstance(address, str):
+            continue
+        if old is not None and (value_at(old, path), value_at(old, opens)) == (id, address):
+            continue
+        row = await tx.resources.find(other, id)
+        if row is None:
+            continue  # a reference of before, to what was deleted since: there is nothing to send
+        if not await is_visible(tx, actor, row):
+            raise Forbidden(
+                f"{opens}: a {other} that this token does not see is sent there. "
+                f"Send null as {path} with it, or use a token that is not limited"
+            )
+        if why := behaviour_of(ctx.registry[other]).refuses(row, address):
+            raise Invalid(f"{path}: {why}")
+
+
+def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, object]) -> bool:
+    """True if a secret would be sent to another address; refuses that unless the secret is sent again."""
+    moved = False
+    for name, fields in family.sent_to.items():
+        turned = [field for field in fields if _is_turned(value_at(spec, field), value_at(old, field))]
+        moved = moved or bool(turned)
+        is_kept = value_at(old, name) == value_at(spec, name)
+        if turned and is_kept and value_at(spec, name) and value_at(changes, name) is msgspec.UNSET:
+            raise Invalid(
+                f"{name}: send it again, because {turned[0]} changes: a secret stays with the address that "
+                "it was given for"
+            )
+    return moved
+
+
+def _is_turned(new: object, old: object) -> bool:
+    """True if the field has a new value that sends something: not false, null or unset."""
+    return new != old and new not in (False, None, msgspec.UNSET)

@@ -1,0 +1,116 @@
+"""Actions on one service, by name. Services, chosen services and whole environments all use these."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+from windlass.base.clock import SECOND
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.records.branch_watches import watch_branch
+from windlass.control.records.deployments import accept, name_of, particulars, status_of
+from windlass.control.records.names import refuse_outside
+from windlass.control.request.changing import apply_changes
+from windlass.control.workloads.uploads import with_upload
+from windlass.core.declare.spec import Spec
+from windlass.core.deploy.progress import ChosenVersion
+from windlass.core.deploy.states import BUILDS, Do, Progress, State
+from windlass.store import DeploymentRow, Row, StatusRow, Tx
+
+Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
+"""A deployment that waits, and the status of its service."""
+ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Awaitable[Accepted]]
+"""Takes a service, and the part of the request's body that is about it, if there is one."""
+
+
+async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
+    comes up."""
+    kind = ctx.kinds[service.family]
+    version = replace(
+        await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)
+    )
+    kind.check_version(service, version)
+    await refuse_outside(ctx, tx, service)
+    if version.upload or kind.needs_upload(service):
+        version = await with_upload(tx, service, version)
+    if settings := kind.settings(version):
+        await apply_changes(ctx, tx, call, service, settings)
+        service = await tx.resources.get(service.id) or service
+    if kind.deploys_new_commits(service):
+        due = tx.now + ctx.settings.auto_deploy_seconds * SECOND
+        await watch_branch(tx, service.id, service.org, service.parent, due)
+    return await accept(tx, service, kind.deploys_by, call, version)
+
+
+async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    kind = ctx.kinds[service.family]
+    version = replace(await _same_version(ctx, tx, service), event=kind.asked_event(service, call.query))
+    return await accept(tx, service, kind.deploys_by, call, version)
+
+
+async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    if (await status_of(tx, service)).serving is None:
+        raise Conflict(f"Deploy {name_of(service)} instead: it is not running")
+    return await accept(tx, service, Do.RESTART, call)
+
+
+async def stop(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    return await accept(tx, service, Do.STOP, call)
+
+
+async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    removed = ChosenVersion(sub_action=ctx.kinds[service.family].removal_action(call.query))
+    return await accept(tx, service, Do.UNINSTALL, call, removed)
+
+
+SERVICE_ACTIONS: Final[Mapping[str, ServiceAction]] = {
+    "deploy": deploy,
+    "redeploy": redeploy,
+    "restart-service": restart,
+    "stop": stop,
+    "uninstall": uninstall,
+}
+
+
+async def was_begun(tx: Tx, service: Row) -> bool:
+    """False if there is nothing that could be stopped or removed: it was never deployed."""
+    status = await status_of(tx, service)
+    return status.state != State.READY or bool(await tx.deployments.open(service.id))
+
+
+def action_name(call: Call) -> str:
+    """`deploy` of `application.deploy` and of `environment.service/deploy`"""
+    return call.operation.handler.partition(".")[2].removeprefix("service/")
+
+
+async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
+    """The version that serves, or that was deployed last; if there was none, whatever is newest."""
+    last = await last_good(ctx, tx, service)
+    if last is None:
+        return ChosenVersion()
+    details = particulars(last)
+    commit = details.commit.git_commit_id if details.commit else None
+    return ChosenVersion(
+        git_commit_id=commit, image_tag=details.image_tag, of=last.id, sub_action=details.sub_action
+    )
+
+
+async def last_good(ctx: Context, tx: Tx, service: Row) -> DeploymentRow | None:
+    """Returns the deployment that serves, or else the last one that succeeded: one of a version, if there was
+    any."""
+    kind, status = ctx.kinds[service.family], await status_of(tx, service)
+    past = await tx.deployments.latest(service.id, 100)
+    good = [
+        deployment
+        for deployment in past
+        if deployment.action in BUILDS
+        and deployment.status == Progress.SUCCEEDED
+        and not particulars(deployment).command
+    ]
+    serving = (deployment for deployment in past if deployment.id == status.serving)
+    versions = (deployment for deployment in good if kind.is_version(particulars(deployment)))
+    return next(serving, next(versions, good[0] if good else None))

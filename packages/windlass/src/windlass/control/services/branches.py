@@ -1,0 +1,76 @@
+"""The branch of a repository for which none was named: its default branch, if it can be read at once.
+
+The repository is asked before the transaction, for a few seconds: a server that does not answer delays no
+other write, and the resource is written without a branch. A deployment then takes the default branch of that
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from windlass.base.errors import Invalid, Unavailable
+from windlass.base.log import log
+from windlass.builders.git import GitError
+from windlass.control.context.call import Call, prepares
+from windlass.control.context.context import Context
+from windlass.control.context.git_reader import ReadCaller
+from windlass.control.kinds.service_kind import RepositorySettings
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import is_visible
+from windlass.control.workloads.repositories import source_at
+from windlass.core.declare.document import Document, apply_patch, narrow_document, sent_in
+from windlass.core.declare.resource import Verb
+from windlass.core.declare.shapes import Branch, GitRepositoryRequest
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.stored import read_decoded
+from windlass.core.declare.validation import convert
+from windlass.families import registry
+from windlass.families.git_token import git_token
+from windlass.store import Reads, Row
+
+SECONDS: Final = 3.0
+_FIELD: Final = "git_repository"
+_BUILT: Final = [
+    family.name for family in registry().families.values() if _FIELD in family.view.__struct_fields__
+]
+_log = log("branches")
+
+
+@prepares(*(f"{family}.{verb}" for family in _BUILT for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH)))
+async def choose_branch(ctx: Context, call: Call) -> None:
+    sent = sent_in(call.sent(Spec)).get(_FIELD)
+    if not isinstance(sent, dict):
+        return
+    source = ctx.store.reads
+    creates = call.operation.handler.endswith(f".{Verb.CREATE}")
+    at = await (parent_of(source, call) if creates else target(source, call))
+    repository = _repository_after(call, at, sent)
+    if repository.branch or not repository.url or not await _may_read(source, call, at, repository):
+        return
+    try:
+        async with asyncio.timeout(SECONDS):
+            reading = await source_at(ctx, source, at.org, repository, None)
+            name = await ctx.git_reader.default_branch(ReadCaller(at.org, call.actor.subject), reading)
+        getattr(call.body, _FIELD).branch = convert(name, Branch)
+    except (GitError, Invalid, Unavailable, TimeoutError) as error:
+        _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
+
+
+def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
+    """Returns the repository as it would be after this request."""
+    if not call.operation.handler.endswith(f".{Verb.PATCH}"):
+        return read_decoded(sent, GitRepositoryRequest)
+    repository = at.read(RepositorySettings).git_repository
+    stored = narrow_document(msgspec.to_builtins(repository), GitRepositoryRequest) if repository else {}
+    return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
+
+
+async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
+    """True if the caller may see the git token of the repository; if not, the write is refused later."""
+    if not (id := repository.git_token_id):
+        return True
+    row = await source.resources.find(git_token.name, id)
+    return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

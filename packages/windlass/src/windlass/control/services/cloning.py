@@ -1,0 +1,143 @@
+"""Copies services and environments with their variables and secrets, in one transaction. Nothing of a copy is
+deployed, and no data is copied."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
+from msgspec.structs import fields
+from windlass.base.errors import Conflict, Forbidden, Invalid
+from windlass.control.context.call import Call, Reply, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of, refuse_in_deletion
+from windlass.control.records.served_names import known_as
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.hidden import own_hidden
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import allows, allows_below, is_visible
+from windlass.control.request.reading import in_dialect
+from windlass.control.request.references import check_reference
+from windlass.control.services.environments import services_of
+from windlass.control.variables.copying import CopiedLevel, VariableCopies
+from windlass.core.access import Scope
+from windlass.core.declare.cloning import CloneRequest, can_be_cloned
+from windlass.core.declare.document import Document, merge_patched
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.hosts import label
+from windlass.families.cluster import cluster
+from windlass.families.environment import Environment, EnvironmentCloneRequest, environment
+from windlass.families.project import project
+from windlass.store import Row, Tx
+
+
+@writes("*.clone")
+async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service, asked = await target(tx, call), call.sent(CloneRequest)
+    place = await _environment(tx, call, service, asked.environment_id)
+    names = ctx.registry[service.family].names or "name"
+    copy, reply = await _copy(ctx, tx, call, service, place, {names: asked.name})
+    await VariableCopies(ctx, tx, call, [CopiedLevel(service, copy)]).make()
+    return reply
+
+
+async def _environment(tx: Tx, call: Call, service: Row, id: str) -> Row:
+    row = await tx.resources.find(environment.name, id)
+    if row is None or row.org != service.org or not await is_visible(tx, call.actor, row):
+        raise Invalid("environment_id: choose another one: no environment of this organization has this id")
+    if not await allows(tx, call.actor, Scope.WRITE, row):
+        raise Forbidden("environment_id: use a token that may write in this environment")
+    return row
+
+
+@writes("environment.clone")
+async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
+    original, asked = await target(tx, call), call.sent(EnvironmentCloneRequest)
+    await refuse_in_deletion(tx, original.id)
+    mode = asked.mode or original.read(Environment).mode
+    place = await _project(tx, call, original, asked.project_id or None, mode)
+    changes: Document = {"name": asked.name, "mode": mode}
+    if asked.cluster_id:
+        await check_reference(tx, "cluster_id", cluster.name, asked.cluster_id, original.org, call.actor)
+        changes |= {"cluster_id": asked.cluster_id, "cluster": None}
+    copy, _ = await _copy(ctx, tx, call, original, place, changes)
+    levels = [CopiedLevel(original, copy)]
+    for service in await _by_names(tx, await services_of(ctx, tx, original)):
+        if can_be_cloned not in ctx.registry[service.family].traits:
+            raise Conflict(f"Delete {name_of(service)} first: a {service.family} cannot be copied")
+        copied, _ = await _copy(ctx, tx, call, service, copy, {})
+        levels.append(CopiedLevel(service, copied))
+    await VariableCopies(ctx, tx, call, levels).make()
+    stored = await tx.resources.get(copy.id)
+    assert stored is not None
+    return Reply(in_dialect(call, stored.body), stored.tag)
+
+
+async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
+    """Returns those last that others of the environment do not find by their plain names: of two that are
+    called alike, the copy of the one that is found by the name gets it."""
+    found = {}
+    for service in services:
+        name = service.read(NamedDocument).name
+        held = known_as(name, await tx.names.of(service.id))
+        found[service.id] = held is not None and held.name.endswith(f" {label(name)}")
+    return sorted(services, key=lambda service: not found[service.id])
+
+
+async def _project(tx: Tx, call: Call, original: Row, id: str | None, mode: str) -> Row:
+    """Returns the project of the copy, in which the caller may create an environment of this mode."""
+    if id:
+        await check_reference(tx, "project_id", project.name, id, original.org, call.actor)
+    row = await tx.resources.find(project.name, id or original.parent)
+    assert row is not None
+    if not await allows_below(tx, call.actor, Scope.WRITE, row, environment.name, mode):
+        raise Forbidden("project_id: use a token that may create environments of this mode in this project")
+    return row
+
+
+async def _copy(
+    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, changes: Document
+) -> tuple[Row, Reply]:
+    family = ctx.registry[original.family]
+    document = _without_ids(family, msgspec.json.decode(original.body))
+    spec = merge_patched(family, document, own_hidden(ctx, original), changes)
+    new = NewResource(family, spec, place, call.actor, call, copy_of=original)
+    reply = await create_in(ctx, tx, new)
+    copy = await tx.resources.get(new.id)
+    assert copy is not None
+    return copy, reply
+
+
+def _without_ids(family: Family, document: Document) -> Document:
+    """Returns a document whose parts, such as ports and volumes, get ids of their own. References keep
+    theirs."""
+    references = _references(family.spec)
+    return {
+        name: [_without_id(item) for item in value]
+        if isinstance(value, list) and name not in references
+        else value
+        for name, value in document.items()
+    }
+
+
+def _without_id(item: object) -> object:
+    return {name: value for name, value in item.items() if name != "id"} if isinstance(item, dict) else item
+
+
+@cache
+def _references(spec: type[Spec]) -> frozenset[str]:
+    """Returns the names of the lists whose items are the ids of others: an `id` is required in each."""
+    return frozenset(field.encode_name for field in fields(spec) if _refers(type_info(field.type)))
+
+
+def _refers(kind: Type) -> bool:
+    match kind:
+        case Metadata(type=inner) | ListType(item_type=inner):
+            return _refers(inner)
+        case UnionType(types=inners):
+            return any(map(_refers, inners))
+        case StructType(fields=parts):
+            return any(part.encode_name == "id" and part.required for part in parts)
+    return False

@@ -1,0 +1,257 @@
+"""Clusters: connected to an engine, checked when that happens, and whether the engine has answered since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.context.call import Call, Reply, encode, prepares, reads
+from windlass.control.context.context import Context
+from windlass.control.context.place import EngineAccess
+from windlass.control.deploying.older_database import OLDER
+from windlass.control.records.ports import PORT, beyond_share
+from windlass.control.records.reachability import LOST
+from windlass.control.records.stored_clusters import place_of
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.paths import parent_to_create_in, target
+from windlass.control.request.references import check_addresses
+from windlass.control.services.engine_access import access_of
+from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in
+from windlass.core.declare.resource import Spec, Verb
+from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.core.deploy.states import State
+from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
+from windlass.store import FIRST_PLACE, Reads, Row, Tx, cluster_word, queue_of, queues_of
+
+_ENGINE_ID = "engine_id"
+_MOST_NAMED = 5
+_SERVES_ONE = (
+    "Follow `windlass doctor` to have several organizations deploy here: services of this machine are not "
+    "kept apart well enough for them ({0}), so only one may"
+)
+_UNSAVED = "new"
+"""Stands for the id of a cluster that is being created."""
+
+
+# Connecting
+
+
+@prepares(f"{cluster.name}.{Verb.CREATE}")
+async def check_new(ctx: Context, call: Call) -> None:
+    """Connects before the cluster is stored, to answer with what is wrong."""
+    parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
+    cluster.normalise(spec)
+    access = access_of(_UNSAVED, parent.org, spec, spec.engine_key)
+    await ctx.places.check_port(access)
+    if engine_id := await _connect(ctx, access, access.engine_id):
+        spec.engine_id = engine_id
+
+
+@prepares(*(f"{cluster.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
+async def check_changed(ctx: Context, call: Call) -> None:
+    """Connects to a new address, or with new credentials, before these are stored."""
+    row = await target(ctx.store.reads, call)
+    before: Document = msgspec.json.decode(row.body)
+    hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
+    merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replace_spec
+    spec = merge(cluster, before, hidden, changes)
+    assert isinstance(spec, Cluster)
+    cluster.normalise(spec)
+    check_addresses(cluster, before | hidden, spec, changes)
+    access = access_of(row.id, row.org, spec, spec.engine_key)
+    former = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
+    is_key_sent = bool(changes.get("engine_key"))
+    if access.router_port != former.router_port:
+        await ctx.places.check_port(access)
+    if replace(access, name=former.name, router_port=former.router_port) != former or is_key_sent:
+        expected = str(changes.get("engine_id") or ("" if is_key_sent else former.engine_id))
+        if engine_id := await _connect(ctx, access, expected):
+            setattr(call.body, _ENGINE_ID, engine_id)
+
+
+async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
+    """Returns the id of the engine; raises Invalid if it cannot be used, or is not the expected one."""
+    engine_id = await ctx.places.identity(access)
+    if expected and engine_id and engine_id != expected:
+        raise Invalid(
+            "engine_id: leave it out and send engine_key again if the engine was replaced on purpose: "
+            f"the engine at {access.address} has another id"
+        )
+    return engine_id
+
+
+def shown_fields(row: Row) -> Mapping[str, object]:
+    """The fields of an environment that tell of its cluster."""
+    spec = row.read(Cluster)
+    return {
+        "cluster_name": spec.name,
+        "cloud_provider": {"provider": spec.cloud_provider, "cluster": row.id},
+    }
+
+
+@behaves(cluster)
+class Clusters(Behaviour[Cluster]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
+        await _check_place(ctx, tx, draft.spec)
+        first = await tx.resources.first(draft.org, cluster.name) is None
+        draft.give(is_default=first, **_connection_fields(draft.spec))
+        await give_queue(tx, draft.id, draft.spec)
+        await _hold_port(ctx, tx, draft.org, draft.id, draft.spec)
+        tx.nudge(cluster_word(draft.id))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
+        if not change.before.engine:
+            change.before.engine = change.row.read(Cluster).engine
+            change.spec.engine = change.spec.engine or change.before.engine
+        if _engine_of(change.before) != _engine_of(change.spec):
+            await _check_place(ctx, tx, change.spec)
+            await self._refuse_to_leave(ctx, tx, change)
+        change.extras |= _connection_fields(change.spec)
+        await tx.work.remove_queue(change.row.id)
+        await give_queue(tx, change.row.id, change.spec)
+        await _hold_port(ctx, tx, change.row.org, change.row.id, change.spec)
+        tx.nudge(cluster_word(change.row.id))
+
+    async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
+        """Refuses another engine while anything is on the present one. A cluster that is disconnected gives
+        up what deleted services have left there."""
+        if names := await _services_in_use(ctx, tx, change.row.id):
+            raise Conflict(
+                "Uninstall or delete the services of this cluster before changing engine, place or "
+                f"engine_address: what they store is on the engine of now ({_list_names(names)})"
+            )
+        left = await tx.deletions.left_on(change.row.id)
+        if left and change.before.is_elsewhere and change.spec.engine:
+            raise Conflict(_left_behind(left))
+        for service in left:
+            await tx.deletions.note_erased(service)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Environments show the name of their cluster."""
+        for env in await tx.links.sources(row.id, "cluster_id"):
+            await tx.resources.rewrite(env.id, rewritten(env.body, shown_fields(row)))
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        using = await tx.links.sources(row.id, "cluster_id")
+        if using:
+            names = sorted(env.read(NamedDocument).name for env in using)
+            raise Conflict(
+                f"{len(using)} environments run on this cluster: delete them first ({_list_names(names)})"
+            )
+        left = await tx.deletions.left_on(row.id)
+        if left and row.read(Cluster).is_elsewhere:
+            raise Conflict(_left_behind(left))
+        if len(await tx.resources.of_parent(row.parent, cluster.name)) == 1:
+            raise Conflict("This is the only cluster of the organization: add another before deleting it")
+        if row.read(ClusterShown).is_default:
+            await self._default_to_next(tx, row)
+        await tx.work.remove_queue(row.id)
+        tx.nudge(cluster_word(row.id))
+
+    async def _default_to_next(self, tx: Tx, row: Row) -> None:
+        heir = next(
+            other for other in await tx.resources.of_parent(row.parent, cluster.name) if other.id != row.id
+        )
+        await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
+
+
+async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
+    """Refuses the machine of a server that was never started."""
+    place = place_of(spec)
+    if place in {"", FIRST_PLACE, ctx.ownership.place} or await tx.owners.get(place):
+        return
+    raise Invalid(
+        f"place: start the server of the machine first, with WINDLASS_PLACE={place}: none was started with "
+        "this name yet"
+    )
+
+
+async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
+    """Gives the deployments of a cluster a queue of their own if its engine is at another address, so that
+    an engine that is slow or away holds up no others; and the queue of its machine if that is of another
+    server than the first."""
+    if spec.engine_address:
+        await tx.work.add_queue(id, queue_of(id))
+    elif (place := place_of(spec)) not in {"", FIRST_PLACE}:
+        await tx.work.add_queue(id, queues_of(place).deployments)
+
+
+async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster) -> None:
+    """Reserves the port of the cluster, as ports of services are: none has two holders."""
+    wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
+    held = await tx.names.of(cluster)
+    if wanted and wanted not in {row.name for row in held}:
+        if await tx.names.take(wanted, cluster) is None:
+            raise Invalid(
+                f"router_port: choose another port than {spec.router_port}: a service or another cluster has "
+                f"it"
+            )
+        if advice := await beyond_share(ctx.settings, tx, org, wanted):
+            raise Invalid(f"router_port: {advice}")
+    for row in held:
+        if row.name != wanted:
+            await tx.names.release(row)
+
+
+def _engine_of(spec: Cluster) -> tuple[str, str, str]:
+    return spec.engine or "", place_of(spec), spec.engine_address or ""
+
+
+def _connection_fields(spec: Cluster) -> Mapping[str, object]:
+    """The fields of the answer that say whether the cluster names an engine."""
+    if spec.engine:
+        return {"status": "DEPLOYED", "deployment_status": "UP_TO_DATE", "has_access": True}
+    return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}
+
+
+async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
+    """Returns the names of services that have anything on the cluster, or are about to."""
+    names: list[str] = []
+    for service in await source.statuses.on_cluster(id):
+        row, status = await source.resources.get(service), await source.statuses.get(service)
+        if row is None or status is None or row.family not in ctx.kinds:
+            continue
+        # A deployment that failed or was cancelled may have left a volume or an image.
+        if status.state != State.READY or status.deployed_at or await source.deployments.open(service):
+            names.append(row.read(NamedDocument).name)
+    return sorted(names)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+
+
+def _left_behind(services: Sequence[str]) -> str:
+    return (
+        "Start the Docker engine of this cluster, and try again in ten minutes: what deleted services stored "
+        f"there is not erased yet (services: {len(services)}). To give it up, disconnect the cluster first: "
+        "set engine and the fields that go with it to null"
+    )
+
+
+@reads("cluster.status")
+async def status(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    place = await ctx.places.at(row.id)
+    message = place.refusal
+    if place.is_connected and place.elsewhere is None:
+        message = await place.engine.trouble()
+    if place.machine in ctx.ownership.lost:
+        message = LOST
+    if not message and row.id in ctx.places.newer:
+        message = OLDER
+    answers = place.is_connected and not message
+    word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
+    if answers and place.elsewhere is None and (why := await place.engine.why_one_organization()):
+        message = _SERVES_ONE.format(why)
+    answer = ClusterStatus(
+        cluster_id=row.id,
+        status=word,
+        is_deployed=answers,
+        is_connected=place.is_connected,
+        message=message or ctx.places.remarks.get(row.id, ""),
+    )
+    return Reply(encode(answer))

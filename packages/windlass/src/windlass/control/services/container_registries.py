@@ -1,0 +1,200 @@
+"""Container registries: looked at when they are saved and on request, and kept while they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of, status_of
+from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import shown_status
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.changing import changeable
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.paths import parent_to_create_in, target
+from windlass.control.request.references import check_addresses
+from windlass.control.services.service_users import services_that_use, visible_users
+from windlass.control.services.services import freshness
+from windlass.control.workloads.registries import ask_aws, open_registry, registry_settings
+from windlass.core.declare.document import (
+    Document,
+    merge_patched,
+    replace_spec,
+    sent_in,
+    value_at,
+    with_hidden,
+)
+from windlass.core.declare.fields import absent
+from windlass.core.declare.resource import Spec, Verb
+from windlass.core.declare.stored import rewritten
+from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, other_registry
+from windlass.families.container_registry import (
+    ContainerRegistry,
+    RateLimit,
+    RegistryCheck,
+    container_registry,
+)
+from windlass.registries.client import RegistryClient
+from windlass.registries.failures import Problem, RegistryFailure
+from windlass.store import Row, Tx
+
+_CHECK: Final = "check"
+_MOST_NAMED: Final = 5
+_FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
+"""The field that a problem is about; otherwise the address."""
+
+
+@prepares(f"{container_registry.name}.{Verb.CREATE}")
+async def check_new(ctx: Context, call: Call) -> None:
+    """Looks at a registry before it is stored."""
+    await parent_to_create_in(ctx.store.reads, call)
+    spec = call.sent(ContainerRegistry)
+    container_registry.normalise(spec)
+    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
+
+
+@prepares(*(f"{container_registry.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
+async def check_changed(ctx: Context, call: Call) -> None:
+    """Looks at a registry before another address, or another login, is stored."""
+    row = await target(ctx.store.reads, call)
+    before: Document = msgspec.json.decode(row.body)
+    hidden = decrypt_hidden(ctx, row)
+    changes = changeable(container_registry, before, sent_in(call.sent(Spec)))
+    merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replace_spec
+    spec = merge(container_registry, before, hidden, changes)
+    assert isinstance(spec, ContainerRegistry)
+    container_registry.normalise(spec)
+    check_addresses(container_registry, with_hidden(before, hidden), spec, changes)
+    former = registry_settings(ctx, row)
+    if (spec.url, spec.config) == (former.url, former.config):
+        return
+    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
+    if value_at(changes, "url") in (msgspec.UNSET, None) and spec.url != former.url:
+        setattr(call.body, "url", spec.url)  # noqa: B010 (the body is a struct that the family builds)
+
+
+async def _check_to_save(ctx: Context, spec: ContainerRegistry) -> RegistryCheck:
+    """Returns the outcome of a look at a registry. Refuses one that answers, and cannot be used."""
+    try:
+        if KINDS[spec.kind].login is LoginSource.AWS and not spec.url:
+            spec.url = (await ask_aws(ctx, spec)).url
+        registry = await open_registry(ctx, spec)
+        await registry.check()
+    except RegistryFailure as failure:
+        if not spec.url:
+            raise Invalid(f"url: name the address of the registry: {failure}") from failure
+        if not failure.is_silent:
+            raise Invalid(f"{_FIELDS.get(failure.problem, 'url')}: {failure}") from failure
+        return _report_failure(ctx, failure)
+    return _report_success(ctx, registry)
+
+
+def _report_success(ctx: Context, registry: RegistryClient) -> RegistryCheck:
+    allowance = registry.allowance
+    limit = (
+        RateLimit(
+            limit=allowance.limit, remaining=allowance.remaining, window_seconds=allowance.window_seconds
+        )
+        if allowance
+        else absent
+    )
+    return RegistryCheck(status="OK", rate_limit=limit, checked_at=stamp(ctx.clock.now()))
+
+
+def _report_failure(ctx: Context, failure: RegistryFailure) -> RegistryCheck:
+    return RegistryCheck(
+        status="FAILED",
+        problem=failure.problem.value,
+        message=str(failure),
+        checked_at=stamp(ctx.clock.now()),
+    )
+
+
+@prepares(f"{container_registry.name}.check")
+async def look(ctx: Context, call: Call) -> None:
+    spec = registry_settings(ctx, await target(ctx.store.reads, call))
+    try:
+        registry = await open_registry(ctx, spec)
+        await registry.check()
+        call.prepared[_CHECK] = _report_success(ctx, registry)
+    except RegistryFailure as failure:
+        call.prepared[_CHECK] = _report_failure(ctx, failure)
+
+
+@writes(f"{container_registry.name}.check")
+async def note_check(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Keeps the outcome with the registry. It is no change by a client: the tag stays."""
+    row, outcome = await target(tx, call), msgspec.to_builtins(call.prepared[_CHECK])
+    await tx.resources.rewrite(row.id, rewritten(row.body, {_CHECK: outcome}))
+    return Reply(encode(outcome))
+
+
+@behaves(container_registry)
+class ContainerRegistries(Behaviour[ContainerRegistry]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[ContainerRegistry]) -> None:
+        draft.extras[_CHECK] = msgspec.to_builtins(draft.extras[_CHECK])
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[ContainerRegistry]) -> None:
+        if _CHECK in change.extras:
+            change.extras[_CHECK] = msgspec.to_builtins(change.extras[_CHECK])
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Services show the registry of their image."""
+        for service in await services_that_use(ctx, tx, row):
+            changes = ctx.kinds[service.family].with_registry(service, row)
+            await tx.resources.rewrite(service.id, rewritten(service.body, changes))
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        names = sorted(name_of(service) for service in await services_that_use(ctx, tx, row))
+        if names:
+            shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+            raise Conflict(
+                f"Give the services that use it another registry, or delete them: {len(names)} use it "
+                f"({shown})"
+            )
+
+    def refuses(self, row: Row, address: str) -> str:
+        """Says why an image is not one of the registry."""
+        spec = row.read(ContainerRegistry)
+        if other := other_registry(spec.url or "", address):
+            return (
+                f"image_name is relative to the registry, and begins with {other}: leave the host out, or "
+                f"choose the registry of {other}"
+            )
+        return ""
+
+
+# Services that use a registry
+
+
+@reads(f"{container_registry.name}.containerStatus")
+async def container_statuses(ctx: Context, call: Call) -> Reply:
+    statuses = []
+    for service in await visible_users(ctx, call):
+        status = await as_known(ctx, await status_of(ctx.store.reads, service))
+        fresh = await freshness(ctx, ctx.store.reads, service, status)
+        statuses.append(encode(shown_status(call, service, status, fresh)))
+    return Reply(results(statuses))
+
+
+@reads("listAvailableContainerRegistry")
+async def list_available(ctx: Context, call: Call) -> Reply:
+    return Reply(_AVAILABLE)
+
+
+def _describe_kind(word: str, kind: RegistryKind) -> Mapping[str, object]:
+    return {
+        "kind": word,
+        "required_config": dict.fromkeys(kind.required, "string"),
+        "is_mandatory": bool(kind.required),
+        "optional_config": dict.fromkeys(kind.optional, "string"),
+        "default_url": kind.url,
+    }
+
+
+_AVAILABLE: Final = encode({"results": [_describe_kind(word, kind) for word, kind in KINDS.items()]})

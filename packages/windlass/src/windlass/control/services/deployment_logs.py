@@ -1,0 +1,175 @@
+"""The log of a deployment of a whole environment, from its records and the lines of its builds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.base.errors import Invalid
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of
+from windlass.control.records.reachability import check_log_here
+from windlass.control.request.paths import target
+from windlass.control.services.deployment_groups import (
+    STAGE,
+    Group,
+    PastDeployment,
+    group_of,
+    groups,
+)
+from windlass.control.services.environments import services_of
+from windlass.core.declare.document import Document
+from windlass.core.deploy.states import BUILDS, OUTPUT_FOLLOWS, DeploymentStage, Do, State, is_failure, logged
+from windlass.families.deployment_log import DeploymentLogQuery
+from windlass.families.environment import EnvironmentShown
+from windlass.store import Row
+
+_IDS: Final = UUID("4b1f0a86-6f0a-4f0e-9a64-3a6b5c1f7d02")
+
+
+class LogEntry(Struct, frozen=True, gc=False):
+    """A line of the log of a deployment."""
+
+    at: str
+    id: str
+    past: PastDeployment
+    state: State
+    """The state of the service then."""
+    step: State
+    message: str
+
+
+class _Line(Struct, gc=False):
+    id: str
+    created_at: str
+    message: str
+    pod_name: str = ""
+    stage: str = ""
+
+
+_lines = msgspec.json.Decoder(_Line)
+
+
+_STARTED: Final = frozenset({DeploymentStage.COMMAND, DeploymentStage.START})
+
+
+@reads("environment.deploymentLog")
+async def read_lines(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    group = await _asked_group(ctx, call, environment)
+    entries = await _entries(ctx, call, group)
+    return Reply(results([encode(_line(ctx, call, group, entry)) for entry in entries]))
+
+
+@reads("environment.deploymentLogEntries")
+async def read_entries(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    group = await _asked_group(ctx, call, environment)
+    entries = await _entries(ctx, call, group)
+    return Reply(encode([_entry(ctx, environment, group, entry) for entry in entries]))
+
+
+async def _asked_group(ctx: Context, call: Call, environment: Row) -> Group:
+    source, version = ctx.store.reads, call.asked(DeploymentLogQuery).version
+    services = await services_of(ctx, source, environment)
+    if not version:
+        return await anext(groups(ctx, services), None) or []
+    row = await source.deployments.get(version)
+    if row is None or row.service not in {service.id for service in services}:
+        raise Invalid("version: must be the id of a deployment of this environment: none has it")
+    return await group_of(ctx, services, row)
+
+
+async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]:
+    """Returns the last lines of all deployments together, and never holds many more of them."""
+    most = call.asked(DeploymentLogQuery).tail
+    entries: list[LogEntry] = []
+    for past in group:
+        await check_log_here(ctx, past.row)
+        lines = await asyncio.to_thread(ctx.logs.tail, past.service.id, most, deployment=past.row.id)
+        entries += [*_beginning(past), *(_of_line(past, line) for line in lines), *_end(past)]
+        entries.sort(key=_moment)
+        del entries[:-most]
+    return entries
+
+
+def _moment(entry: LogEntry) -> str:
+    return entry.at
+
+
+def _beginning(past: PastDeployment) -> Iterator[LogEntry]:
+    who, what = past.details.actor.name, f"{past.row.action} v{past.row.number} of {name_of(past.service)}"
+    queued = past.words.queued
+    yield _note(past, past.row.created, queued, queued, f"{what} was asked for by {who}")
+    if past.details.began:
+        step = _first_step(past)
+        yield _note(past, past.details.began, step, step, f"{what} began")
+
+
+def _end(past: PastDeployment) -> Iterator[LogEntry]:
+    if past.details.ended:
+        words, state = past.words, past.state
+        step = State.BUILDING if state is State.BUILD_ERROR else words.under_way
+        message = past.details.message or f"{past.row.action} v{past.row.number} ended: {past.row.status}"
+        yield _note(past, past.details.ended, state, step, message)
+
+
+def _first_step(past: PastDeployment) -> State:
+    repeats = past.details.of is not None
+    return State.BUILDING if Do(past.row.action) in BUILDS and not repeats else past.words.under_way
+
+
+def _note(past: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
+    return LogEntry(stamp(at), str(uuid5(_IDS, f"{past.row.id}/{state}")), past, state, step, message)
+
+
+def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
+    line = _lines.decode(encoded)
+    starts = line.stage in _STARTED
+    step = past.words.under_way if starts else State.BUILDING
+    return LogEntry(line.created_at, line.id, past, step, step, line.message)
+
+
+_KNOWN_SCOPES: Final = frozenset({"APPLICATION", "DATABASE"})
+
+
+def _line(ctx: Context, call: Call, group: Group, entry: LogEntry) -> Document:
+    service = entry.past.service
+    kind = ctx.registry[service.family].enum_value
+    typed = {} if call.dialect.is_full and kind not in _KNOWN_SCOPES else {"type": kind}
+    return {
+        "id": entry.id,
+        "created_at": entry.at,
+        "scope": {**typed, "name": name_of(service), "id": service.id},
+        "state": logged(entry.state),
+        "message": entry.message,
+        "execution_id": group[0].row.id,
+    }
+
+
+def _entry(ctx: Context, environment: Row, group: Group, entry: LogEntry) -> Document:
+    service, has_failed = entry.past.service, is_failure(entry.state)
+    reason = entry.message.partition(OUTPUT_FOLLOWS)[0]
+    return {
+        "type": "error" if has_failed else "info",
+        "timestamp": entry.at,
+        "details": {
+            "organization_id": service.org,
+            "cluster_id": environment.read(EnvironmentShown).cluster_id,
+            "execution_id": group[0].row.id,
+            "transmitter": {
+                "id": service.id,
+                "name": name_of(service),
+                "type": ctx.registry[service.family].enum_value,
+            },
+            "stage": {"step": entry.step, "id": environment.id, "name": STAGE},
+        },
+        "error": {"tag": entry.state, "user_log_message": reason} if has_failed else None,
+        "message": {"safe_message": reason, "full_details": entry.message},
+    }

@@ -1,0 +1,88 @@
+"""Requests that have started deployments, found by the id of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Reply, encode, reads, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import cancel
+from windlass.control.request.permissions import absent, is_allowed_throughout, require
+from windlass.control.services.deployment_groups import Group, PastDeployment, as_past, group_of, state_of
+from windlass.control.services.environments import services_of, status_of_environment
+from windlass.families.deployment import deployment
+from windlass.families.deployment_request import DeploymentRequestQuery
+from windlass.families.environment import environment
+from windlass.store import Reads, Row, Tx
+
+
+class RequestOrigin(Struct, frozen=True):
+    """The environment of a request, and the deployment that its id names.
+
+    A request for an environment in which there was nothing to do has none, and has the environment's id."""
+
+    place: Row
+    named: PastDeployment | None
+
+
+@reads("getDeploymentRequestStatus")
+async def read_status(ctx: Context, call: Call) -> Reply:
+    source, id = ctx.store.reads, call.asked(DeploymentRequestQuery).deploymentRequestId
+    origin = await _find(source, id)
+    await _require(source, call, [origin.place])
+    if group := await _group(ctx, source, origin):
+        state: object = call.dialect.exact(state_of(group))
+    else:
+        state = (await status_of_environment(ctx, source, call, origin.place))["deployment_state"]
+    return Reply(encode({"deployment_request_id": id, "environment_id": origin.place.id, "status": state}))
+
+
+@writes("cancelDeploymentRequest")
+async def cancel_request(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Cancels the rest of a request. A repeat changes nothing while the first cancellation is under way."""
+    origin = await _find(tx, call.ids[0])
+    left = await _open_of(ctx, tx, origin)
+    concerned = left or ([origin.named] if origin.named else [])
+    await _require(tx, call, [past.service for past in concerned] or [origin.place])
+    if not left:
+        raise Conflict("Look at the statuses of the environment: this request has ended")
+    for past in left:
+        if not past.details.cancelled:
+            await cancel(tx, past.service, [past.row], call)
+    return Reply()
+
+
+async def _find(source: Reads, id: str) -> RequestOrigin:
+    row = await source.deployments.get(id)
+    service = await source.resources.get(row.service) if row else None
+    place = await source.resources.find(environment.name, service.parent if service else id)
+    status = await source.statuses.get(id)
+    if place is None or (place.id == id and (status is None or status.deployment != id)):
+        raise absent(deployment.noun)
+    return RequestOrigin(place, as_past(service, row) if service and row else None)
+
+
+async def _require(source: Reads, call: Call, concerned: Sequence[Row]) -> None:
+    for row in concerned:
+        if not is_allowed_throughout(call, row.org):
+            await require(source, call, row, deployment.noun)
+
+
+async def _group(ctx: Context, source: Reads, origin: RequestOrigin) -> Group:
+    if origin.named is None:
+        return ()
+    return await group_of(ctx, await services_of(ctx, source, origin.place), origin.named.row)
+
+
+async def _open_of(ctx: Context, source: Reads, origin: RequestOrigin) -> list[PastDeployment]:
+    """Returns the deployments of the request that wait or are under way."""
+    if origin.named is None:
+        return []
+    waiting = [
+        as_past(service, row)
+        for service in await services_of(ctx, source, origin.place)
+        for row in await source.deployments.open(service.id)
+    ]
+    return [past for past in waiting if past.request == origin.named.request]

@@ -1,0 +1,286 @@
+"""Actions on all or chosen services of an environment, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import product
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.context.places import cluster_of
+from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
+from windlass.control.records.links import links_of
+from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import details_of
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.deleting import delete_row
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import visible_below
+from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
+from windlass.control.services.clusters import give_queue, shown_fields
+from windlass.control.services.services import freshness, whole_status
+from windlass.core.declare.document import Document
+from windlass.core.declare.removal import Removal
+from windlass.core.declare.resource import Spec
+from windlass.core.deploy.states import State, together
+from windlass.core.words.naming import with_article
+from windlass.families.cluster import Cluster, cluster
+from windlass.families.environment import LISTS, Environment, environment
+from windlass.store import Reads, Row, StatusRow, Tx
+
+
+async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
+    """All services; those that others wait for come first, and so are deployed first."""
+    return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
+
+
+@behaves(environment)
+class Environments(Behaviour[Environment]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
+        chosen = draft.spec.cluster_id
+        row = await (
+            tx.resources.find(cluster.name, chosen) if chosen else tx.resources.first(draft.org, cluster.name)
+        )
+        if row is None:
+            raise Conflict("cluster_id: the organization has no cluster yet; create one first")
+        await give_queue(tx, row.id, row.read(Cluster))
+        draft.links = {"cluster_id": row.id}
+        draft.give(cluster_id=row.id, cluster=row.id, **shown_fields(row))
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
+        await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
+        change.extras |= {"cluster": change.before.cluster_id}
+
+
+# Actions
+
+
+class EnvironmentAction(NamedTuple):
+    """An action on a whole environment."""
+
+    alone: State
+    """The state of an environment without services afterwards."""
+    ends: bool = False
+    """True if it ends services: first those that wait for others, and only those that were started."""
+
+
+_WHOLE: Final = {
+    "deploy": EnvironmentAction(State.DEPLOYED),
+    "redeploy": EnvironmentAction(State.DEPLOYED),
+    "stop": EnvironmentAction(State.STOPPED, ends=True),
+    "uninstall": EnvironmentAction(State.READY, ends=True),
+}
+
+
+async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> None:
+    await delete_row(ctx, tx, call, service, at_once=call.asked(Removal).skip_reconcile)
+
+
+_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
+    **{name: SERVICE_ACTIONS[name] for name in ("deploy", "restart-service", "stop", "uninstall")},
+    "delete": _delete,
+}
+
+
+class ChosenService(NamedTuple):
+    """A service that a body names, and what is asked of it."""
+
+    row: Row
+    asked: Spec | None
+    place: str
+    """The place of its name in the body."""
+
+
+@writes(*(f"environment.{name}" for name in _WHOLE))
+async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment, name = await target(tx, call), action_name(call)
+    services = await services_of(ctx, tx, environment)
+    if _WHOLE[name].ends:
+        services = [service for service in reversed(services) if await was_begun(tx, service)]
+    accepted = [await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in services]
+    begun = [deployment.id for deployment, _ in accepted]
+    first = begun[-1 if _WHOLE[name].ends else 0] if begun else environment.id
+    return await _note_request(ctx, tx, call, environment, _WHOLE[name].alone, first)
+
+
+@writes(*(f"environment.service/{name}" for name in _CHOSEN))
+async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment = await target(tx, call)
+    begun = [
+        accepted[0].id
+        for chosen in await _find_chosen(ctx, tx, environment, call.sent(Spec))
+        if (accepted := await _act(ctx, tx, call, chosen))
+    ]
+    if call.operation.answer is None:
+        return Reply()
+    status = await status_of_environment(ctx, tx, call, environment)
+    if begun:  # the status has the id of the last request for the whole environment
+        status |= dict.fromkeys(("deployment_request_id", "execution_id"), begun[0])
+    return Reply(encode(status))
+
+
+@writes("environment.cancelDeployment")
+async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment = await target(tx, call)
+    is_any_open = False
+    for service in await services_of(ctx, tx, environment):
+        if open_deployments := await tx.deployments.open(service.id):
+            is_any_open = True
+            await cancel(tx, service, open_deployments, call)
+    if not is_any_open:
+        raise Conflict("Look at the statuses of the environment: no deployment of it waits or is under way")
+    return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
+
+
+async def _note_request(
+    ctx: Context, tx: Tx, call: Call, environment: Row, alone: State, request: str
+) -> Reply:
+    """Notes what was asked of the environment; one without services is there at once.
+
+    The id of the request is that of its entry in the history; without deployments, of the environment."""
+    status = await tx.statuses.get(environment.id)
+    if status is None:
+        await tx.statuses.add(environment.id, environment.org, State.READY, cluster_of(environment))
+        status = await status_of(tx, environment)
+    at = None if alone is State.READY else tx.now
+    new = replace(status, state=alone, deployment=request, deployments=status.deployments + 1, deployed_at=at)
+    await tx.statuses.change(new)
+    return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
+
+
+async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accepted | None:
+    """Acts on a service. A refusal of one of its fields names the place of the field in the body."""
+    try:
+        return await _CHOSEN[action_name(call)](ctx, tx, call, chosen.row, chosen.asked)
+    except (Invalid, Conflict) as refusal:
+        field = refusal.message.partition(":")[0]
+        if chosen.asked is None or field not in chosen.asked.__struct_fields__:
+            raise
+        raise type(refusal)(f"{chosen.place}.{refusal.message}") from refusal
+
+
+async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[ChosenService]:
+    """Each service once, with what is asked of it, in the order of a history. Refuses those of another
+    environment."""
+    chosen: dict[str, ChosenService] = {}
+    for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
+        where = form.format(family)
+        for index, item in enumerate(getattr(body, where, ())):
+            id, asked = (item, None) if isinstance(item, str) else (item.service, item)
+            row = await tx.resources.find(family, id)
+            if row is None or row.parent != environment.id:
+                noun = with_article(ctx.registry[family].noun)
+                raise Invalid(f"{where}[{index}]: choose {noun} of this environment: none has the id {id}")
+            place = ChosenService(row, asked, f"{where}[{index}]")
+            if chosen.setdefault(id, place).asked != asked:
+                raise Invalid(f"{where}: name each {family} once: {name_of(row)} is there with two versions")
+    families = [*ctx.kinds]
+    return sorted(chosen.values(), key=lambda item: (families.index(item.row.family), item.row.pos))
+
+
+# How they are
+
+
+@reads("environment.status")
+async def read_status(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    return Reply(encode(await status_of_environment(ctx, ctx.store.reads, call, environment)))
+
+
+@reads("environment.statuses")
+async def read_statuses(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    return Reply(encode((await statuses_of(ctx, ctx.store.reads, call, environment)).document))
+
+
+class Statuses(Struct, frozen=True):
+    """The statuses of an environment and its services, in the words of one caller."""
+
+    environment: Document
+    services: dict[str, list[Document]]
+    """By the name of the list in which they are shown."""
+
+    @property
+    def document(self) -> Document:
+        return {**dict.fromkeys(LISTS, ()), "environment": self.environment, **self.services}
+
+
+async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Statuses:
+    own = await status_of_environment(ctx, source, call, environment)
+    services: dict[str, list[Document]] = {name: [] for name in LISTS}
+    for family in ctx.kinds:
+        rows = await source.resources.of_parent(environment.id, family)
+        services[f"{family}s"] = [await whole_status(ctx, source, call, row) for row in rows]
+    return Statuses(own, services)
+
+
+@reads("*.listStatuses")
+async def list_statuses(ctx: Context, call: Call) -> Reply:
+    """Lists the statuses of the services of one kind, as far as the caller sees them."""
+    source, family = ctx.store.reads, call.family
+    environment = await parent_of(source, call)
+    rows = await visible_below(source, call.actor, environment, family)
+    if rows is None:
+        rows = await source.resources.of_parent(environment.id, family.name)
+    return Reply(results([encode(await whole_status(ctx, source, call, row)) for row in rows]))
+
+
+@reads("environment.link")
+async def read_links(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    links = [
+        encode(link)
+        for service in await services_of(ctx, ctx.store.reads, environment)
+        for link in await links_of(ctx, ctx.store.reads, service)
+    ]
+    return Reply(results(links))
+
+
+async def status_of_environment(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
+    own = await source.statuses.get(environment.id)
+    statuses = [await as_known(ctx, status) for status in await source.statuses.below(environment.id)]
+    state = (
+        together(status.state for status in statuses)
+        if statuses
+        else State(own.state if own else State.READY)
+    )
+    dates = [status.deployed_at for status in statuses if status.deployed_at is not None]
+    date = max(dates) if dates else own.deployed_at if own else None
+    deployment, deployments = (own.deployment, own.deployments) if own else (None, 0)
+    fresh = await _freshness(ctx, source, environment, statuses, date)
+    return {
+        "id": environment.id,
+        "state": call.dialect.state(state),
+        "deployment_state": call.dialect.exact(state),
+        "last_deployment_state": call.dialect.exact(state),
+        "last_deployment_date": None if date is None else stamp(date),
+        "last_deployment_id": deployment,
+        "deployment_request_id": deployment,
+        "deployment_status": fresh,
+        "service_deployment_status": fresh,
+        "is_part_last_deployment": deployments > 0,
+        "status_details": details_of(state),
+        "execution_id": deployment or "",
+        "deployment_requests_count": deployments,
+    }
+
+
+async def _freshness(
+    ctx: Context, source: Reads, environment: Row, statuses: list[StatusRow], date: int | None
+) -> str:
+    if date is None:
+        return "NEVER_DEPLOYED"
+    rows = {row.id: row for row in await services_of(ctx, source, environment)}
+    words = {
+        await freshness(ctx, source, rows[status.id], status) for status in statuses if status.id in rows
+    }
+    return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"

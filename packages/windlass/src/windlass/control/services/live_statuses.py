@@ -1,0 +1,126 @@
+"""Streams the statuses of an environment and its services.
+
+A stream remembers only the last state that it sent, so a slow client gets the newest state and none between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.context.shared_readers import SharedReader
+from windlass.control.request.paths import target
+from windlass.control.services.environments import Statuses, statuses_of
+from windlass.control.telling import frames
+from windlass.core.declare.document import Document
+from windlass.core.declare.traits import StreamOptions
+from windlass.families.environment import environment
+from windlass.store import Row, inside_word, status_word
+
+
+class StatusSnapshot(Struct, frozen=True, eq=False):
+    """All statuses of an environment at one moment."""
+
+    environment: Document
+    services: dict[str, tuple[str, Document]]
+    """By id: in which list it is shown, and how it is."""
+    lists: tuple[str, ...]
+    mark: str
+
+    def differs(self, other: StatusSnapshot | None) -> bool:
+        return other is None or (self.environment, self.services) != (other.environment, other.services)
+
+
+def state_of(statuses: Statuses) -> StatusSnapshot:
+    services = {
+        str(status["id"]): (name, status) for name, listed in statuses.services.items() for status in listed
+    }
+    mark = hashlib.blake2b(encode(statuses.document), digest_size=8).hexdigest()
+    return StatusSnapshot(statuses.environment, services, tuple(statuses.services), mark)
+
+
+def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
+    """Returns the event with the changes from one snapshot to the next."""
+    former = before.services if before else {}
+    changed: dict[str, list[Document]] = {name: [] for name in now.lists}
+    for id, (name, status) in now.services.items():
+        if former.get(id) != (name, status):
+            changed[name].append(status)
+    data = {
+        "environment": now.environment,
+        **changed,
+        "complete": before is None,
+        "removed": [id for id in former if id not in now.services],
+    }
+    return frames.event(now.mark.encode(), encode(data))
+
+
+@reads("environment.status/stream")
+async def follow_status(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    query = call.asked(StreamOptions)
+    if query.follow:
+        return Reply(stream=_follow(ctx, call, row), org=row.org)
+    return Reply(
+        stream=_snapshot_only(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org
+    )
+
+
+async def _snapshot_only(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
+    yield event_between(None, state) + frames.END
+
+
+async def _follow(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
+    before: StatusSnapshot | None = None
+    key = ("statuses", row.id, call.dialect.name)
+    with ctx.readers.join(key, lambda: _StatusReader(ctx, call, row)) as reader:
+        await reader.fresh()
+        while (now := reader.state) is not None:
+            if now is before:
+                await reader.news()
+            else:
+                yield reader.event_since(before)
+                before = now
+    yield frames.END
+
+
+class _StatusReader(SharedReader):
+    """Reads the statuses of one environment, in one vocabulary."""
+
+    # A deployment changes several things one right after the other.
+    resting = 0.05
+
+    def __init__(self, ctx: Context, call: Call, row: Row) -> None:
+        super().__init__(ctx.nudges)
+        self._ctx = ctx
+        self._call = call
+        self._row = row
+        self.state: StatusSnapshot | None = None
+        """None before the first look, and when the environment is gone."""
+        self._last: tuple[StatusSnapshot | None, StatusSnapshot, bytes] | None = None
+        self._place = {inside_word(row.id), inside_word(row.parent), status_word(row.id)}
+        self.expect(self._place)
+
+    async def look(self) -> bool:
+        source = self._ctx.store.reads
+        row = await source.resources.find(environment.name, self._row.id)
+        if row is None:
+            self.state = None
+            return True
+        state = state_of(await statuses_of(self._ctx, source, self._call, row))
+        self.expect(self._place | {status_word(id) for id in state.services})
+        if not state.differs(self.state):
+            return False
+        self.state = state
+        return True
+
+    def event_since(self, before: StatusSnapshot | None) -> bytes:
+        """Returns the changes up to the present state; built once for all streams with the same last
+        state."""
+        assert self.state is not None
+        if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
+            self._last = (before, self.state, event_between(before, self.state))
+        return self._last[2]

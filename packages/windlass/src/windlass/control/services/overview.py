@@ -1,0 +1,112 @@
+"""All services of an organization in one list: what each is, where, how it is, and its address."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import version_of
+from windlass.control.records.links import links_of
+from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import shown_instances
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import Sight
+from windlass.control.request.reading import paging, slice_of
+from windlass.core.declare.document import Document
+from windlass.core.declare.stored import NamedDocument
+from windlass.families.environment import EnvironmentShown
+from windlass.families.organization import ServicesQuery
+from windlass.store import Row
+
+_AT_ONCE: Final = 20
+"""Services that are read before others get their turn on the loop."""
+
+
+class ServicePlace(Struct, frozen=True):
+    """A service, and what it is in."""
+
+    id: str
+    family: str
+    environment: str
+    project: str
+
+
+class ServiceSummary(Struct):
+    """The part of a service that the list shows."""
+
+    name: str
+    description: str = ""
+    icon_uri: str = ""
+    job_type: str = ""
+
+
+@reads("organization.services")
+async def list_services(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    places = await _places(ctx, call, org.id)
+    above: dict[str, Row] = {}
+    bodies = []
+    for number, place in enumerate(places[slice_of(call)], 1):
+        bodies.append(encode(await _document_of(ctx, call, place, above)))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Reply(results(bodies, *paging(call), len(places)))
+
+
+async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
+    source, query = ctx.store.reads, call.asked(ServicesQuery)
+    project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
+    if query.cluster_id:
+        on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}
+    places = [
+        ServicePlace(*columns)
+        for family in ctx.kinds  # in the order of a deployment
+        for columns in await source.tree.services(org, family, project, environment_id)
+    ]
+    sight = Sight(source, call.actor, org)
+    return [
+        place
+        for place in places
+        if (on_cluster is None or place.environment in on_cluster)
+        and await sight.includes(place.family, place.id, place.environment)
+    ]
+
+
+async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
+    source = ctx.store.reads
+    service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
+    assert service is not None
+    assert status is not None
+    status = await as_known(ctx, status)
+    for id in (place.environment, place.project):
+        if id not in above and (row := await source.resources.get(id)):
+            above[id] = row
+    own, environment = service.read(ServiceSummary), above[place.environment]
+    links = await links_of(ctx, source, service)
+    shown: Document = {
+        "id": service.id,
+        "name": own.name,
+        "state": call.dialect.state(status.state),
+        "url": links[0]["url"] if links else "",
+        "message": status.message,
+        "version": await version_of(source, status.serving),
+        **shown_instances(status),
+        "error_share": ctx.usage.error_share(service.id, ctx.clock.now()),
+        "service_type": ctx.registry[service.family].enum_value,
+        "description": own.description,
+        "icon_uri": own.icon_uri,
+        "project_id": place.project,
+        "project_name": above[place.project].read(NamedDocument).name,
+        "environment_id": place.environment,
+        "environment_name": environment.read(NamedDocument).name,
+        "cluster_id": environment.read(EnvironmentShown).cluster_id,
+    }
+    if own.job_type:
+        shown["job_type"] = own.job_type
+    if status.deployed_at is not None:
+        shown["last_deployment_date"] = stamp(status.deployed_at)
+    return shown

@@ -1,0 +1,64 @@
+"""Stops every service of an installation, as the API does one by one: for an operator on the machine."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from windlass.control.context.call import Call, Dialect, Origin
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import accept, in_deletion, name_of
+from windlass.core.access import Actor
+from windlass.core.declare.registry import Operation
+from windlass.core.deploy.states import Do
+from windlass.store import Reads, Row, StatusRow, Tx
+
+_OPERATOR = Actor(
+    id="00000000-0000-4000-8000-000000000001", name="windlass stop --all", subject="operator", permits={}
+)
+_WORDS = Dialect(name="plain", state=str, event=str)
+
+
+class StoppedService(Struct, frozen=True):
+    """A service that is to be stopped, by a deployment of its own."""
+
+    service: str
+    name: str
+    deployment: str
+
+
+async def up(source: Reads) -> list[Row]:
+    """Services that run, or are about to: of all organizations, those made last first, so that applications
+    end before the databases they use."""
+    services = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
+    return [row for row, status in reversed(services) if status and await _is_up(source, status)]
+
+
+async def _services(source: Reads) -> list[Row]:
+    rows = [row for id in await source.statuses.services() if (row := await source.resources.get(id))]
+    return sorted(rows, key=lambda row: row.created)
+
+
+async def _is_up(source: Reads, status: StatusRow) -> bool:
+    waiting = await source.deployments.open(status.id)
+    return not in_deletion(waiting) and (status.serving is not None or bool(waiting))
+
+
+async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
+    """Durable when it returns: a server that starts later goes on with it."""
+    stopping = []
+    for service in await up(tx):
+        call = Call(
+            operation=_stop(ctx, service),
+            actor=_OPERATOR,
+            ids=(service.id,),
+            dialect=_WORDS,
+            origin=Origin("CLI"),
+        )
+        deployment, _ = await accept(tx, service, Do.STOP, call)
+        name = name_of(service)
+        stopping.append(StoppedService(service.id, name, deployment.id))
+    return stopping
+
+
+def _stop(ctx: Context, service: Row) -> Operation:
+    """The operation of the API that does the same."""
+    return ctx.registry.handled_by(f"{service.family}.stop")[0]

@@ -1,0 +1,129 @@
+"""Lists of statuses and numbers: of the services, environments and projects in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import status_of
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import Sight, visible_below
+from windlass.control.request.reading import ROW_FILTERS, in_dialect, page_of, paging, slice_of
+from windlass.control.services.environments import services_of, status_of_environment
+from windlass.control.services.services import freshness
+from windlass.core.declare.document import Document
+from windlass.families.environment import EnvironmentShown, environment
+from windlass.families.project import project
+from windlass.families.summaries import OrganizationEnvironment
+from windlass.store import Reads, Row
+
+Describe = Callable[[Row], Awaitable[Document]]
+
+
+async def _page(ctx: Context, call: Call, describe: Describe) -> Reply:
+    """Describes the resources of a page of the list. Only these are described."""
+    rows = await _visible(ctx.store.reads, call)
+    bodies = [encode(await describe(row)) for row in rows[slice_of(call)]]
+    return Reply(results(bodies, *paging(call), len(rows)))
+
+
+async def _visible(source: Reads, call: Call) -> list[Row]:
+    parent = await parent_of(source, call)
+    rows = await visible_below(source, call.actor, parent, call.family)
+    return await source.resources.of_parent(parent.id, call.family.name) if rows is None else rows
+
+
+async def _is_outdated(ctx: Context, source: Reads, service: Row, asked: object) -> bool:
+    status = await status_of(source, service)
+    return await freshness(ctx, source, service, status) == "OUT_OF_DATE"
+
+
+ROW_FILTERS["to_update"] = _is_outdated
+
+
+@reads("environment.listStatus")
+async def list_environment_statuses(ctx: Context, call: Call) -> Reply:
+    return await _page(ctx, call, lambda row: status_of_environment(ctx, ctx.store.reads, call, row))
+
+
+@reads("environment.services")
+async def list_services_of_all_kinds(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    services = await services_of(ctx, source, await target(source, call))
+    bodies = [in_dialect(call, row.body, ctx.registry[row.family]) for row in services[slice_of(call)]]
+    return Reply(results(bodies, *paging(call), len(services)))
+
+
+@reads("environment.stats")
+async def list_environment_stats(ctx: Context, call: Call) -> Reply:
+    async def describe(row: Row) -> Document:
+        return {"id": row.id, "service_total_number": await count_services(ctx, ctx.store.reads, row)}
+
+    return await _page(ctx, call, describe)
+
+
+async def count_services(ctx: Context, source: Reads, row: Row) -> int:
+    """Counts the services of an environment by the lengths of their lists, which are stored."""
+    return sum([(await source.lists.page(row.id, family, 0, 0))[1] for family in ctx.kinds])
+
+
+@reads("project.stats")
+async def list_project_stats(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+
+    async def describe(row: Row) -> Document:
+        environments = await source.resources.of_parent(row.id, environment.name)
+        return {
+            "id": row.id,
+            "service_total_number": sum(
+                [await count_services(ctx, source, inside) for inside in environments]
+            ),
+            "environment_total_number": len(environments),
+        }
+
+    return await _page(ctx, call, describe)
+
+
+@reads("environment.overview")
+async def list_environment_overviews(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+
+    async def describe(row: Row) -> Document:
+        shown = row.read(EnvironmentShown)
+        document = msgspec.json.decode(row.body)
+        managed_by = "QOVERY" if call.dialect.is_full else "WINDLASS"
+        return {
+            **{name: document[name] for name in ("id", "created_at", "updated_at", "name", "mode")},
+            "cluster": {
+                "id": shown.cluster_id,
+                "name": shown.cluster_name,
+                "cloud_provider": shown.cloud_provider.provider,
+                "is_demo": False,
+            },
+            "services_overview": {
+                "service_count": await count_services(ctx, source, row),
+                "managed_by": managed_by,
+            },
+            "deployment_status": await status_of_environment(ctx, source, call, row),
+        }
+
+    return await _page(ctx, call, describe)
+
+
+@reads("organization.environments")
+async def list_organization_environments(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    org = await target(source, call)
+    sight = Sight(source, call.actor, org.id)
+    rows = [
+        row
+        for above in await source.resources.of_parent(org.id, project.name)
+        for row in await source.resources.of_parent(above.id, environment.name)
+        if await sight.includes(row.family, row.id, row.parent)
+    ]
+    fields = OrganizationEnvironment.__struct_fields__
+    in_order = sorted(rows, key=lambda row: (row.created, row.id))
+    documents = [msgspec.json.decode(row.body) for row in in_order]
+    return page_of(call, [encode({name: document[name] for name in fields}) for document in documents])

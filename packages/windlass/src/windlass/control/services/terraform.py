@@ -1,0 +1,233 @@
+"""Terraform services: their resources, plans, the lock on their state, and its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
+from windlass.base.clock import SECOND, stamp
+from windlass.base.errors import Conflict
+from windlass.base.subprocesses import in_thread
+from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of, particulars
+from windlass.control.records.recording import emit_asked
+from windlass.control.records.terraform_states import (
+    add_version,
+    attributes_of,
+    content_of,
+    describe_lock,
+    newest_state,
+    plan_record,
+    present_state,
+)
+from windlass.control.request.deleting import delete
+from windlass.control.request.paths import target
+from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
+from windlass.control.workloads.terraform_inputs import keeps_state, output_mask
+from windlass.control.workloads.terraform_programs import image_versions
+from windlass.core.declare.document import Document
+from windlass.core.declare.terraform_shapes import TerraformRemoval
+from windlass.core.declare.terraform_state_shapes import PlanQuery, RestoreRequest
+from windlass.core.deploy.injected_variables import output_word, prefixes_of
+from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.deploy.terraform_state import (
+    StateOutput,
+    outputs_of,
+    resources_of,
+    shared_outputs,
+)
+from windlass.core.words.events import Event
+from windlass.core.words.masking import Mask
+from windlass.families.terraform import Terraform, terraform
+from windlass.launch.terraform import PLAN_ONLY
+from windlass.store import FAR, Reads, Tx
+from windlass.store.tables.terraform import StateVersion, StoredPlan
+
+
+@prepares("terraform.create", "terraform.update", "terraform.patch")
+async def look_for_programs(ctx: Context, call: Call) -> None:
+    """Asks programs of the machine for their versions before the transaction, which waits for none."""
+    await in_thread(ctx.programs.look)
+
+
+@reads("listTerraformVersions")
+async def list_versions(ctx: Context, call: Call) -> Reply:
+    if ctx.places.local.takes == "image":
+        versions = image_versions(ctx.settings)
+    else:
+        programs = await in_thread(ctx.programs.look)
+        versions = [(program.engine, program.version) for program in programs]
+    return Reply(results([encode({"engine": engine, "version": version}) for engine, version in versions]))
+
+
+@writes("terraform.delete")
+async def delete_or_uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
+    if not call.asked(TerraformRemoval).resources_only:
+        return await delete(ctx, tx, call)
+    service = await target(tx, call)
+    if await was_begun(tx, service):
+        await SERVICE_ACTIONS["uninstall"](ctx, tx, call, service, None)
+    return Reply()
+
+
+# What it has made
+
+
+@reads("terraform.terraformResources")
+async def list_resources(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    version, state = await newest_state(ctx, source, service.id)
+    if version is None or state is None:
+        return Reply(results([]))
+    at = stamp(version.created)
+    attributes = await attributes_of(ctx, source, version)
+    resources = resources_of(state, service.id, attributes)
+    mask = output_mask(ctx, service, state)
+    shown = [{**asdict(resource), "address": mask.text(resource.address)} for resource in resources]
+    return Reply(results([encode({**resource, "extracted_at": at}) for resource in shown]))
+
+
+@reads("terraform.output")
+async def list_outputs(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    _, state = await newest_state(ctx, source, service.id)
+    if state is None:
+        return Reply(results([]))
+    _, prefix = prefixes_of(terraform.enum_value, service.id)
+    shared = {output.name for output in shared_outputs(state)}
+    mask = output_mask(ctx, service, state)
+    outputs = [_shown_output(output, prefix, shared, mask) for output in outputs_of(state)]
+    return Reply(results([encode(output) for output in outputs]))
+
+
+def _shown_output(output: StateOutput, prefix: str, shared: Collection[str], mask: Mask) -> Document:
+    shown: Document = {
+        "name": output.name,
+        "variable": prefix + output_word(output.name) if output.name in shared else "",
+        "sensitive": output.is_sensitive,
+    }
+    return shown if output.is_sensitive else {**shown, "value": mask.text(output.value)}
+
+
+# Plans
+
+
+@reads("terraform.plan")
+async def list_plans(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    asked = call.asked(PlanQuery).deployment_id
+    plans = await source.terraform.plans(service.id)
+    chosen = [plan for plan in plans if asked in (None, UNSET, plan.deployment)]
+    return Reply(results([encode(await _shown_plan(ctx, source, plan)) for plan in chosen]))
+
+
+async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document:
+    record, planned = plan_record(ctx, plan), await source.deployments.get(plan.deployment)
+    only_planned = (
+        planned is not None
+        and planned.status == Progress.SUCCEEDED
+        and particulars(planned).sub_action == PLAN_ONLY
+    )
+    return {
+        "deployment_id": plan.deployment,
+        "created_at": stamp(plan.created),
+        "added": plan.added,
+        "changed": plan.changed,
+        "destroyed": plan.destroyed,
+        "applicable": only_planned and record.state == await present_state(source, plan.service),
+        "resources": record.resources,
+        "text": record.text,
+    }
+
+
+# The state
+
+
+@reads("terraform.lock")
+async def read_lock(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    lock = await source.terraform.lock(service.id)
+    if lock is None:
+        return Reply(encode({"is_locked": False}))
+    holder = await source.deployments.get(lock.deployment)
+    return Reply(
+        encode(
+            {
+                "is_locked": True,
+                "lock_id": lock.id,
+                "operation": lock.operation,
+                "owner": lock.owner,
+                "deployment_id": lock.deployment,
+                "created_at": stamp(lock.created),
+                "age_seconds": max(0, ctx.clock.now() - lock.created) // SECOND,
+                "is_running": holder is not None and holder.status in OPEN,
+            }
+        )
+    )
+
+
+@reads("terraform.stateVersion")
+async def list_state_versions(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    versions = await source.terraform.versions(service.id, FAR)
+    return Reply(results([encode(_shown_version(version, versions[0])) for version in versions]))
+
+
+@writes("terraform.restoreState")
+async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service, number = await target(tx, call), call.sent(RestoreRequest).number
+    if not keeps_state(service.read(Terraform)):
+        raise Conflict(
+            "backend: go to the backend of the module to restore it: Windlass does not keep this state"
+        )
+    if await tx.deployments.open(service.id):
+        raise Conflict("Wait for the end of the deployment that waits or is under way, or cancel it")
+    if locked := await describe_lock(tx, service.id, tx.now):
+        raise Conflict(locked)
+    version = await tx.terraform.version(service.id, number)
+    if version is None:
+        raise Conflict("number: choose one that GET …/stateVersion lists")
+    content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
+    restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
+    data = {
+        "name": name_of(service),
+        "environment_id": service.parent,
+        "number": restored.number,
+        "restored_from": number,
+    }
+    await emit_asked(ctx, tx, Event.STATE_RESTORED, service, call, data)
+    return Reply(encode(_shown_version(restored, restored)))
+
+
+async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:
+    _, state = await newest_state(ctx, tx, service)
+    return state.serial if state else 0
+
+
+def _with_next_serial(content: bytes, newest: int) -> bytes:
+    """Returns the state with a serial that no plan was made for: all plans become stale."""
+    if not content:
+        return content
+    # All else stays as it is written: the program has numbers with more digits than are read here.
+    document = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    document["serial"] = msgspec.Raw(msgspec.json.encode(newest + 1))
+    return msgspec.json.encode(document)
+
+
+def _shown_version(version: StateVersion, newest: StateVersion) -> Document:
+    shown: Document = {
+        "number": version.number,
+        "created_at": stamp(version.created),
+        "deployment_id": version.deployment,
+        "bytes": version.bytes,
+        "is_current": version.number == newest.number,
+    }
+    return {**shown, "restored_from": version.restored} if version.restored else shown

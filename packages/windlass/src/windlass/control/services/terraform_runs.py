@@ -1,0 +1,281 @@
+"""Requests of a run to the Windlass that started it: its state, the lock on it, its plan, its resources.
+
+A run may do this only for its own service, and only until its deployment has ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Final, TypeVar
+
+from msgspec import Meta, Struct
+from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.sealed_workload import find_secrets
+from windlass.control.records.terraform_states import (
+    CredentialHolder,
+    PlanRecord,
+    add_version,
+    check_lock,
+    content_of,
+    lock_state,
+    newest_content,
+    note_attributes,
+    plan_record,
+    present_state,
+    put_plan,
+    run_of,
+    unlock_state,
+)
+from windlass.core.deploy.terraform_state import (
+    HIDDEN,
+    BadState,
+    ShownState,
+    check_parts,
+    sensitive_texts,
+    serial_of,
+    shown_attributes,
+)
+from windlass.core.words.masking import NOTHING, Mask
+from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
+from windlass.store import DeploymentRow, Row, Tx
+
+T = TypeVar("T")
+_CREDENTIAL: Final = b"basic "
+_STATE: Final = "state"
+
+
+class RunMessage(Struct, frozen=True):
+    """A request of a run."""
+
+    service: str
+    method: str
+    what: str
+    """The rest of the path, such as `state`, or `plan/…`."""
+    lock_id: str
+    body: bytes
+
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class SentPlan(Struct):
+    """A plan as the run sends it."""
+
+    text: str
+    file: str
+    resources: list[dict[str, str]]
+    added: Count
+    changed: Count
+    destroyed: Count
+
+
+def credential_of(header: bytes | None) -> str:
+    """Returns the password of an `Authorization` header; empty if there is none."""
+    if header is None or not header.lower().startswith(_CREDENTIAL):
+        return ""
+    try:
+        return base64.b64decode(header[len(_CREDENTIAL) :], validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
+
+
+async def find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
+    """Returns the run that sends a request; raises Unauthorized for any other sender."""
+    holders = tuple(CredentialHolder) if what == _STATE else (CredentialHolder.LAUNCHER,)
+    run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
+    if run is None:
+        raise Unauthorized(
+            "Send the credential of a run that is under way: only runs of Terraform come here",
+            {"www-authenticate": 'Basic realm="a run of Terraform"'},
+        )
+    return run
+
+
+async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
+    """Returns the answer to a request of a run; raises a Failure."""
+    what, _, rest = request.what.partition("/")
+    if (reading := _READING.get((request.method, what))) is not None:
+        return await reading(ctx, run, rest)
+    writing = _WRITING.get((request.method, what))
+    if writing is None or rest:
+        raise NotAllowed("A run does nothing of this kind")
+
+    async def change(tx: Tx) -> bytes:
+        service = await tx.resources.get(run.service)
+        current = await tx.deployments.get(run.id)
+        if service is None or current is None or current.status != run.status:
+            raise Conflict("Deploy again: the deployment of this run has ended")
+        return await writing(ctx, tx, service, run, request)
+
+    if what in ("plan", "resources"):
+        await _learn_secrets(ctx, run)
+    return await ctx.store.write(change)
+
+
+async def _greet(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    return b""
+
+
+async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    content = await newest_content(ctx, ctx.store.reads, run.service)
+    if not content:
+        raise Missing("Deploy first: there is no state yet")
+    return content
+
+
+async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    """Answers the plan that this run is to apply, and no other."""
+    plan = await ctx.store.reads.terraform.plan(rest)
+    if plan is None or plan.service != run.service or particulars(run).of != rest:
+        raise Missing("Make a new plan, and apply that: this one is not kept any more")
+    record = plan_record(ctx, plan)
+    if record.state != await present_state(ctx.store.reads, run.service):
+        raise Conflict("Make a new plan, and apply that: the state has changed since this one")
+    return record.file
+
+
+async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    _refuse_to_planner(run)
+    await check_lock(tx, run, request.lock_id)
+    await _refuse_overtaken(ctx, tx, run, request.body)
+    await add_version(ctx, tx, service, run.id, request.body)
+    return b""
+
+
+async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: bytes) -> None:
+    """Refuses a state after a later one of the same run: a server that was paused does at last what another
+    one has done since."""
+    newest, sent = await tx.terraform.newest(run.service), serial_of(content)
+    is_own = newest is not None and newest.deployment == run.id and not newest.restored
+    if newest is None or sent is None or not is_own or particulars(run).sub_action == MIGRATE:
+        return
+    if sent < (serial_of(await content_of(ctx, tx, newest)) or 0):
+        raise Conflict("Go on: this run has stored a later state meanwhile")
+
+
+async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    _refuse_to_planner(run)
+    await check_lock(tx, run, "")
+    await add_version(ctx, tx, service, run.id, b"")
+    return b""
+
+
+def _refuse_to_planner(run: DeploymentRow) -> None:
+    """Refuses a change of the state to a run that only plans: no program makes one, and a module might."""
+    if particulars(run).sub_action == PLAN_ONLY:
+        raise Conflict("Deploy without the action PLAN: a run that only plans changes no state")
+
+
+async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    await lock_state(tx, run, request.body)
+    return b""
+
+
+async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    await unlock_state(tx, run, request.body)
+    return b""
+
+
+async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    """Deployments of a service follow each other: the run that took the lock has ended."""
+    if particulars(run).sub_action != UNLOCK:
+        raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
+    present = await tx.terraform.lock(service.id)
+    if present is None:
+        return b"the state is not locked"
+    await tx.terraform.release_lock(service.id)
+    return f"the lock of {present.owner} ({present.operation}) is released".encode()
+
+
+async def _take_snapshot(
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
+) -> bytes:
+    """Takes a copy of a state that another backend keeps, for its outputs and resources."""
+    await add_version(ctx, tx, service, run.id, request.body)
+    return b""
+
+
+async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    sent = _decode(request.body, SentPlan)
+    try:
+        file = base64.b64decode(sent.file, validate=True)
+    except binascii.Error as error:
+        raise Invalid("file: must be Base64") from error
+    mask = _mask(ctx, run)
+    record = PlanRecord(
+        text=mask.text(sent.text),
+        resources=[{name: mask.text(value) for name, value in item.items()} for item in sent.resources],
+        file=file,
+        state=await present_state(tx, service.id),
+    )
+    await put_plan(ctx, tx, run, (sent.added, sent.changed, sent.destroyed), record)
+    return b""
+
+
+async def _take_resources(
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
+) -> bytes:
+    """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
+    shown = _decode(request.body, ShownState)
+    try:
+        mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
+        attributes = {name: _mask_values(mask, value) for name, value in shown_attributes(shown).items()}
+        await note_attributes(ctx, tx, service.id, attributes)
+    except RecursionError as error:
+        raise Invalid("the resources are nested too deep") from error
+    return b""
+
+
+def _mask_values(mask: Mask, value: object) -> object:
+    match value:
+        case str() if value != HIDDEN:
+            return mask.text(value)
+        case list():
+            return [_mask_values(mask, item) for item in value]
+        case dict():
+            return {mask.text(name): _mask_values(mask, item) for name, item in value.items()}
+        case _:
+            return value
+
+
+async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
+    """Makes the secrets of the run known: another server may have started it."""
+    if ctx.logs.masks.of(run.id) is None:
+        await find_secrets(ctx, run.id)
+
+
+def _mask(ctx: Context, run: DeploymentRow) -> Mask:
+    return ctx.logs.masks.of(run.id) or NOTHING
+
+
+def _decode(body: bytes, form: type[T]) -> T:
+    try:
+        check_parts(body)
+        return read_json(body, form)
+    except (BadState, BadJson) as error:
+        raise Invalid(str(error)) from error
+
+
+Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
+Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
+
+_READING: Final[Mapping[tuple[str, str], Reading]] = {
+    ("GET", "run"): _greet,
+    ("GET", _STATE): _read_state,
+    ("GET", "plan"): _read_plan,
+}
+_WRITING: Final[Mapping[tuple[str, str], Writing]] = {
+    ("POST", _STATE): _write_state,
+    ("DELETE", _STATE): _purge_state,
+    ("LOCK", _STATE): _lock,
+    ("UNLOCK", _STATE): _unlock,
+    ("DELETE", "lock"): _force_unlock,
+    ("PUT", "snapshot"): _take_snapshot,
+    ("PUT", "plan"): _take_plan,
+    ("PUT", "resources"): _take_resources,
+}

@@ -1,0 +1,250 @@
+"""Uploads: received in parts, completed, and swept. Their archives lie at the server that builds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+from windlass.base.clock import DAY, HOUR, SECOND, stamp
+from windlass.base.errors import Conflict, Invalid, TooLarge
+from windlass.base.subprocesses import in_thread
+from windlass.builders.git import Limits
+from windlass.builders.upload import FolderContent, UploadError, examine
+from windlass.control.context.call import Call, Reply, prepares, writes
+from windlass.control.context.context import Context
+from windlass.control.context.upload_files import StoredUpload
+from windlass.control.records.kept_builds import kept_commits
+from windlass.control.records.reachability import check_here
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.reading import in_dialect
+from windlass.control.workloads.uploads import limits_of, ready_uploads
+from windlass.core.declare.spec import Base
+from windlass.core.declare.stored import rewritten
+from windlass.families.upload import OPEN, READY, ContentPart, Upload, UploadShown, upload
+from windlass.store import Reads, Row, Tx
+
+MOST_OPEN: Final = 10
+"""Uploads of one application that are not completed."""
+KEPT: Final = DAY
+"""Time without progress after which an upload that is not needed goes."""
+USED_WITHIN: Final = HOUR
+"""Time in which a complete upload is deployed; until then it stays, whatever room others need."""
+_BATCH: Final = 1024 * 1024
+_OFFSET: Final = "upload-offset"
+
+
+@prepares("upload.create")
+async def make_room(ctx: Context, call: Call) -> None:
+    """Refuses an upload to a server that does not build the application, or whose disk has no room. Removes
+    uploads that nothing needs, the oldest first, if the application would have too many."""
+    parent = await parent_of(ctx.store.reads, call)
+    await check_here(ctx, parent.id)
+    size, settings = call.sent(Upload).size, ctx.settings
+    if size > min(settings.upload_bytes, settings.upload_kept_bytes):
+        return  # it is refused, and nothing goes for it
+    ages = await in_thread(ctx.uploads.all)
+    rows = await ctx.store.reads.resources.of_parent(parent.id, upload.name)
+    excess = _sizes(rows) + size - ctx.settings.upload_kept_bytes
+    for row in rows:
+        age = ages.get(StoredUpload(parent.id, row.id), 0.0)
+        is_old = row.read(UploadShown).state == READY and age * SECOND >= USED_WITHIN
+        if excess > 0 and is_old and not await _is_needed(ctx, row):
+            await ctx.store.write(partial(_forget, row))
+            await in_thread(ctx.uploads.remove, row)
+            excess -= row.read(Upload).size
+    await in_thread(ctx.uploads.check_room, size)
+
+
+def _sizes(rows: Iterable[Row]) -> int:
+    """Returns the bytes of uploads. Those that are open may become as large as announced."""
+    return sum(row.read(Upload).size for row in rows)
+
+
+@behaves(upload)
+class Uploads(Behaviour[Upload]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Upload]) -> None:
+        most = ctx.settings.upload_bytes
+        if draft.spec.size > most:
+            raise TooLarge(
+                f"size: send at most {most} bytes, leave out files that the application does not need, or "
+                "ask the operator for more upload_bytes"
+            )
+        if await _count_open(tx, draft.above.id) >= MOST_OPEN:
+            raise Conflict(f"Complete or delete an upload first: {MOST_OPEN} of this application are open")
+        most = ctx.settings.upload_kept_bytes
+        if _sizes(await tx.resources.of_parent(draft.above.id, upload.name)) + draft.spec.size > most:
+            raise Conflict(
+                "Delete an upload of this application first, or ask the operator for more upload_kept_bytes: "
+                f"with this one, they would have more than {most} bytes"
+            )
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await _mark_deleted(tx, row)
+
+
+async def _count_open(tx: Tx, application: str) -> int:
+    """Counts the uploads that are not completed. Removes those without progress: the sweep goes through
+    archives, and sees no upload of which nothing has arrived."""
+    count, until = 0, stamp(tx.now - KEPT)
+    for row in await tx.resources.of_parent(application, upload.name):
+        if row.read(UploadShown).state != OPEN:
+            continue
+        if row.read(Base).updated_at < until:
+            await _forget(row, tx)
+        else:
+            count += 1
+    return count
+
+
+async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], length: int | None) -> Reply:
+    """Appends a part to the archive of an upload. Bytes that have arrived stay, however the request ends."""
+    row = await _open_upload(ctx, call)
+    spec, offset = row.read(Upload), call.asked(ContentPart).offset
+    with ctx.uploads.writing(row) as file:
+        if offset != file.size:
+            raise Conflict(
+                f"offset: go on at byte {file.size}: so many bytes have arrived", {_OFFSET: str(file.size)}
+            )
+        if offset + (length or 0) > spec.size:
+            raise _too_long(spec)
+        try:
+            async for piece in _batches(pieces):
+                if file.size + len(piece) > spec.size:
+                    raise _too_long(spec)
+                await in_thread(file.append, piece)
+        finally:
+            await in_thread(file.sync)
+            await ctx.point("part arrived")
+            row = await _note(ctx, row, {"offset": file.size})
+        return Reply(in_dialect(call, row.body), row.tag, headers={_OFFSET: str(file.size)})
+
+
+async def tell_offset(ctx: Context, call: Call) -> Reply:
+    """Answers how far an upload is, in a header."""
+    row = await target(ctx.store.reads, call)
+    await check_here(ctx, row.parent)
+    return Reply(headers={_OFFSET: str(ctx.uploads.size(row))})
+
+
+@prepares("upload.complete")
+async def check_content(ctx: Context, call: Call) -> None:
+    """Checks an archive, which may take seconds, and records its content."""
+    row = await target(ctx.store.reads, call)
+    await check_here(ctx, row.parent)
+    if row.read(UploadShown).state == READY:
+        return
+    spec, has = row.read(Upload), ctx.uploads.size(row)
+    if has < spec.size:
+        raise Conflict(
+            f"Send the rest first, from byte {has}: {has} of {spec.size} bytes have arrived",
+            {_OFFSET: str(has)},
+        )
+    with ctx.uploads.writing(row):
+        try:
+            async with ctx.uploads.checking(row.org):
+                content = await in_thread(_examine, ctx.uploads.path(row), spec, limits_of(ctx.settings))
+        except UploadError as error:
+            # The bytes are wrong: they have to be sent again.
+            await in_thread(ctx.uploads.remove, row)
+            await _note(ctx, row, {"offset": 0})
+            raise Invalid(str(error)) from error
+        await ctx.point("upload checked")
+        await _note(
+            ctx,
+            row,
+            {"state": READY, "offset": spec.size, "git_commit_id": content.id, "files": content.files},
+        )
+
+
+@writes("upload.complete")
+async def complete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    return Reply(in_dialect(call, row.body), row.tag)
+
+
+async def sweep_uploads(ctx: Context) -> None:
+    """Removes uploads that are not needed any more, and archives of those that this database has deleted.
+    Archives of which it knows nothing are left alone."""
+    for stored, age in (await in_thread(ctx.uploads.all)).items():
+        row = await ctx.store.reads.resources.find(upload.name, stored.id)
+        if row is not None and age * SECOND >= KEPT and not await _is_needed(ctx, row):
+            await ctx.store.write(partial(_forget, row))
+        if await _is_deleted(ctx.store.reads, stored):
+            await in_thread(ctx.uploads.remove, stored)
+            await in_thread(ctx.uploads.remove_folder, stored.parent)
+
+
+async def _forget(row: Row, tx: Tx) -> None:
+    await tx.remove(row)
+    await _mark_deleted(tx, row)
+
+
+async def _mark_deleted(tx: Tx, row: Row) -> None:
+    """Allows that the archive of an upload is erased. An upload runs on no cluster."""
+    await tx.deletions.record(row.id, "")
+
+
+async def _is_deleted(reads: Reads, stored: StoredUpload) -> bool:
+    return any([await reads.deletions.is_deleted(id) for id in stored])
+
+
+async def _is_needed(ctx: Context, row: Row) -> bool:
+    """True for the newest upload of an application, and for those that can be deployed again."""
+    shown = row.read(UploadShown)
+    if shown.state != READY:
+        return False
+    newest = (await ready_uploads(ctx.store.reads, row.parent))[:1]
+    return row.id in {ready.id for ready in newest} or shown.git_commit_id in await kept_commits(
+        ctx, row.parent
+    )
+
+
+async def _open_upload(ctx: Context, call: Call) -> Row:
+    row = await target(ctx.store.reads, call)
+    await check_here(ctx, row.parent)
+    if row.read(UploadShown).state == READY:
+        raise Conflict("Create another upload: this one is complete")
+    return row
+
+
+async def _batches(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Puts pieces together, so that not each of them is a call of the disk."""
+    held = bytearray()
+    async for piece in pieces:
+        held += piece
+        if len(held) >= _BATCH:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+async def _note(ctx: Context, row: Row, fields: dict[str, object]) -> Row:
+    """Writes what is known of an upload into its document."""
+
+    async def write(tx: Tx) -> Row:
+        current = await tx.resources.get(row.id)
+        if current is None:
+            return row
+        body = rewritten(current.body, {**fields, "updated_at": stamp(tx.now)})
+        await tx.resources.rewrite(row.id, body)
+        return replace(current, body=body)
+
+    return await ctx.store.write(write)
+
+
+def _examine(archive: Path, spec: Upload, limits: Limits) -> FolderContent:
+    with archive.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != spec.sha256:
+        raise UploadError("sha256: send the archive again: other bytes have arrived than were announced")
+    return examine(archive, limits)
+
+
+def _too_long(spec: Upload) -> TooLarge:
+    return TooLarge(f"Send at most {spec.size} bytes in all, as `size` says", {"connection": "close"})

@@ -1,0 +1,118 @@
+"""Entries of the audit: events in the words of a client, with the names of their subjects."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.control.context.call import encode
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Initiator
+from windlass.core.words.audit import AuditNames, origin_of, type_of
+from windlass.store import EventRow, Reads
+
+_ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
+
+
+class EventSubject(Struct, kw_only=True):
+    """The part of a document that says what people call a resource."""
+
+    name: str | None = None
+    key: str | None = None
+    email: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name or self.key or self.email or ""
+
+
+class EventBody(Struct, kw_only=True):
+    """The details of an event that all kinds of events share."""
+
+    actor: Initiator
+    family: str = ""
+    name: str | None = None
+    origin: str = "API"
+    address: str = ""
+    user_agent: str | None = None
+    request_id: str = ""
+    action: str = ""
+    before: EventSubject | None = None
+    after: EventSubject | None = None
+
+    @property
+    def title(self) -> str:
+        """The name that the resource had then."""
+        described = self.after or self.before
+        return described.title if described else self.name or ""
+
+
+body_of = msgspec.json.Decoder(EventBody).decode
+
+
+class TargetNames:
+    """Names of the resources in events; for deleted ones, the last name."""
+
+    def __init__(self, source: Reads, words: AuditNames) -> None:
+        self.words = words
+        self._source = source
+        self._known: dict[str, str] = {"": ""}
+
+    async def of(self, id: str) -> str:
+        if id not in self._known:
+            self._known[id] = await self._look(id)
+        return self._known[id]
+
+    async def _look(self, id: str) -> str:
+        row = await self._source.resources.get(id)
+        if row is not None:
+            return row.read(EventSubject).title
+        last = await self._source.events.last_of(id)
+        return body_of(last.body).title if last else ""
+
+
+def _actor_itself(row: EventRow, event: EventBody) -> str:
+    """Returns the actor's name, if the event is about nothing else: a token was used, a person signed in."""
+    return event.actor.name if event.actor.id == row.target else ""
+
+
+def entry_type(row: EventRow, event: EventBody, *, full: bool) -> str:
+    return type_of(row.kind, event.action, full=full)
+
+
+async def show_entry(row: EventRow, names: TargetNames, *, full: bool) -> Document:
+    event = body_of(row.body)
+    family = row.family or event.family
+    sub = names.words.sub_target(family)
+    change, original = _change(row)
+    return {
+        "id": row.id,
+        "timestamp": stamp(row.at),
+        "event_type": entry_type(row, event, full=full),
+        "target_id": row.subject or row.target,
+        "target_name": event.title or _actor_itself(row, event) or await names.of(row.target),
+        "target_type": names.words.target(row.subject_family or family),
+        **({"sub_target_type": sub} if sub else {}),
+        "change": change,
+        "original_change": original,
+        "origin": origin_of(event.origin, full=full),
+        "triggered_by": event.actor.name,
+        "project_id": row.project or None,
+        "project_name": await names.of(row.project),
+        "environment_id": row.environment or None,
+        "environment_name": await names.of(row.environment),
+        "user_agent": event.user_agent or None,
+        "address": event.address,
+        "request_id": event.request_id,
+        "number": row.seq,
+        "hash": row.hash.hex() if row.hash else "",
+    }
+
+
+def _change(row: EventRow) -> tuple[str, str | None]:
+    details = msgspec.json.decode(row.body, type=Document)
+    if "after" in details:
+        before = details["before"]
+        return encode(details["after"]).decode(), None if before is None else encode(before).decode()
+    data = {name: value for name, value in details.items() if name not in _ENVELOPE}
+    return encode({"event": row.kind, **data}).decode(), None

@@ -1,0 +1,223 @@
+"""Metrics of the installation as it is now: the database and the engines are asked once for each scrape.
+
+Nothing is named after a customer: services are counted by state, and clusters have their ids. A part that
+does not answer in time is down, and never keeps the scrape waiting for longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.clock import SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.metrics import Metric, MetricType, Sample, gauge
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.telling.certificate_metrics import certificate_metrics
+from windlass.control.telling.sealing_metrics import FormerKeyMetrics
+from windlass.core.deploy.states import OPEN, State
+from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.engine import EngineError
+from windlass.store import Queue, work_class
+from windlass.store.tables.figures import Figure
+
+PATIENCE: Final = 2.0
+"""Seconds that the database, and each engine, may take."""
+MOST_PLACES: Final = 50
+"""The number of places with samples of their own; further ones are not asked."""
+_QUEUES: Final[Mapping[Queue | None, str]] = {
+    Queue.QUICK: "quick",
+    Queue.RECONCILE: "deployments",
+    Queue.DELIVER: "deliveries",
+    Queue.LOCAL: "housekeeping",
+    Queue.BRANCHES: "branches",
+    Queue.RUNS: "runs",
+    None: "clusters",
+}
+"""By class of work, at all places together; None: all clusters with an engine of their own, together."""
+
+
+class EngineScrape(Struct, frozen=True):
+    """The answer of the engine of a place to a scrape."""
+
+    place: str
+    """The name of the machine of this server, or the id of the cluster."""
+    engine: str
+    seconds: float
+    instances: Sequence[Instance] | None
+    """None if it did not answer."""
+
+
+class InstallationMetrics:
+    def __init__(self, ctx: Context, patience: float = PATIENCE) -> None:
+        self._ctx, self._patience = ctx, patience
+        self._former_keys = FormerKeyMetrics(ctx)
+        self.restarts: dict[str, dict[str, int]] = {}
+        """By place: the restarts of each instance when the engine last answered."""
+
+    async def all(self) -> list[Metric]:
+        database, seen = await asyncio.gather(self._database(), self._places())
+        self._count_restarts(seen)
+        meters = self._ctx.meters
+        building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
+        certificates = certificate_metrics(self._ctx.places.accesses()[:MOST_PLACES])
+        disk = _of_disk(self._ctx.settings.data_dir)
+        return [*database, *_of_places(seen), *certificates, *disk, building, *meters.all()]
+
+    async def _database(self) -> list[Metric]:
+        began, store = time.perf_counter(), self._ctx.store
+        now = self._ctx.clock.now()
+        try:
+            async with asyncio.timeout(self._patience):
+                figures = await store.figures(now)
+        except (Unavailable, TimeoutError):
+            figures = None
+        seconds = time.perf_counter() - began
+        keys = await self._former_keys.all() if figures is not None else ()
+        return [
+            *keys,
+            gauge("database_up", "1 if the database answered this scrape", int(figures is not None)),
+            gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
+            *_of_pool(store.connections),
+            *(_of_figures(figures, now) if figures is not None else ()),
+        ]
+
+    async def _places(self) -> list[EngineScrape]:
+        places = self._ctx.places.all()[:MOST_PLACES]
+        return await asyncio.gather(*(_look(place, self._patience) for place in places))
+
+    def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
+        """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
+        before, self.restarts = self.restarts, {}
+        for scrape in seen:
+            former = before.get(scrape.place)
+            now = former if scrape.instances is None else _restarts_of(scrape.instances)
+            if now is not None:
+                self.restarts[scrape.place] = now
+                added = _count_added(former, now) if former is not None else 0
+                self._ctx.meters.restarts.count(scrape.place, by=added)
+
+
+def _of_disk(folder: str) -> Iterator[Metric]:
+    try:
+        facts = os.statvfs(folder)
+    except OSError:  # it is not mounted
+        return
+    free, size = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
+    yield gauge("disk_free_bytes", "Free bytes of the disk with the data directory", free)
+    yield gauge("disk_bytes", "Size of the disk with the data directory", size)
+    if facts.f_files:  # some file systems have no limit of files
+        yield gauge(
+            "disk_free_files", "Files that the disk with the data directory has room for", facts.f_favail
+        )
+        yield gauge("disk_files", "Files that the disk with the data directory can have", facts.f_files)
+
+
+def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
+    return {instance.id: instance.restarts for instance in instances}
+
+
+def _count_added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
+    return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
+
+
+async def _look(place: Place, patience: float) -> EngineScrape:
+    began, instances = time.perf_counter(), None
+    try:
+        async with asyncio.timeout(patience):
+            instances = await place.engine.all()
+    except (EngineError, TimeoutError):
+        instances = None
+    seconds = time.perf_counter() - began
+    return EngineScrape(place.machine or place.id, place.engine.name, seconds, instances)
+
+
+def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
+    labels = ("place", "engine")
+    up: list[Sample] = [((scrape.place, scrape.engine), int(scrape.instances is not None)) for scrape in seen]
+    took: list[Sample] = [((scrape.place, scrape.engine), scrape.seconds) for scrape in seen]
+    yield Metric("engine_up", "1 if the engine of the place answered", MetricType.GAUGE, labels, up)
+    yield Metric(
+        "engine_response_seconds",
+        "Time that the engine of the place took to list its instances",
+        MetricType.GAUGE,
+        labels,
+        took,
+    )
+    running: list[Sample] = []
+    for scrape in seen:
+        if scrape.instances is not None:
+            phases = [instance.phase for instance in scrape.instances]
+            running += [((scrape.place, phase.lower()), phases.count(phase)) for phase in Phase]
+    yield Metric(
+        "instances",
+        "Instances on the engine of the place, by phase",
+        MetricType.GAUGE,
+        ("place", "phase"),
+        running,
+    )
+
+
+def _of_pool(connections: Mapping[str, int]) -> Iterator[Metric]:
+    samples: list[Sample] = [((state,), count) for state, count in connections.items()]
+    if samples:
+        help = "Connections of the pool to the database: in use, idle, and how many it may have"
+        yield Metric("database_connections", help, MetricType.GAUGE, ("state",), samples)
+
+
+def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+    yield from _of_queues([figure for figure in figures if figure.sort in {"due", "held"}], now)
+    open = {figure.state: figure for figure in figures if figure.sort == "deployments"}
+    counts: list[Sample] = [
+        ((progress.lower(),), open[progress].count if progress in open else 0) for progress in sorted(OPEN)
+    ]
+    yield Metric(
+        "deployments", "Deployments that wait or are under way", MetricType.GAUGE, ("state",), counts
+    )
+    oldest = min((figure.oldest for figure in open.values()), default=now)
+    yield gauge("deployments_oldest_seconds", "Age of the oldest deployment under way", _age(oldest, now))
+    for figure in figures:
+        if figure.sort == "deliveries":
+            yield gauge("webhook_deliveries_waiting", "Deliveries that wait for a webhook", figure.count)
+            oldest = figure.oldest if figure.count else now
+            yield gauge("webhook_deliveries_oldest_seconds", "Age of the oldest of them", _age(oldest, now))
+        if figure.sort == "receivers":
+            yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
+        if figure.sort == "sessions":
+            yield gauge("browser_sessions", "Browsers that are signed in, at most 10,000", figure.count)
+    services = {figure.state: figure for figure in figures if figure.sort == "services"}
+    states: list[Sample] = [
+        ((state.lower(),), services[state].count if state in services else 0) for state in State
+    ]
+    yield Metric("services", "Services that were deployed, by state", MetricType.GAUGE, ("state",), states)
+    wanted = sum(figure.instances for figure in services.values())
+    yield gauge("instances_wanted", "Instances that should run, of all services", wanted)
+
+
+def _of_queues(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+    due = dict.fromkeys(_QUEUES.values(), 0)
+    held, oldest = dict(due), dict.fromkeys(due, now)
+    for figure in figures:
+        queue = _QUEUES[work_class(figure.queue)]
+        if figure.sort == "due":
+            due[queue] += figure.count
+            oldest[queue] = min(oldest[queue], figure.oldest)
+        else:
+            held[queue] += figure.count
+    ages = {queue: _age(moment, now) for queue, moment in oldest.items()}
+    for name, help, numbers in (
+        ("queue_due", "Work that is due and waits, at most 10,000 of a queue", due),
+        ("queue_oldest_seconds", "How long the oldest due work has been waiting", ages),
+        ("queue_held", "Work under way, at all servers", held),
+    ):
+        samples: list[Sample] = [((queue,), number) for queue, number in numbers.items()]
+        yield Metric(name, help, MetricType.GAUGE, ("queue",), samples)
+
+
+def _age(moment: int, now: int) -> float:
+    return max(0, now - moment) / SECOND

@@ -1,0 +1,197 @@
+"""Security events: a token at a new address, a sign-in, a refusal.
+
+They occur while requests are served, which must not wait for a write. So they are kept in memory and written
+together a moment later, and at a graceful stop. A killed process loses those of its last second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Struct
+from windlass.base.clock import HOUR
+from windlass.base.trace import start_untraced
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.records.recording import About, about, emit
+from windlass.core.access import Actor
+from windlass.core.declare.registry import Operation
+from windlass.core.words.events import Event
+from windlass.families.organization import organization
+from windlass.store import Reads, Tx
+
+AGAIN = 12 * HOUR
+"""Time after which a returning person has signed in again."""
+REMINDED = 1 * HOUR
+"""Interval in which repeated attempts with the same bad token from the same address are one event."""
+MOST_KNOWN = 20_000
+MOST_WAITING = 10_000
+_AT_ONCE = 500
+
+
+class UnusualCaller(Struct, frozen=True):
+    """A caller that was refused, but is known."""
+
+    id: str
+    name: str
+    org: str
+    """Empty if it belongs to none; the event is then recorded in the first organization."""
+    person: bool = False
+
+
+class CallerSeen(Struct, frozen=True):
+    """A security event, with what is known without reading the database."""
+
+    kind: Event
+    at: int
+    actor: str
+    name: str
+    orgs: tuple[str, ...]
+    """Organizations that it may belong to: the first one, unless its subject belongs to another."""
+    origin: Origin
+    target: str = ""
+    family: str = "apiToken"
+    data: tuple[tuple[str, str], ...] = ()
+
+
+class SecurityEvents:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._seen: dict[tuple[str, str], int] = {}
+        """Callers with their addresses, and the time they were last seen."""
+        self._denials: dict[tuple[str, str, str], int] = {}
+        self._waiting: list[CallerSeen] = []
+        self._unwritten = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def knows(self, actor: Actor, address: str) -> bool:
+        """Returns true for a token at an address where it was before. Called for every request."""
+        return (actor.subject, address) in self._seen and not _is_person(actor)
+
+    def is_new_caller(self, actor: Actor, address: str, now: int) -> bool:
+        """Returns whether this caller is new at this address."""
+        key = (actor.subject, address)
+        last = self._seen.get(key)
+        if last is not None and not _is_person(actor):
+            return False
+        if last is None:
+            _forget_one(self._seen)
+        self._seen[key] = now
+        return last is None or now - last >= AGAIN
+
+    def record_new_caller(self, actor: Actor, origin: Origin) -> None:
+        """Records a token at a new address, or a person who signed in."""
+        kind = Event.SIGNED_IN if _is_person(actor) else Event.TOKEN_USED
+        family = "member" if _is_person(actor) else "apiToken"
+        self._see(kind, actor, origin, target=actor.id, family=family)
+
+    def record_refused(
+        self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, origin: Origin
+    ) -> None:
+        """Records a request that was answered with 403."""
+        data = (
+            ("operation", operation.id),
+            ("method", operation.method),
+            ("path", path),
+            ("message", message),
+        )
+        self._see(Event.ACCESS_REFUSED, actor, origin, target=operation.subject(ids), family="", data=data)
+
+    def record_denied(self, caller: UnusualCaller, why: str, origin: Origin) -> None:
+        """Records a token that is no longer valid, or a person without access."""
+        now, key = self._ctx.clock.now(), (caller.id, origin.address, why)
+        if now - self._denials.get(key, -REMINDED) < REMINDED:
+            return
+        _forget_one(self._denials)
+        self._denials[key] = now
+        kind, family = (
+            (Event.SIGN_IN_REFUSED, "member") if caller.person else (Event.TOKEN_REFUSED, "apiToken")
+        )
+        orgs = (caller.org,) if caller.org else ()
+        self._keep(
+            CallerSeen(
+                kind, now, caller.id, caller.name, orgs, origin, caller.id, family, data=(("message", why),)
+            )
+        )
+
+    def _see(
+        self,
+        kind: Event,
+        actor: Actor,
+        origin: Origin,
+        *,
+        target: str,
+        family: str,
+        data: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        now, orgs = self._ctx.clock.now(), actor.organizations
+        self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
+
+    def _keep(self, sighting: CallerSeen) -> None:
+        """A flood, while the database is away, is counted instead of kept."""
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(sighting)
+        else:
+            self._unwritten += 1
+
+    async def note(self) -> None:
+        """Writes the events that wait. After a failure they are kept, and written with the next ones.
+
+        A caller that is cancelled while a batch is being written leaves it to the next caller, so that the
+        batch is written once.
+        """
+        while self._writing is not None or self._waiting:
+            writing = self._writing = self._writing or start_untraced(self._write_batch())
+            try:
+                await asyncio.shield(writing)
+            finally:
+                if writing.done():
+                    self._writing = None
+
+    async def _write_batch(self) -> None:
+        batch = self._waiting[:_AT_ONCE]
+        unwritten = self._unwritten if len(batch) == len(self._waiting) else 0
+        await self._ctx.store.write(lambda tx: _write(self._ctx, tx, batch, unwritten))
+        del self._waiting[: len(batch)]
+        self._unwritten -= unwritten
+
+
+def _is_person(actor: Actor) -> bool:
+    return actor.subject.startswith("jwt:")
+
+
+def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
+    """Removes the caller that was seen first; when it comes back, that is an event again."""
+    if len(callers) >= MOST_KNOWN:
+        del callers[next(iter(callers))]  # type: ignore[arg-type]
+
+
+async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
+    for sighting in batch:
+        org, target = await _find_subject(ctx, tx, sighting)
+        data = {"seen_at": sighting.at, **dict(sighting.data)}
+        emit(tx, sighting.kind, org, target, sighting.actor, sighting.name, sighting.origin, data)
+    if more:
+        last = batch[-1]
+        org, target = await _find_subject(ctx, tx, last)
+        message = f"{more} more were not written down one by one, because there were too many at once"
+        emit(
+            tx, last.kind, org, target, last.actor, last.name, last.origin, {"message": message, "more": more}
+        )
+
+
+async def _find_subject(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
+    """Returns the subject, if it is in an organization of the caller; otherwise the organization itself."""
+    row = await tx.resources.get(sighting.target) if sighting.target else None
+    if row is not None and row.org in sighting.orgs:
+        return row.org, await about(ctx, tx, row)
+    org = sighting.orgs[0] if sighting.orgs else await _operators(tx)
+    target = sighting.target if sighting.family else org
+    return org, About(target, sighting.family or "organization", org, "organization")
+
+
+async def _operators(tx: Reads) -> str:
+    """Returns the first organization, whose operators are told about persons without an organization."""
+    first = await tx.resources.first("", organization.name)
+    return first.id if first else ""

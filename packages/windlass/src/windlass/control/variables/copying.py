@@ -1,0 +1,151 @@
+"""Copies the variables and secrets of an environment or of services to copies of these.
+
+An alias or an override keeps its original, if the copy sees it; if the original is copied as well, it gets
+the copy of it. So an alias of a copied database's built-in variable stands for that of the new database.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.hidden import own_hidden
+from windlass.control.variables.deriving import Derivation, create_derived, value_of
+from windlass.control.variables.injected import identities
+from windlass.control.variables.variables import built_in_rows
+from windlass.core.declare.document import merge_patched
+from windlass.core.declare.resource import Family
+from windlass.families.variable import Levelled, Secret, Variable, secret, variable
+from windlass.store import Row, Tx
+
+_REFERENCE: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
+"""A reference to a variable that the id of a service is in."""
+
+
+class CopiedLevel(NamedTuple):
+    """An environment or a service, and the copy of it."""
+
+    level: Row
+    copy: Row
+
+
+class DerivedVariable(NamedTuple):
+    """A variable to copy, whose original has to be copied first."""
+
+    row: Row
+    level: Row
+    """The copied level that it belongs to."""
+    original: str
+
+
+class VariableCopies:
+    """Copies the variables of levels that are copied together."""
+
+    def __init__(self, ctx: Context, tx: Tx, call: Call, levels: Iterable[CopiedLevel]) -> None:
+        self._ctx, self._tx, self._call = ctx, tx, call
+        self._levels = list(levels)
+        self._built_ins = dict(
+            pair
+            for level, copy in self._levels
+            for pair in zip(identities(ctx, level), identities(ctx, copy), strict=True)
+        )
+        """The id of a built-in variable of a copy, by that of the original."""
+        self._ids = {level.id[:8].upper(): copy.id[:8].upper() for level, copy in self._levels}
+        """As keys of built-in variables have them."""
+        self._copies: dict[str, Row] = {}
+        self._derived: dict[str, DerivedVariable] = {}
+        self._seen: dict[tuple[str, str], Sequence[Row]] = {}
+        """Built-in variables by the level from which they are seen, and by family."""
+
+    async def make(self) -> None:
+        for level, copy in self._levels:
+            await self._note_outputs(level, copy)
+        for level, copy in self._levels:
+            for family in (variable, secret):
+                for row in await self._tx.resources.of_parent(level.id, family.name):
+                    await self._copy_or_note(family, row, copy)
+        while self._derived:
+            await self._derive(self._derived.pop(next(iter(self._derived))))
+
+    async def _copy_or_note(self, family: Family, row: Row, level: Row) -> None:
+        if original := await _original_of(self._tx, row):
+            self._derived[row.id] = DerivedVariable(row, level, original)
+            return
+        new = NewResource(family, self._spec_of(row), level, self._call.actor, self._call)
+        await create_in(self._ctx, self._tx, new)
+        await self._note(row, level)
+
+    async def _note_outputs(self, level: Row, copy: Row) -> None:
+        """Notes built-in variables whose keys only what is stored of a service tells."""
+        kind = self._ctx.kinds.get(level.family)
+        if kind is None:
+            return
+        listed = await kind.listed_variables(self._ctx, self._tx, level)
+        copies = await kind.listed_variables(self._ctx, self._tx, copy)
+        ids = {_without_id(built_in.key, copy.id): built_in.id for built_in in copies}
+        for built_in in listed:
+            if id := ids.get(_without_id(built_in.key, level.id)):
+                self._built_ins[built_in.id] = id
+
+    async def _derive(self, wanted: DerivedVariable) -> None:
+        if wanted.original in self._derived:
+            await self._derive(self._derived.pop(wanted.original))
+        family = self._ctx.registry[wanted.row.family]
+        original = await self._original(wanted, family)
+        if original is None:
+            return
+        spec, kind = self._spec_of(wanted.row), wanted.row.read(Levelled).variable_type
+        if kind == "ALIAS":
+            spec.value = value_of(self._ctx, original)
+        asked = Derivation(family, wanted.level, original)
+        await create_derived(self._ctx, self._tx, self._call, asked, spec, kind)
+        await self._note(wanted.row, wanted.level)
+
+    async def _original(self, wanted: DerivedVariable, family: Family) -> Row | None:
+        """Returns the variable that the copy is derived from; None if the copy does not see it."""
+        if copy := self._copies.get(wanted.original):
+            return copy
+        levels = await self._tx.tree.above(wanted.level.id)
+        row = await self._tx.resources.get(wanted.original)
+        if row is not None:
+            return row if row.parent in {level.id for level in levels} else None
+        key = wanted.level.id, family.name
+        if key not in self._seen:
+            rows = await built_in_rows(self._ctx, self._tx, self._call.actor, levels, family)
+            self._seen[key] = rows
+        id = self._built_ins.get(wanted.original, wanted.original)
+        return next((row for row in self._seen[key] if row.id == id), None)
+
+    async def _note(self, row: Row, level: Row) -> None:
+        copy = await self._tx.resources.named(level.id, row.family, row.name or "")
+        assert copy is not None
+        self._copies[row.id] = copy
+
+    def _spec_of(self, row: Row) -> Variable | Secret:
+        document, hidden = msgspec.json.decode(row.body), own_hidden(self._ctx, row)
+        spec = merge_patched(self._ctx.registry[row.family], document, hidden, {})
+        assert isinstance(spec, Variable | Secret)
+        spec.value = _REFERENCE.sub(self._refer_to_copy, spec.value)
+        return spec
+
+    def _refer_to_copy(self, reference: re.Match[str]) -> str:
+        """Returns a reference to a variable of a service; if that is copied as well, to one of its copy."""
+        before, id, after = reference.groups()
+        return f"{before}{self._ids.get(id, id)}{after}"
+
+
+def _without_id(key: str, id: str) -> str:
+    return key.replace(f"_Z{id[:8].upper()}_", "_", 1)
+
+
+async def _original_of(tx: Tx, row: Row) -> str:
+    """Returns the id of the variable that another one is derived from; empty if it is none."""
+    for link in ("aliases", "overrides"):
+        if target := await tx.links.target(row.id, link):
+            return target
+    return ""

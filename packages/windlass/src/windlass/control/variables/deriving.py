@@ -1,0 +1,94 @@
+"""Aliases and overrides: variables that are derived from another one, at its level or below."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Reply, writes
+from windlass.control.context.context import Context
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.paths import parent_of
+from windlass.control.request.permissions import absent
+from windlass.control.variables.variables import find_built_in, shown_target, spec_of
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family, Spec
+from windlass.families.variable import Variable, VariableAlias, VariableValue, secret
+from windlass.store import Row, Tx
+
+
+class Derivation(Struct, frozen=True):
+    """A variable that is to be derived from another one at a level."""
+
+    family: Family
+    level: Row
+    target: Row
+
+
+@writes("environmentVariable.override", "secret.override")
+async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await create_override(ctx, tx, call, await _derivation(ctx, tx, call), call.sent(VariableValue))
+
+
+@writes("environmentVariable.alias", "secret.alias")
+async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await create_alias(ctx, tx, call, await _derivation(ctx, tx, call), call.sent(VariableAlias))
+
+
+async def _derivation(ctx: Context, tx: Tx, call: Call) -> Derivation:
+    level = await parent_of(tx, call)
+    target = await visible_at(ctx, tx, call, level, call.family, call.id)
+    if target is None:
+        raise absent(call.family.noun)
+    return Derivation(call.family, level, target)
+
+
+async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Family, id: str) -> Row | None:
+    """Returns a variable of this level or of one above, stored or built in."""
+    levels = await tx.tree.above(level.id)
+    row = await tx.resources.find(family.name, id)
+    if row is not None and row.parent in {above.id for above in levels}:
+        return row
+    return await find_built_in(ctx, tx, call.actor, levels, family, id)
+
+
+async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableValue) -> Reply:
+    """Gives the key another value, from this level down."""
+    original = asked.target.read(Variable)
+    if asked.target.parent == asked.level.id:
+        raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
+    spec = spec_of(asked.family)(
+        key=original.key,
+        value=body.value,
+        description=body.description,
+        mount_path=original.mount_path,
+        enable_interpolation_in_file=body.enable_interpolation_in_file,
+    )
+    return await create_derived(ctx, tx, call, asked, spec, "OVERRIDE")
+
+
+async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
+    """Gives the value another key, from this level down."""
+    target = asked.target
+    original = target.read(Variable)
+    spec = spec_of(asked.family)(
+        key=body.key,
+        value=value_of(ctx, target),
+        description=body.description,
+        mount_path=original.mount_path,
+    )
+    return await create_derived(ctx, tx, call, asked, spec, "ALIAS")
+
+
+def value_of(ctx: Context, row: Row) -> str:
+    """Returns the value of a variable or a secret; empty for a secret that is built in."""
+    return decrypt_hidden(ctx, row).get("value", "") if row.sealed else row.read(Variable).value
+
+
+async def create_derived(ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Spec, kind: str) -> Reply:
+    noun = "secret" if asked.family is secret else "variable"
+    participle, link = ("overridden", "overrides") if kind == "OVERRIDE" else ("aliased", "aliases")
+    extras: Document = {"variable_type": kind, f"{participle}_{noun}": shown_target(asked.target)}
+    links = {link: asked.target.id}
+    new = NewResource(asked.family, spec, asked.level, call.actor, call, extras=extras, links=links)
+    return await create_in(ctx, tx, new)

@@ -1,0 +1,257 @@
+"""The inputs of a service beside its own settings, and a digest that changes with any of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct, inspect
+from windlass.base.errors import Missing
+from windlass.control.context.context import Context
+from windlass.control.context.variable_digests import LevelDigest, digest_of
+from windlass.control.kinds.service_kind import FindAddress
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.variables.injected import injected_variables
+from windlass.core.declare.resource import Family
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.declare.traits import has_variables
+from windlass.core.deploy.injected_variables import identity
+from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
+from windlass.families.variable import OriginalVariable, secret, variable
+from windlass.store import Reads, Row
+
+# What people read about a service, and what only later deployments do with it.
+_FOR_PEOPLE: Final = {"description", "icon_uri", "annotations_groups", "labels_groups"}
+_OF_LATER_DEPLOYMENTS: Final = {"auto_deploy", "watch_paths", "auto_preview"}
+_SAYS_NOTHING_OF_RUNNING: Final = frozenset(_FOR_PEOPLE | _OF_LATER_DEPLOYMENTS)
+_KINDS: Final = (variable, secret)
+_BY_LEVEL: Final = "2-"
+"""Prefix of digests that contain one for each level."""
+
+Mark = tuple[str, str, str, str | None]
+"""Id, family, tag and name of a resource."""
+
+
+class StoredVariable(Struct):
+    """The part of a variable or a secret that a run depends on."""
+
+    key: str
+    value: str = ""
+    mount_path: str | None = None
+    enable_interpolation_in_file: bool | None = None
+    aliased_variable: OriginalVariable | None = None
+    aliased_secret: OriginalVariable | None = None
+
+
+async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
+    """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
+    if not _takes_variables(ctx, service):
+        digest = Digest(_sha(ctx, service, (), ())).text
+        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
+    levels = await source.tree.above(service.id)
+    if not levels:
+        raise Missing("Create the service again if you still need it: it was deleted meanwhile")
+    rows = [await variables_at(source, level) for level in levels]
+    own = await injected_variables(ctx, source, levels, find_address)
+    entries = [[entry_of(ctx, row) for row in level] for level in rows]
+    result = resolve([*entries, own.entries])
+    used = frozenset(row.id for row in own.counted if is_used(ctx, row, result.used))
+    # Of the very rows that were read: a change that comes between is a change since.
+    digests = [
+        (level.id, digest_of((row.id, row.tag) for row in stored))
+        for level, stored in zip(levels, rows, strict=True)
+        if stored
+    ]
+    counted = ((row.id, row.family, row.tag, row.name) for row in own.counted if row.id in used)
+    sha = _sha(ctx, service, digests, counted)
+    return Inputs(
+        variables=result.variables,
+        files=result.files,
+        secrets=result.secrets,
+        secret_files=result.secret_files,
+        arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
+        declared=frozenset(entry.key for level in entries for entry in level),
+        warnings=(*own.warnings, *result.warnings),
+        digest=Digest(sha, used, frozenset(map(_hash_name, result.missing))).text,
+    )
+
+
+def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
+    """True if a variable mentions, or is an alias of, one of this service."""
+    keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
+    return any(identity(row.id, key) in used for key in keys)
+
+
+def _name(row: Row) -> str:
+    return row.read(NamedDocument).name
+
+
+async def variables_at(source: Reads, level: Row) -> list[Row]:
+    return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
+
+
+def entry_of(ctx: Context, row: Row) -> DeclaredVariable:
+    stored = row.read(StoredVariable)
+    hush = "value" in ctx.registry[row.family].hidden
+    mount_path = stored.mount_path or ""
+    aliased = stored.aliased_secret or stored.aliased_variable
+    return DeclaredVariable(
+        id=row.id,
+        key=stored.key,
+        value=decrypt_hidden(ctx, row).get("value", "") if hush else stored.value,
+        secret=hush,
+        mount_path=mount_path,
+        interpolated=not mount_path or bool(stored.enable_interpolation_in_file),
+        stands_for=aliased.id if aliased else "",
+    )
+
+
+# The digest
+
+
+class Digest(Struct, frozen=True):
+    """A hash of what a service runs with, and which counted services are among it.
+
+    Every service finds the variables of every database around it; one that mentions none of them stays up to
+    date when a database comes or goes."""
+
+    sha: str
+    used: frozenset[str] = frozenset()
+    """Counted services that its variables mention."""
+    missing: frozenset[str] = frozenset()
+    """Names that they mention and that nothing had, as hashes: one may be a part of a secret."""
+
+    @property
+    def text(self) -> str:
+        return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
+
+    def counts(self, id: str, keys: Collection[str]) -> bool:
+        """True if this service, which offers variables of these names, is a part of what was hashed."""
+        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hash_name, keys)))
+
+
+def _hash_name(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+    """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
+    sha, _, rest = digest.partition(".")
+    if not sha.startswith(_BY_LEVEL):
+        return await _was_current(ctx, source, service, digest)
+    counted, levels = _counted_families(ctx), list[LevelDigest]()
+    marks: list[Mark] = []
+    if _takes_variables(ctx, service):
+        levels = await ctx.variable_digests.of(source, service.id)
+        marks = await source.tree.marks(service.id, counted)
+    own = _parse(sha, rest)
+    return sha == _sha(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
+
+
+async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: str) -> frozenset[str] | None:
+    """Returns the counted services that a service uses, if a new deployment would have the same digest.
+    Cheap: no secret is decrypted."""
+    sha, _, rest = digest.partition(".")
+    if not sha.startswith(_BY_LEVEL) or not await is_current(ctx, source, service, digest):
+        return None
+    return _parse(sha, rest).used
+
+
+async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+    """The same for digests of all variables together, as they were made before those of levels."""
+    sha, new, rest = digest.partition(".")
+    counted = _counted_families(ctx)
+    families = [*(family.name for family in _KINDS), *counted]
+    marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
+    if new:  # else it was made when every database counted
+        own = _parse(sha, rest)
+        marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]
+    return sha == former_sha(ctx, service, marks)
+
+
+def _parse(sha: str, rest: str) -> Digest:
+    used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
+    return Digest(sha, used, missing)
+
+
+def _counts(ctx: Context, own: Digest, mark: Mark) -> bool:
+    id, family, _, name = mark
+    return own.counts(id, ctx.kinds[family].counted_keys(id, str(name)))
+
+
+def _counted_families(ctx: Context) -> list[str]:
+    """The families of services that count for those that use their variables."""
+    return [family for family, kind in ctx.kinds.items() if kind.is_counted]
+
+
+def _sha(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
+    """Variables count with each change; of services, only whether they are there and how they are called:
+    nothing else of them is in the variables of others."""
+    return _BY_LEVEL + _hash(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
+
+
+def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
+    return _hash(
+        ctx, service, *sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
+    )
+
+
+def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
+    document = _without_choices(msgspec.json.decode(service.body))
+    hashed = [_strip(_shape(ctx.registry[service.family]), document), parts]
+    return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()
+
+
+def _without_choices(document: dict[str, object]) -> dict[str, object]:
+    """Removes what Windlass chose when a deployment was built: a new deployment chooses again."""
+    if document.pop("automatic_port", False):
+        document.pop("ports", None)
+    return document
+
+
+Shape: TypeAlias = "Mapping[str, Shape] | None"
+"""The fields that clients send, at every depth; None is a value to be taken whole."""
+
+
+@cache
+def _shape(family: Family) -> Mapping[str, Shape]:
+    fields = _fields(family.spec)
+    return {name: shape for name, shape in fields.items() if name not in _SAYS_NOTHING_OF_RUNNING}
+
+
+def _fields(spec: type[Struct]) -> dict[str, Shape]:
+    return {
+        field.encode_name: _below(inspect.type_info(field.type)) for field in msgspec.structs.fields(spec)
+    }
+
+
+def _below(info: inspect.Type) -> Shape:
+    match info:
+        case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
+            return _below(inner)
+        case inspect.UnionType(types=types):
+            return next((shape for inner in types if (shape := _below(inner)) is not None), None)
+        case inspect.StructType(cls=cls):
+            return _fields(cls)
+        case _:
+            return None
+
+
+def _strip(shape: Shape, value: object) -> object:
+    """A document without what the server added, and without what is null: that is the same as absent."""
+    if shape is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_strip(shape, item) for item in value]
+    return {
+        name: _strip(shape[name], field)
+        for name, field in value.items()
+        if name in shape and field is not None
+    }
+
+
+def _takes_variables(ctx: Context, service: Row) -> bool:
+    return has_variables in ctx.registry[service.family].traits

@@ -1,0 +1,212 @@
+"""Environment variables and secrets: seen from where they are inherited, overridden and aliased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.control.context.call import Call, Reply, Writing, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.request import changing, deleting, reading
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.paths import parent_of
+from windlass.control.request.permissions import visible_below
+from windlass.control.request.reading import all_in_dialect, in_dialect, page_of, paging
+from windlass.control.variables import injected as built_ins
+from windlass.core.access import Actor
+from windlass.core.declare.document import sent_in
+from windlass.core.declare.resource import Family
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.families.variable import (
+    Levelled,
+    Secret,
+    Variable,
+    VariableShown,
+    secret,
+    variable,
+)
+from windlass.store import Reads, Row, Tx
+
+_KINDS = (variable, secret)
+_OWN_TYPES = {"FILE", "VALUE"}
+"""Types of variables that are neither aliases nor overrides."""
+
+
+@reads("environmentVariable.list", "secret.list")
+async def visible(ctx: Context, call: Call) -> Reply:
+    """Lists the variables of a level and those that it inherits, nearest first; then injected ones, if
+    expected."""
+    source, family = ctx.store.reads, call.family
+    here = await parent_of(source, call)
+    levels = await source.tree.above(here.id)
+    rows = await visible_below(source, call.actor, here, family)
+    added = await built_in_rows(ctx, source, call.actor, levels, family) if call.dialect.is_full else []
+    if rows is not None:
+        return page_of(call, [row.body for row in (*rows, *added)])
+    page, size = paging(call)
+    first, last = (page - 1) * size, page * size
+    bodies, total = await _read_page(source, levels, family, first, last)
+    bodies += [row.body for row in added[max(0, first - total) : max(0, last - total)]]
+    return Reply(results(all_in_dialect(call, bodies), page, size, total + len(added)))
+
+
+async def _read_page(
+    source: Reads, levels: Sequence[Row], family: Family, first: int, last: int
+) -> tuple[list[bytes], int]:
+    """Returns a slice of the variables of all levels, one level after the other, and their number."""
+    bodies: list[bytes] = []
+    total = 0
+    for level in levels:
+        skip, most = max(0, first - total), max(0, last - max(first, total))
+        part, length = await source.lists.page(level.id, family.name, skip, most)
+        bodies += part
+        total += length
+    return bodies, total
+
+
+async def built_in_rows(
+    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family
+) -> list[Row]:
+    owned = await built_ins.listed_variables(ctx, source, levels)
+    return built_ins.rows_of(ctx, await built_ins.visible(source, actor, owned, levels), family)
+
+
+@reads("environmentVariable.read", "secret.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    try:
+        return await reading.read(ctx, call)
+    except Missing:
+        row = await _own_making(ctx, ctx.store.reads, call)
+        if row is None:
+            raise
+        return Reply(in_dialect(call, row.body), row.tag)
+
+
+@writes("environmentVariable.update", "secret.update")
+async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
+    return await _unless_built_in(ctx, tx, call, changing.update, "changed: override it instead")
+
+
+@writes("environmentVariable.patch", "secret.patch")
+async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
+    return await _unless_built_in(ctx, tx, call, changing.patch, "changed: override it instead")
+
+
+@writes("environmentVariable.delete", "secret.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _unless_built_in(ctx, tx, call, deleting.delete, "deleted: it goes with its owner")
+
+
+async def _take_key_for_value(tx: Tx, call: Call) -> None:
+    """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
+    row = await tx.resources.find(variable.name, call.id) if call.dialect.is_full else None
+    aliased = row.read(VariableShown).aliased_variable if row else None
+    body = call.sent(Spec)
+    if row and aliased and sent_in(body).get("value") == aliased.key:
+        msgspec.structs.force_setattr(body, "value", row.read(Variable).value)
+
+
+async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
+    try:
+        return await write(ctx, tx, call)
+    except Missing:
+        if row := await _own_making(ctx, tx, call):
+            raise Invalid(f"{row.name} is made by Windlass and cannot be {refusal}") from None
+        raise
+
+
+async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
+    """The built-in variable that the path leads to, if it leads to one that the caller may see."""
+    try:
+        here = await parent_of(source, call)
+    except Missing:
+        return None
+    levels = await source.tree.above(here.id)
+    return await find_built_in(ctx, source, call.actor, levels, call.family, call.id)
+
+
+async def find_built_in(
+    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family, id: str
+) -> Row | None:
+    rows = await built_in_rows(ctx, source, actor, levels, family)
+    return next((row for row in rows if row.id == id), None)
+
+
+@behaves(variable, secret)
+class Variables(Behaviour[Variable | Secret]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
+        await self._refuse_twin(tx, draft)
+        level = draft.above
+        word = ctx.registry[level.family].enum_value
+        draft.give(scope=word)
+        draft.extras.setdefault("variable_type", _type_of(draft.spec))
+        if level.family in ctx.kinds:
+            name = level.read(NamedDocument).name
+            draft.give(service_id=level.id, service_name=name, service_type=word)
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Variable | Secret]) -> None:
+        spec, stored, former = change.spec, change.row.read(Levelled), change.before.value or ""
+        if stored.variable_type == "ALIAS":
+            spec.value = spec.value or former
+            if spec.value != former:
+                raise Invalid("value: an alias has the value of what it stands for; change it there")
+        if stored.variable_type in _OWN_TYPES:
+            change.extras["variable_type"] = _type_of(spec)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Gives aliases the value of the variable that they stand for, and aliases of these."""
+        for alias in await tx.links.sources(row.id, "aliases"):
+            await self._follow(ctx, tx, alias, row)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Deletes the variables that are derived from it."""
+        for link in ("aliases", "overrides"):
+            for derived in await tx.links.sources(row.id, link):
+                await built_ins.remove_with_derived(tx, derived)
+
+    async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
+        other = secret if draft.family is variable else variable
+        if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
+            raise Conflict(
+                f"key: there is already {phrase(other)} with the key {draft.spec.key} here; change it, or "
+                "choose another key"
+            )
+
+    async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
+        noun = "secret" if alias.family == secret.name else "variable"
+        changes: dict[str, object] = {f"aliased_{noun}": shown_target(target)}
+        sealed = alias.sealed
+        if noun == "variable":
+            changes["value"] = target.read(Variable).value
+        else:
+            sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
+        changed = msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
+        await tx.resources.change(changed)
+        await self.updated(ctx, tx, changed)
+
+
+def spec_of(family: Family) -> type[Variable] | type[Secret]:
+    return Secret if family is secret else Variable
+
+
+def _type_of(spec: Variable | Secret) -> str:
+    return "FILE" if spec.mount_path else "VALUE"
+
+
+def phrase(family: Family) -> str:
+    return "a secret" if family is secret else "an environment variable"
+
+
+def shown_target(row: Row) -> dict[str, object]:
+    """Returns the part of a variable that a derived one shows; of a secret, not the value."""
+    level = row.read(Levelled)
+    shown: dict[str, object] = {"id": row.id, "key": row.read(Variable).key}
+    if row.family == variable.name:
+        shown["value"] = row.read(Variable).value
+    mount_path = row.read(Variable).mount_path or ""
+    return {**shown, "scope": level.scope, "variable_type": level.variable_type, "mount_path": mount_path}

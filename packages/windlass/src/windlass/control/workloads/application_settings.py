@@ -1,0 +1,76 @@
+"""Settings of an application that are applied to its build when it is deployed: no build depends on them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from windlass.core.deploy.static_site import SiteHeader, StaticSite
+from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.words.shell import shell_command
+from windlass.core.words.variables import Unusable
+from windlass.detect.recipe import WEB
+from windlass.families.application import Application
+
+
+def with_settings(spec: Application, workload: Workload) -> Workload:
+    """Returns what an application runs: its settings win over what its build says."""
+    artifact = workload.artifact
+    command = _command_of(spec, artifact)
+    is_process = bool(command or workload.entrypoint or workload.command)
+    artifact = replace(
+        artifact,
+        release=_release_of(spec, artifact),
+        static=None if is_process else _site_of(spec, artifact),
+    )
+    workload = replace(workload, artifact=artifact)
+    if command:
+        workload = _with_command(workload, command)
+    _check_start(workload)
+    return workload
+
+
+def _release_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
+    """Returns the release command. That of the repository runs with its web process: applications that run
+    another process of the same repository would run it a second time."""
+    if spec.release_command:
+        return shell_command(spec.release_command)
+    return artifact.release if (spec.process or WEB) == WEB else ()
+
+
+def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
+    """Returns the command that the settings choose, or nothing if they leave it to the build."""
+    if spec.start_command:
+        return shell_command(spec.start_command)
+    if not spec.process:
+        return ()
+    if command := artifact.processes.get(spec.process):
+        return command
+    if not artifact.processes:
+        raise Unusable(
+            "process: leave it out, or add a Procfile that names it: the repository names no process types"
+        )
+    names = ", ".join(sorted(artifact.processes))
+    raise Unusable(f"process: choose one of {names}: the repository names no process type {spec.process}")
+
+
+def _with_command(workload: Workload, command: tuple[str, ...]) -> Workload:
+    if workload.artifact.kind == "image":
+        return replace(workload, entrypoint=command[:1], command=command[1:])
+    return replace(workload, entrypoint=(), command=command)
+
+
+def _site_of(spec: Application, artifact: Artifact) -> StaticSite | None:
+    site = artifact.static
+    if site is None:
+        return None
+    own = tuple(SiteHeader(header.path, header.name, header.value) for header in spec.static_headers)
+    return replace(site, fallback=spec.static_fallback or site.fallback, headers=(*own, *site.headers))
+
+
+def _check_start(workload: Workload) -> None:
+    """Refuses a folder that nothing runs. An image may say itself what runs."""
+    artifact = workload.artifact
+    if artifact.kind == "image" or artifact.static or artifact.command or workload.command:
+        return
+    if names := ", ".join(sorted(artifact.processes)):
+        raise Unusable(f"Set process to one of {names}: the repository names these, and no process type web")
+    raise Unusable("Set start_command: the repository names no command that can be started")

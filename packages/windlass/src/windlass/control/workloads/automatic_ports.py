@@ -1,0 +1,113 @@
+"""The port of an application for which no person named one.
+
+`ports` left out means that Windlass chooses: the document says so in `automatic_port`, and shows the port
+once a deployment has chosen it. Ports that a person names afterwards win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+from windlass.base import ids
+from windlass.core.declare.program import check_probes
+from windlass.core.declare.shapes import PortRequest, ServicePort
+from windlass.core.deploy.automatic_port import choose_port, name_of
+from windlass.core.deploy.workload import Workload
+from windlass.families.application import Application, ApplicationShown
+
+
+def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full: bool) -> None:
+    """Fills in the ports that a client left out, and who chooses them. For clients of the full interface,
+    left out means none."""
+    kept = [*former.ports] if former and former.automatic_port else []
+    if spec.ports is UNSET:
+        asked = spec.automatic_port
+        spec.automatic_port = asked if isinstance(asked, bool) else not is_full
+        sent = msgspec.to_builtins(kept) if spec.automatic_port else []
+        spec.ports = msgspec.convert(sent, list[PortRequest])
+    else:
+        spec.automatic_port = _is_automatic(spec, spec.ports, former)
+    if not spec.automatic_port:
+        check_probes(spec)
+
+
+def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: ApplicationShown | None) -> bool:
+    """True if the sent ports are those of Windlass: an empty list means none, unless the client says
+    otherwise."""
+    if spec.automatic_port is False:
+        return False
+    if spec.automatic_port:
+        return not sent or (len(sent) == 1 if former is None else _is_same(sent, former.ports))
+    was_automatic = former is not None and former.automatic_port
+    return bool(was_automatic and sent) and _is_same(sent, former.ports if former else ())
+
+
+def _is_same(sent: Sequence[PortRequest], stored: Sequence[ServicePort]) -> bool:
+    """True for ports that a client has read and sends back: these have their ids."""
+    if not all(port.id for port in sent):
+        return False
+    return bool(msgspec.to_builtins(sent) == msgspec.to_builtins(stored))
+
+
+def with_automatic_port(spec: Application, usual: Workload) -> Application:
+    """Returns the settings with the port that Windlass chooses for what was built, if it chooses."""
+    if not spec.automatic_port:
+        return spec
+    number = choose_port(
+        usual.artifact,
+        usual.variables,
+        process=spec.process or "",
+        command=spec.start_command or " ".join([spec.entrypoint or "", *spec.arguments]).strip(),
+        probed=_probed_port(spec),
+        former=spec.ports[0].internal_port if spec.ports else 0,
+    )
+    return replace(spec, ports=[] if number is None else [_public(number)])
+
+
+def _probed_port(spec: Application) -> int | None:
+    """Returns the port that a probe asks, 0 if it names none; None if no probe asks one."""
+    checks = spec.healthchecks
+    for probe in (checks.readiness_probe, checks.liveness_probe):
+        kind = probe.type if probe and probe.type else None
+        for asked in (kind.http, kind.tcp, kind.grpc) if kind else ():
+            if asked:
+                return asked.port or 0
+    return None
+
+
+def _public(number: int) -> PortRequest:
+    return PortRequest(internal_port=number, publicly_accessible=True, name=name_of(number), is_default=True)
+
+
+def shown_ports(workload: Workload, former: Sequence[ServicePort]) -> list[ServicePort]:
+    """Returns the ports of a workload as documents show them. The port keeps its id, whatever its number."""
+    kept = former[0].id if former else ids.new_id()
+    return [
+        ServicePort(
+            id=kept,
+            internal_port=port.internal,
+            protocol=port.protocol,
+            publicly_accessible=port.public,
+            name=port.name,
+            is_default=port.default,
+        )
+        for port in workload.ports[:1]
+    ]
+
+
+def remark_on_ports(workload: Workload) -> str:
+    """Returns a line for the build log about the port that was chosen."""
+    if not workload.ports:
+        return (
+            "It gets no public port: nothing in the repository says that it serves HTTP. If it does, name "
+            "its `ports`."
+        )
+    if workload.artifact.static:
+        return "It gets a public address, because `ports` was left out. An empty list means none."
+    return (
+        f"Port {workload.ports[0].internal} is made public, because `ports` was left out: it is in the "
+        "variable PORT. Name `ports` to choose yourself; an empty list means none."
+    )

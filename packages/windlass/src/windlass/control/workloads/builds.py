@@ -1,0 +1,260 @@
+"""From a commit to something that an engine can start, without building the same thing twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.subprocesses import in_thread
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.dockerfile import declared_arguments
+from windlass.builders.git import GitCommit, GitSource
+from windlass.builders.instructions import DockerfileError
+from windlass.builders.small_files import read_small_text
+from windlass.builders.upload import ID, UploadError
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.past_deployments import newest_first
+from windlass.control.workloads.making import Making
+from windlass.control.workloads.repositories import source_at
+from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
+from windlass.control.workloads.work_folders import work_folder
+from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
+from windlass.core.deploy.states import BUILDS, DeploymentStage
+from windlass.families.application import GIT, Application
+from windlass.store import Row
+
+_REMEMBERED = 200
+"""Number of past deployments that are searched for an earlier build."""
+_ALL = "*"
+"""In the place of names of build arguments: all variables that people declared, except secrets."""
+_FORM = 2
+"""Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
+
+
+async def build(ctx: Context, making: Making) -> BuiltArtifact:
+    """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
+    a message for the person who deployed."""
+    deployment, say = making.deployment, making.say
+    if (upload := await _upload_of(ctx, making)) is not None:
+        return await _build_upload(ctx, making, upload)
+    source, branch = await _source_of(ctx, making)
+    assert source.commit is not None
+    if earlier := await _earlier_build(ctx, making, source.commit):
+        return BuiltArtifact(*earlier, branch)
+    async with AsyncExitStack() as held:
+        folder = await held.enter_async_context(work_folder(ctx, deployment.id))
+        say(f"Fetching commit {source.commit[:12]} of {source.url}")
+        await ctx.point("about to fetch")
+        commit = await held.enter_async_context(ctx.git.fetching(source, folder, making.service.id))
+        await ctx.point("fetched")
+        say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
+        record = commit_record(commit)
+        making.fetched.commit, making.fetched.branch = record, branch
+        result = await _build_commit(ctx, making, commit.id, folder)
+        if making.cleanup is not None:
+            making.cleanup.push_async_exit(held.pop_all())
+    return BuiltArtifact(result, record, branch)
+
+
+async def _upload_of(ctx: Context, making: Making) -> Row | None:
+    """Returns the upload that a deployment names by its digest; None if it is built from the repository."""
+    asked, service = particulars(making.deployment).git_commit_id, making.service
+    is_from_git = service.read(Application).source == GIT
+    if is_from_git and (asked is None or len(asked) < ID):
+        return None
+    upload = await find_upload(ctx.store.reads, service.id, asked)
+    if upload is None and not is_from_git:
+        raise UploadError("Upload the folder again: this version of it is not kept any more")
+    return upload
+
+
+async def _build_upload(ctx: Context, making: Making, upload: Row) -> BuiltArtifact:
+    """Builds an uploaded folder, or finds its earlier build."""
+    commit = commit_of(upload)
+    if earlier := await _earlier_build(ctx, making, commit.git_commit_id):
+        return BuiltArtifact(*earlier)
+    async with work_folder(ctx, making.deployment.id) as folder:
+        making.say(f"Unpacking {commit.git_commit_id[:12]}: {commit.message}")
+        await unpack_upload(ctx, upload, folder)
+        await ctx.point("fetched")
+        making.fetched.commit = commit
+        result = await _build_commit(ctx, making, commit.git_commit_id, folder)
+    return BuiltArtifact(result, commit)
+
+
+async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | None]:
+    """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
+    deployment = making.deployment
+    asked = particulars(deployment).git_commit_id
+    repository = making.service.read(Application).git_repository or None
+    source = await source_at(ctx, ctx.store.reads, making.service.org, repository, asked)
+    if source.token:
+        ctx.logs.masks.add(deployment.id, [source.token])
+    if asked is not None:
+        return source, source.branch
+    making.say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")
+    branch, newest = await ctx.git.head(source)
+    return replace(source, commit=newest), branch
+
+
+async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path) -> BuildResult:
+    service, spec = making.service, making.service.read(Application)
+    base = _base(service, commit)
+    root = _place_of(spec)[1].strip("/") or "."
+    dockerfile = spec.dockerfile_path or None
+    settings = _settings_of(service)
+    if settings.dockerfile_raw:
+        dockerfile = await in_thread(_write_dockerfile, folder, root, settings.dockerfile_raw)
+    names = await in_thread(_arguments_of, folder, f"{root}/{dockerfile or 'Dockerfile'}", settings)
+    used = _chosen_arguments(making, names)
+    values = _digest(used)
+    order = Order(
+        service=service.id,
+        org=service.org,
+        name=spec.name,
+        deployment=making.deployment.id,
+        key=_digest([base, values])[:40],
+        commit=commit,
+        source=folder,
+        root=root,
+        dockerfile=dockerfile,
+        stage=spec.docker_target_build_stage or None,
+        arguments=used,
+        settings=settings,
+        cache_secret=cache_secret_of(ctx, service.id),
+        paused=making.paused,
+    )
+    place = await ctx.places.of(service.id)
+    artifact = await place.builder.find(service.id, order.key)
+    if artifact is None:
+        await ctx.point("about to build")
+        making.say.begin(DeploymentStage.BUILD)
+        with ctx.meters.building():
+            artifact = await place.builder.build(order, making.say)
+    return BuildResult(artifact, base, tuple(sorted(names)), values)
+
+
+def cache_secret_of(ctx: Context, service: str) -> str:
+    return ctx.encryption.mark(b"cached steps", service.encode())
+
+
+def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
+    """Returns the build arguments with these names, or all that people declared."""
+    inputs = making.inputs
+    chosen = inputs.declared if _ALL in names else names
+    return {name: value for name, value in inputs.arguments.items() if name in chosen}
+
+
+def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collection[str]:
+    """Returns the names of build arguments that a Dockerfile asks for. Steps of a recipe may read any, such
+    as those that a page is built with. The builder says what is wrong with a Dockerfile."""
+    if settings.is_dockerfile_left_out:
+        return {_ALL}
+    try:
+        source, file = source.resolve(), (source / path).resolve()
+        if not file.is_relative_to(source):  # some files of the machine never end, such as /proc/kmsg
+            return frozenset()
+        if not file.exists():
+            return {_ALL}
+        return declared_arguments(read_small_text(file))
+    except (BuildError, DockerfileError, OSError, RuntimeError):  # such as a name that no file can have
+        return frozenset()
+
+
+async def _earlier_build(
+    ctx: Context, making: Making, commit: str
+) -> tuple[BuildResult, CommitRecord | None] | None:
+    """Returns the build of an earlier deployment from the same commit with the same settings and
+    arguments."""
+    service = making.service
+    base = _base(service, commit)
+    place = await ctx.places.of(service.id)
+    async for row in newest_first(ctx, service.id, _REMEMBERED):
+        details = particulars(row)
+        build = details.made
+        if row.action not in BUILDS or build is None or build.base != base:
+            continue
+        values = _digest(_chosen_arguments(making, build.arguments))
+        if build.values == values and await place.builder.find(service.id, build.artifact.key):
+            making.say(f"This commit was built for deployment {row.number}: nothing to build")
+            return build, details.commit
+    return None
+
+
+def _base(service: Row, commit: str) -> str:
+    spec = service.read(Application)
+    url, root_path = _place_of(spec)
+    how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
+    inputs = _settings_of(service).inputs
+    return _digest([_FORM, url, root_path, commit, how, inputs])
+
+
+def _place_of(spec: Application) -> tuple[str, str]:
+    """Returns the address of the repository, empty without one, and the folder of the application in it or in
+    what was uploaded."""
+    repository = spec.git_repository or None
+    return (repository.url, repository.root_path or "/") if repository else ("", spec.root_path or "/")
+
+
+class WrittenDockerfile(Struct):
+    """The part of a service that is a Dockerfile itself."""
+
+    dockerfile_raw: str = ""
+
+
+def _settings_of(service: Row) -> BuildSettings:
+    raw = service.read(WrittenDockerfile).dockerfile_raw
+    return replace(settings_of(service.read(Application)), dockerfile_raw=raw)
+
+
+def _write_dockerfile(source: Path, root: str, text: str) -> str:
+    """Writes a Dockerfile beside the files of a repository, which may lead elsewhere by links. Returns its
+    path below the root."""
+    source, folder = source.resolve(), (source / root).resolve()
+    if not folder.is_relative_to(source) or not folder.is_dir():
+        raise BuildError("Choose another root_path: the repository has no such folder")
+    name = f"Dockerfile.{ids.new_id()[:8]}"
+    with (folder / name).open("x") as file:
+        file.write(text)
+    return name
+
+
+def settings_of(spec: Application) -> BuildSettings:
+    """Returns the settings that the build follows; the others are applied to what it made."""
+    return BuildSettings(
+        builder=spec.builder,
+        install_command=spec.install_command or "",
+        build_command=spec.build_command or "",
+        static_folder=spec.static_folder or "",
+        language_version=spec.language_version or "",
+        system_packages=tuple(sorted({*spec.system_packages})),
+        mounts=tuple(sorted(volume.mount_point for volume in spec.storage)),
+        has_command=bool(spec.start_command or spec.entrypoint or spec.arguments),
+    )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def commit_record(commit: GitCommit) -> CommitRecord:
+    return CommitRecord(
+        git_commit_id=commit.id,
+        created_at=stamp(commit.created_at),
+        tag=commit.tag,
+        message=commit.message,
+        author_name=commit.author_name,
+    )
+
+
+def _first_line(commit: GitCommit) -> str:
+    return commit.message.partition("\n")[0][:100]

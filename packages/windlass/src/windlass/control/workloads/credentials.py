@@ -1,0 +1,58 @@
+"""Credentials of databases: made once, kept sealed with the database, and never changed by anything."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import Final
+
+import msgspec
+from windlass.base.errors import Missing
+from windlass.control.context.context import Context
+from windlass.control.request.behaviour import Draft
+from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.core.deploy.databases import DatabaseLogin, kind_of
+from windlass.families.database import Database
+from windlass.store import Reads, Row, Tx
+
+# Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
+_LETTERS: Final = string.ascii_letters + string.digits
+_LENGTH: Final = 40
+_LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
+
+
+def give_credentials(draft: Draft[Database]) -> None:
+    """Gives a new database its credentials, before it is stored."""
+    draft.sealed |= _new(draft.spec.type)
+
+
+async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
+    """Returns the credentials of this database. One that was created before there were credentials gets
+    them now."""
+    hidden = decrypt_hidden(ctx, row)
+    if _PASSWORD not in hidden:
+        hidden = await _given_credentials(ctx, source, row)
+    return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
+
+
+def _new(type: str) -> dict[str, str]:
+    kind = kind_of(type)
+    password = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+    return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
+
+
+async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
+    async def give(tx: Tx) -> dict[str, str]:
+        """Stores the credentials; of concurrent calls, the first decides."""
+        current = await tx.resources.get(row.id)
+        if current is None:
+            raise Missing("Create the database again if you still need it: it was deleted meanwhile")
+        hidden = decrypt_hidden(ctx, current)
+        if _PASSWORD in hidden:
+            return hidden
+        hidden |= _new(current.read(Database).type)
+        sealed = encrypt_hidden(ctx, current.org, current.id, current.tag, hidden)
+        await tx.resources.change(msgspec.structs.replace(current, sealed=sealed))
+        return hidden
+
+    return await give(source) if isinstance(source, Tx) else await ctx.store.write(give)

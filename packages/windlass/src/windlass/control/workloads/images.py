@@ -1,0 +1,147 @@
+"""Images that services name: their registry, the digest that a tag stands for, and the pull.
+
+A tag is resolved to a digest when a service is deployed. The deployment keeps the digest, so that whatever
+starts it again starts the same image. Kinds of services call `prepare_image` and `fetch_image`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from msgspec import Struct, UnsetType
+from windlass.builders.builder import BuildError
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.workloads.making import Making
+from windlass.control.workloads.registries import login_of, registry_settings
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact
+from windlass.core.deploy.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
+from windlass.core.deploy.workload import Artifact
+from windlass.core.words.images import DOCKER_HUB, NOT_ITS_OWN, registry_host
+from windlass.families.container_registry import (
+    ContainerRegistry,
+    Kind,
+    RegistryConfig,
+    container_registry,
+)
+from windlass.registries.failures import RegistryFailure
+from windlass.store import Reads, Row
+
+_REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
+
+
+class ImageSource(Struct, frozen=True):
+    """The image of a service, as its settings name it."""
+
+    image_name: str
+    """Relative to the registry, if there is one; otherwise with its host, or from Docker Hub."""
+    tag: str
+    registry_id: str | UnsetType | None = None
+
+
+async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> BuiltArtifact:
+    """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
+    that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
+    registry = await find_registry(ctx, making.service.org, image.registry_id)
+    name, built = name_in(registry, image.image_name), ctx.settings.build_registry
+    if built and built.holds(name):
+        raise BuildError(f"image_name: {NOT_ITS_OWN}")
+    login = await _login(ctx, registry)
+    request = PullRequest(f"{name}:{image.tag}", login, is_registered=registry is not None)
+    making.say(f"The image is {request.ref}")
+    place = await ctx.places.of(making.service.id)
+    ref = await _find_repeated(ctx, making, request)
+    if not ref:
+        ref = await place.engine.resolve(request, making.say)
+        if digest := parse_ref(ref).digest:
+            making.say(f"Its tag stands for {digest}")
+    artifact = Artifact(kind="image", ref=ref, key=ref)
+    await place.engine.prepare(artifact, making.say, login)
+    return BuiltArtifact(BuildResult(artifact), image_tag=image.tag)
+
+
+async def fetch_image(
+    ctx: Context, making: Making, artifact: Artifact, registry_id: str | UnsetType | None
+) -> None:
+    """Makes sure that the engine has the image of an earlier deployment. The login of the present registry is
+    used if the image is from there."""
+    registry = await find_registry(ctx, making.service.org, registry_id)
+    is_from_there = registry is not None and host_of(registry.url or "") == parse_ref(artifact.ref).host
+    login = await _login(ctx, registry) if is_from_there else None
+    place = await ctx.places.of(making.service.id)
+    await place.engine.prepare(artifact, making.say, login)
+
+
+async def find_registry(
+    ctx: Context, org: str, registry_id: str | UnsetType | None
+) -> ContainerRegistry | None:
+    """Returns the registry of an image, with its secrets; None if it was deleted since."""
+    if not registry_id:
+        return None
+    row = await ctx.store.reads.resources.find(container_registry.name, registry_id)
+    if row is None:
+        return None
+    if row.org != org:
+        raise BuildError("registry_id: choose a registry of this organization: this one is of another")
+    return registry_settings(ctx, row)
+
+
+async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLogin | None:
+    try:
+        return await login_of(ctx, registry) if registry else None
+    except RegistryFailure as failure:
+        raise BuildError(f"registry_id: {failure}") from failure
+
+
+async def _find_repeated(ctx: Context, making: Making, request: PullRequest) -> str:
+    """Returns the reference of the deployment that this one repeats, if that had the same name and tag."""
+    earlier_id = particulars(making.deployment).of
+    earlier = await ctx.store.reads.deployments.get(earlier_id) if earlier_id else None
+    details = particulars(earlier) if earlier else None
+    if details is None or details.made is None:
+        return ""
+    ref, asked = parse_ref(details.made.artifact.ref), parse_ref(request.ref)
+    return str(ref) if ref.digest and (ref.name, details.image_tag) == (asked.name, asked.tag) else ""
+
+
+async def whole_name(source: Reads, org: str, image: ImageSource) -> str:
+    """Returns the name of an image with the host of its registry. It decrypts no login."""
+    id = image.registry_id
+    row = await source.resources.find(container_registry.name, id) if id else None
+    is_own = row is not None and row.org == org
+    return name_in(row.read(ContainerRegistry) if row and is_own else None, image.image_name)
+
+
+def name_in(registry: ContainerRegistry | None, image_name: str) -> str:
+    """Returns the name of an image for engines, with the host of its registry."""
+    return full_name(registry.url or "", image_name) if registry else image_name
+
+
+def public_registry(image_name: str) -> ContainerRegistry:
+    """Returns the registry of an image that names none of the organization. It takes no login."""
+    host = registry_host(image_name)
+    kind: Kind = "DOCKER_HUB" if host == DOCKER_HUB else "GENERIC_CR"
+    return ContainerRegistry(name=host, kind=kind, url=f"https://{host}", config=RegistryConfig())
+
+
+# What documents show
+
+
+async def shown_registry(source: Reads, image_name: str, registry_id: str | UnsetType | None) -> Document:
+    """Returns the registry of an image, as the document of its service shows it."""
+    row = await source.resources.find(container_registry.name, registry_id) if registry_id else None
+    return registry_fields(row) if row else _public_registry(image_name, registry_id)
+
+
+def registry_fields(registry: Row) -> Document:
+    spec = registry.read(ContainerRegistry)
+    return {"id": registry.id, "name": spec.name, "url": spec.url, "kind": spec.kind}
+
+
+def _public_registry(image_name: str, registry_id: str | UnsetType | None) -> Document:
+    """Returns the public registry of an image, in the same form."""
+    registry = public_registry(image_name)
+    id = registry_id or str(uuid.uuid5(_REGISTRIES, registry.name))
+    return {"id": id, "name": registry.name, "url": registry.url, "kind": registry.kind}

@@ -1,0 +1,63 @@
+"""Fetches the module of a Terraform service at a commit. Nothing of it is built or run by that."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+from windlass.builders.builder import Order
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of, particulars
+from windlass.control.workloads.builds import cache_secret_of, commit_record
+from windlass.control.workloads.making import Making
+from windlass.control.workloads.repositories import source_of
+from windlass.control.workloads.work_folders import work_folder
+from windlass.core.deploy.build_settings import FILES, BuildSettings
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact
+
+
+async def fetch_module(
+    ctx: Context, making: Making, base: str = "", commit: str | None = None
+) -> BuiltArtifact:
+    """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
+    artifact, which is an image where `base` is one. Raises BuildError or GitError."""
+    service, deployment = making.service, making.deployment
+    asked = commit or particulars(deployment).git_commit_id
+    source = await source_of(ctx, ctx.store.reads, service, asked)
+    if source.token:
+        ctx.logs.masks.add(deployment.id, [source.token])
+    branch = source.branch
+    if asked is None:
+        making.say(f"Looking for the newest commit of {branch or 'the default branch'} of {source.url}")
+        branch, newest = await ctx.git.head(source)
+        source = replace(source, commit=newest)
+    root = source.root_path.strip("/") or "."
+    place = await ctx.places.of(service.id)
+    async with work_folder(ctx, deployment.id) as folder:
+        making.say(f"Fetching commit {(source.commit or '')[:12]} of {source.url}")
+        await ctx.point("about to fetch")
+        # The whole repository: modules refer to others beside them.
+        fetched = await ctx.git.fetch(replace(source, root_path="/"), folder)
+        await ctx.point("fetched")
+        record = commit_record(fetched)
+        making.fetched.commit, making.fetched.branch = record, branch
+        inputs = [source.url, root, fetched.id, *([base] if base else [])]
+        key = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:40]
+        artifact = await place.builder.find(service.id, key)
+        if artifact is None:
+            order = Order(
+                service=service.id,
+                org=service.org,
+                name=name_of(service),
+                deployment=deployment.id,
+                key=key,
+                commit=fetched.id,
+                source=folder,
+                root=root,
+                settings=BuildSettings(builder=FILES, base=base),
+                cache_secret=cache_secret_of(ctx, service.id),
+                paused=making.paused,
+            )
+            artifact = await place.builder.build(order, making.say)
+    return BuiltArtifact(BuildResult(artifact), record, branch)

@@ -1,0 +1,52 @@
+"""Registries of organizations, with the logins that open them. A login is sent to its own registry only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from windlass.control.context.context import Context
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.core.declare.document import with_hidden
+from windlass.core.declare.stored import read_decoded
+from windlass.core.deploy.registries import KINDS, LoginSource, RegistryLogin
+from windlass.families.container_registry import ContainerRegistry
+from windlass.registries.aws import AccessKeys, EcrLogin, ecr_login
+from windlass.registries.client import RegistryClient
+from windlass.store import Row
+
+_GOOGLE_USER: Final = "_json_key"
+_SCALEWAY_USER: Final = "nologin"
+
+
+def registry_settings(ctx: Context, row: Row) -> ContainerRegistry:
+    """Returns the settings of a stored registry, with its secrets."""
+    document = with_hidden(msgspec.json.decode(row.body), decrypt_hidden(ctx, row))
+    return read_decoded(document, ContainerRegistry)
+
+
+async def login_of(ctx: Context, spec: ContainerRegistry) -> RegistryLogin | None:
+    """Returns the login of a registry; None if it needs none. Raises RegistryFailure."""
+    config = spec.config
+    match KINDS[spec.kind].login:
+        case LoginSource.AWS:
+            return (await ask_aws(ctx, spec)).login
+        case LoginSource.GOOGLE:
+            return RegistryLogin(_GOOGLE_USER, config.json_credentials or "")
+        case LoginSource.SCALEWAY:
+            return RegistryLogin(_SCALEWAY_USER, config.scaleway_secret_key or "")
+        case LoginSource.CONFIG if config.username:
+            return RegistryLogin(config.username, config.password or "")
+    return None
+
+
+async def ask_aws(ctx: Context, spec: ContainerRegistry) -> EcrLogin:
+    config = spec.config
+    keys = AccessKeys(config.access_key_id or "", config.secret_access_key or "", config.region or "")
+    return await ecr_login(ctx.out, keys)
+
+
+async def open_registry(ctx: Context, spec: ContainerRegistry) -> RegistryClient:
+    """Returns a registry that can be asked, with its login. Raises RegistryFailure."""
+    login = await login_of(ctx, spec)
+    return RegistryClient(ctx.out, spec.kind, spec.url or "", login, ctx.registry_pauses)

@@ -1,0 +1,162 @@
+"""Inputs of a run of a Terraform service: the program, the values of its variables, and the request to its
+launcher; and the records of the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from windlass.builders.builder import BuildError
+from windlass.config import Settings
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.past_deployments import newest_first
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.terraform_states import newest_state
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.workloads.making import Making
+from windlass.control.workloads.terraform_programs import RunProgram
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import clash
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.terraform_shapes import TerraformVariable
+from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.states import BUILDS, Progress
+from windlass.core.deploy.terraform_state import StateFile, has_managed, outputs_of
+from windlass.core.words.masking import Mask
+from windlass.families.terraform import Terraform
+from windlass.launch.terraform import APPLY, MIGRATE
+from windlass.launch.terraform_environment import RUN
+from windlass.store import FAR, DeploymentRow, Row
+
+SECRETS: Final = "terraform_variables"
+"""The name under which the values of secret variables are encrypted with the service."""
+
+
+def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
+    """Takes the values of secret variables out of the settings, to be encrypted. One that is sent without a
+    value keeps it."""
+    taken: dict[str, str] = {}
+    variables = spec.terraform_variables_source.tf_vars
+    for index, variable in enumerate(variables):
+        if not variable.secret:
+            continue
+        value = variable.value if isinstance(variable.value, str) else before.get(variable.key)
+        if value is None:
+            field = f"terraform_variables_source.tf_vars[{index}].value"
+            raise clash(
+                field,
+                f"is required: there is no earlier value of {variable.key}; a default needs no row here",
+            )
+        taken[variable.key] = value
+        variables[index] = TerraformVariable(key=variable.key, secret=True)
+    return msgspec.json.encode(taken).decode()
+
+
+def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
+    sealed = decrypt_hidden(ctx, service).get(SECRETS, "{}")
+    return msgspec.json.decode(sealed, type=dict[str, str])
+
+
+def output_mask(ctx: Context, service: Row, state: StateFile) -> Mask:
+    """Hides the values of secret variables, and those of sensitive outputs, wherever else they are."""
+    sensitive = (output.value for output in outputs_of(state) if output.is_sensitive)
+    return Mask([*secrets_of(ctx, service).values(), *sensitive])
+
+
+def run_request(
+    settings: Settings,
+    service: Row,
+    spec: Terraform,
+    details: Particulars,
+    program: RunProgram,
+    others: Sequence[str] = (),
+) -> Document:
+    """Returns what a run is to do. `others` are addresses of further servers, for when this one is gone."""
+    source = spec.terraform_variables_source
+    is_approved = details.of and details.sub_action == APPLY and details.made
+    return {
+        "program": program.path,
+        "action": action_of(details),
+        "url": f"{program.server}/terraform-run/{service.id}",
+        "others": [f"{server}/terraform-run/{service.id}" for server in others],
+        "container": bool(program.image),
+        "keeps_state": keeps_state(spec),
+        "plan_of": details.of if is_approved else "",
+        "arguments": spec.action_extra_arguments,
+        "var_files": source.tf_var_file_paths,
+        "vars": [variable.key for variable in source.tf_vars],
+        "mirror": program.providers,
+        "downloads": settings.toolchain_downloads,
+    }
+
+
+def action_of(details: Particulars) -> str:
+    """Returns the action of a deployment. A rollback applies, and says nothing."""
+    return details.sub_action or APPLY
+
+
+def keeps_state(spec: Terraform) -> bool:
+    return isinstance(spec.backend.kubernetes, Spec)
+
+
+def input_variables(spec: Terraform, secrets: Mapping[str, str]) -> dict[str, str]:
+    return dict(_input_values(spec, secrets))
+
+
+def _input_values(spec: Terraform, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for variable in spec.terraform_variables_source.tf_vars:
+        value = secrets.get(variable.key, "") if variable.secret else variable.value
+        yield f"TF_VAR_{variable.key}", str(value)
+
+
+async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -> DeploymentRow | None:
+    """Returns the last deployment that has applied the module; with `has_succeeded`, the last that did so
+    with success. Any number of plans and failures may have come after it."""
+    async for row in newest_first(ctx, service.id, FAR):
+        details = particulars(row)
+        is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
+        is_applied = row.action in BUILDS and action_of(details) in (APPLY, MIGRATE)
+        if is_wanted and is_applied and details.commit and details.run:
+            return row
+    return None
+
+
+async def refuse_moved_state(ctx: Context, making: Making) -> None:
+    """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
+    it would begin with an empty one, and make everything a second time."""
+    service, is_kept = making.service, keeps_state(making.service.read(Terraform))
+    last = await last_run(ctx, service, has_succeeded=True)
+    if last is None:  # only Windlass has the state of runs that failed
+        is_moved = not is_kept and await _has_managed(ctx, service)
+    else:
+        is_moved = _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
+    if is_moved:
+        raise BuildError(
+            "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last "
+            "run, and the state is still in the former one"
+        )
+
+
+async def _has_managed(ctx: Context, service: Row) -> bool:
+    _, state = await newest_state(ctx, ctx.store.reads, service.id)
+    return state is not None and has_managed(state)
+
+
+def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
+    """True if Windlass kept the state of a run; None if nothing was started."""
+    workload = decrypt_workload(ctx, run)
+    return bool(msgspec.json.decode(workload.variables[RUN])["keeps_state"]) if workload else None
+
+
+async def has_resources(ctx: Context, service: Row) -> bool:
+    """True if there may be anything to destroy. The copy of a state that another backend keeps is from the
+    last run that succeeded, so it says nothing about what a later one has made."""
+    _, state = await newest_state(ctx, ctx.store.reads, service.id)
+    if state is not None and has_managed(state):
+        return True
+    last = await last_run(ctx, service)
+    if last is None or (state is not None and last.status == Progress.SUCCEEDED):
+        return False
+    return _kept_state(ctx, last) is False

@@ -1,0 +1,201 @@
+"""Chooses the program that runs a module at a place: one of the machine, or that of an image.
+
+Also the address at which it reaches this server, and the launcher that containers get."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from functools import cache
+from importlib import resources
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
+from windlass.base.errors import Invalid
+from windlass.base.subprocesses import in_thread
+from windlass.builders.terraform.programs import NAMES, InstalledProgram, choose
+from windlass.config import Settings
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.core.deploy.registries import parse_ref
+from windlass.families.terraform import Terraform
+
+LAUNCHER: Final = "/windlass-launcher.pyz"
+"""The path of the launcher in a container, as a file that Python runs."""
+IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
+"""The folder of an image in which it may bring providers, which are then fetched from nowhere else."""
+_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment", "terraform_plan")
+_MAIN: Final = (
+    "from windlass.launch.launcher import launch\n"
+    "from windlass.launch.terraform import start\n"
+    "launch(start)\n"
+)
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
+_COMMANDS: Final = {
+    "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
+    "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
+}
+EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104
+_NOT_REACHED: Final = (
+    "engine: containers do not reach this server, which listens on {host} alone, and runs keep their state "
+    "there: ask the operator to set containers_url to an address that they reach, or host to 0.0.0.0"
+)
+
+
+class RunProgram(Struct, frozen=True, kw_only=True):
+    """The program of a run, as it is where that runs."""
+
+    path: str
+    server: str
+    """The address of this server there."""
+    image: str = ""
+    """The image that has it; empty for a program of the machine."""
+    providers: str = ""
+    """A folder with providers; empty if there is none."""
+
+
+async def program_of(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
+    """Returns the program that runs a module at a place; raises Invalid if there is none."""
+    if place.takes == "image":
+        return image_program(ctx.settings, place, spec)
+    return await in_thread(_program_here, ctx, place, spec)
+
+
+def address_at(settings: Settings, place: Place) -> str:
+    """Returns the address of this server for runs at a place; raises Invalid if they do not reach it."""
+    if place.takes == "image":
+        return address_for_containers(settings, place.engine.server_host)
+    if folder := place.engine.server_folder:
+        return f"http+unix://{quote(str(run_socket_in(folder, settings.port)), safe='')}"
+    return _address(settings, "127.0.0.1")
+
+
+def run_socket_in(folder: str, port: int) -> Path:
+    """Returns the socket of a server in the folder that runs see. Servers of one machine differ in ports."""
+    return Path(folder) / str(port)
+
+
+def known_address(settings: Settings, place: Place) -> str:
+    """Returns the same; empty if runs do not reach this server."""
+    try:
+        return address_at(settings, place)
+    except Invalid:
+        return ""
+
+
+def _program_here(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
+    mirror = ctx.settings.terraform_providers
+    return RunProgram(
+        path=installed_program(ctx, spec).path,
+        server=address_at(ctx.settings, place),
+        providers=str(Path(mirror).resolve()) if mirror else "",
+    )
+
+
+def check_program(ctx: Context, place: Place, spec: Terraform) -> None:
+    """Raises Invalid if no program runs the module at a place, as far as that is known here."""
+    if place.takes == "image":
+        image_program(ctx.settings, place, spec)
+    else:
+        installed_program(ctx, spec)
+
+
+def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgram:
+    """Returns the program of an image; raises Invalid if containers do not reach this server."""
+    return RunProgram(
+        path=NAMES[spec.engine],
+        server=address_at(settings, place),
+        image=_image(settings, spec),
+        providers=IMAGE_PROVIDERS,
+    )
+
+
+def installed_program(ctx: Context, spec: Terraform) -> InstalledProgram:
+    """Returns the program of the machine that runs the module; raises Invalid if it does not have it."""
+    installed, version = ctx.programs.look(), _asked_version(spec)
+    program = choose(installed, spec.engine, version)
+    if program is not None:
+        return program
+    own = [program.version for program in installed if program.engine == spec.engine]
+    if own:
+        raise Invalid(
+            f"provider_version.explicit_version: choose one of {', '.join(own)}, which the machine of this "
+            f"server has, or install {version} beside it as {NAMES[spec.engine]}-{version}"
+        )
+    others = sorted({program.engine for program in installed})
+    choice = f", or choose {others[0]}" if others else ""
+    raise Invalid(
+        f"engine: the machine of this server has no {NAMES[spec.engine]}: install it "
+        f"({_COMMANDS[spec.engine]}){choice}"
+    )
+
+
+def images(settings: Settings) -> dict[str, str]:
+    """Returns the usual image of each engine."""
+    return {"OPEN_TOFU": settings.opentofu_image, "TERRAFORM": settings.terraform_image}
+
+
+def image_versions(settings: Settings) -> list[tuple[str, str]]:
+    """Returns each engine with the version that the tag of its usual image names, if it names one."""
+    tags = {engine: parse_ref(image).tag for engine, image in images(settings).items()}
+    return [(engine, tag) for engine, tag in tags.items() if _VERSION.fullmatch(tag)]
+
+
+def address_for_containers(settings: Settings, server_host: str) -> str:
+    """Returns the address of this server for containers, which know its machine as `server_host`. Raises
+    Invalid if they cannot reach it."""
+    if settings.containers_url:
+        return settings.containers_url.rstrip("/")
+    if server_host and not _is_loopback(settings.host):
+        return _address(settings, server_host)
+    if settings.public_url and not _is_loopback(urlsplit(settings.public_url).hostname or ""):
+        return settings.public_url.rstrip("/")
+    raise Invalid(_NOT_REACHED.format(host=settings.host))
+
+
+@cache
+def launcher_archive() -> bytes:
+    """Returns the launcher as one file, for a Python that knows nothing of Windlass."""
+    content = io.BytesIO()
+    folder = resources.files("windlass.launch")
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in ("windlass", "windlass/launch"):
+            archive.writestr(_entry(f"{package}/__init__.py"), b"")
+        for name in _MODULES:
+            archive.writestr(_entry(f"windlass/launch/{name}.py"), (folder / f"{name}.py").read_bytes())
+        archive.writestr(_entry("__main__.py"), _MAIN)
+    return content.getvalue()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Without the present time: the same launcher is the same file."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def _asked_version(spec: Terraform) -> str:
+    version = spec.provider_version
+    return "" if version.read_from_terraform_block else version.explicit_version
+
+
+def _image(settings: Settings, spec: Terraform) -> str:
+    usual, version = images(settings)[spec.engine], _asked_version(spec)
+    return f"{parse_ref(usual).name}:{version}" if version else usual
+
+
+def _address(settings: Settings, here: str) -> str:
+    """Returns the address of this server, where its machine is known as `here`."""
+    host = here if settings.host in EVERYWHERE else settings.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

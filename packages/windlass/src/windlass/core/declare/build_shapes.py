@@ -1,0 +1,141 @@
+"""Settings of a build: commands, versions, packages, and paths below the folder of the application.
+
+Patterns have one way to match a text, so that none backtracks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+from windlass.core.declare.fields import BLANKS, CONTROLS, shaped
+from windlass.core.declare.resource import Spec
+
+LONGEST_COMMAND: Final = 2000
+_NO_CONTROLS: Final = rf"[^{CONTROLS}]"
+_PART: Final = rf"\.?[^{CONTROLS}./\\][^{CONTROLS}/\\]*"
+"""A name in a path: `..` is none."""
+_PATH: Final = rf"(\./)?{_PART}(/{_PART})*"
+
+Command = Annotated[
+    str,
+    Meta(
+        max_length=LONGEST_COMMAND,
+        pattern=shaped(
+            rf"^([^{CONTROLS}{BLANKS}]{_NO_CONTROLS}*|)\Z",
+            "must be one line as a shell reads it, without control characters and without a blank before it; "
+            "join several commands with &&",
+        ),
+    ),
+]
+Folder = Annotated[
+    str,
+    Meta(
+        max_length=500,
+        pattern=shaped(
+            rf"^({_PATH}/?|\.|)\Z",
+            "must be a path below the folder of the application, such as dist, without .. and not beginning "
+            "with /",
+        ),
+    ),
+]
+File = Annotated[
+    str,
+    Meta(
+        max_length=500,
+        pattern=shaped(
+            rf"^({_PATH}|)\Z",
+            "must be a path of a file, such as index.html, without .. and not beginning with /",
+        ),
+    ),
+]
+WatchedPath = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        pattern=shaped(
+            rf"^!?(?![!#]){_PATH}/?\Z",
+            "must be a path of the repository, such as web or docs/*.md, without .. and not beginning with "
+            "/; ! before it excludes",
+        ),
+    ),
+]
+RestrictedPath = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        pattern=shaped(
+            rf"^/?(?![!#]){_PATH}/?\Z",
+            "must be a path of the repository, such as web or docs/*.md, without ..",
+        ),
+    ),
+]
+LanguageVersion = Annotated[
+    str,
+    Meta(
+        max_length=60,
+        pattern=shaped(
+            r"^([A-Za-z0-9^~<>=*][A-Za-z0-9_.*^~<>=|, +/-]*|)\Z", "must be a version such as 3.12 or >=20"
+        ),
+    ),
+]
+SystemPackage = Annotated[
+    str,
+    Meta(
+        min_length=2,
+        max_length=100,
+        pattern=shaped(
+            r"^[a-z0-9][a-z0-9.+-]+\Z",
+            "must be the name of a Debian package, such as libpq-dev, without a version",
+        ),
+        examples=["libpq-dev"],
+    ),
+]
+ProcessName = Annotated[
+    str,
+    Meta(
+        max_length=60,
+        pattern=shaped(
+            r"^[A-Za-z0-9_-]*\Z",
+            "must be the name of a process type, such as web or worker: letters, digits, _ and -",
+        ),
+    ),
+]
+
+
+class StaticHeader(Spec):
+    """A header that the gateway adds to the files of a static site."""
+
+    path: Annotated[
+        str,
+        Meta(
+            max_length=500,
+            pattern=shaped(r"^/[!-~]*\Z", "must be a path that begins with /, such as /assets/*"),
+            description="Paths of the site; * stands for any characters",
+            examples=["/assets/*"],
+        ),
+    ]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=100,
+            pattern=shaped(
+                r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", "must be the name of a header, such as Cache-Control"
+            ),
+            examples=["Cache-Control"],
+        ),
+    ]
+    value: Annotated[
+        str,
+        Meta(
+            max_length=2000,
+            pattern=shaped(
+                r"^[!-~]([ -~]*[!-~])?\Z",
+                "must be the value of a header: ASCII without control characters, and no blank at either end",
+            ),
+            examples=["public, max-age=31536000, immutable"],
+        ),
+    ]

@@ -1,0 +1,282 @@
+"""Converts between what a client sent, what is stored, and what is answered. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.errors import Invalid
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.spec import fields_of
+from windlass.core.declare.structs import extra_of, struct_of, with_any_text
+from windlass.core.declare.validation import convert
+
+Document = dict[str, object]
+"""JSON on its way in or out. What is in it has to be decoded into a struct before it can be used."""
+
+_PLAIN: Final = (
+    msgspec.inspect.StrType,
+    msgspec.inspect.IntType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.NoneType,
+    msgspec.inspect.EnumType,
+    msgspec.inspect.LiteralType,
+)
+
+
+VEIL: Final = "***"
+"""Replaces the path of an address that may hold a secret. The characters are valid in an address, so the
+answer can be sent back."""
+_ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
+
+
+def veil(address: str) -> str:
+    """Returns the part of an address that all callers may see: scheme and host, without the path."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return VEIL
+    return f"{match['origin']}/{VEIL}" if match["path"] else address
+
+
+def is_veil(address: Any) -> bool:
+    return isinstance(address, str) and address.endswith(f"/{VEIL}") and veil(address) == address
+
+
+def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
+    """Builds the answer: the spec without hidden fields, plus the fields that the server adds.
+
+    Plain values were validated when they arrived or come from the server. Structs are converted to the type
+    in the answer, which may have fewer or more fields.
+    """
+    document: Document = msgspec.to_builtins(spec)
+    for path in family.hidden:
+        _remove(document, path)
+    for name in family.veiled:
+        document[name] = veil(str(document[name]))
+    for name, flag in family.flags.items():
+        document[flag] = bool(value_at(spec, name))
+    document |= extras
+    for name, shape in _shapes(family.view).items():
+        if name in document:
+            document[name] = msgspec.convert(document[name], shape)
+    if not document.keys() <= (declared := _names(family.view)):
+        document = {name: value for name, value in document.items() if name in declared}
+    return family.view(**document)
+
+
+@cache
+def _names(view: type[Struct]) -> frozenset[str]:
+    return frozenset(view.__struct_fields__)
+
+
+@cache
+def _shapes(view: type[Struct]) -> Mapping[str, Any]:
+    """Returns the fields of an answer whose type is more than a plain value."""
+    fields = msgspec.structs.fields(view)
+    return {
+        field.name: field.type for field in fields if not _is_plain(msgspec.inspect.type_info(field.type))
+    }
+
+
+def _is_plain(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _is_plain(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return all(_is_plain(part) for part in types)
+        case _:
+            return isinstance(info, _PLAIN)
+
+
+def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
+    """Returns the fields that are encrypted instead of served."""
+    values = {path: value_at(spec, path) for path in family.encrypted}
+    return {path: value for path, value in values.items() if isinstance(value, str) and value}
+
+
+def value_at(whole: object, path: str) -> object:
+    """Returns a field of a spec or of a document, by its path; UNSET if there is none."""
+    for step in path.split("."):
+        if isinstance(whole, dict):
+            whole = whole.get(step, msgspec.UNSET)
+        else:
+            whole = getattr(whole, step, msgspec.UNSET)
+    return whole
+
+
+def with_hidden(document: Mapping[str, Any], hidden: Mapping[str, str]) -> Document:
+    """Returns a document with hidden fields at their paths."""
+    whole = dict(document)
+    for path, value in hidden.items():
+        first, dot, rest = path.partition(".")
+        whole[first] = with_hidden(whole.get(first) or {}, {rest: value}) if dot else value
+    return whole
+
+
+def _remove(document: Document, path: str) -> None:
+    first, dot, rest = path.partition(".")
+    if not dot:
+        document.pop(first, None)
+    elif isinstance(below := document.get(first), dict):
+        _remove(below, rest)
+
+
+def sent_in(edit: Spec) -> Document:
+    """Returns the fields of an edit, without those that were left out and have no default."""
+    return dict(msgspec.to_builtins(edit))
+
+
+def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
+    """Applies a JSON merge patch (RFC 7396) to a document.
+
+    A field that is derived from a changed one is dropped with it, unless the patch sets it, too.
+    """
+    stale = {
+        name
+        for name, follows in followed_fields(spec).items()
+        if follows.source in patch
+        and (follows.when_named or patch[follows.source] != document.get(follows.source))
+    }
+    whole = {name: value for name, value in document.items() if name not in stale}
+    for name, value in patch.items():
+        if value is None:
+            whole.pop(name, None)
+        elif isinstance(value, dict):
+            below = whole.get(name)
+            whole[name] = apply_patch(below if isinstance(below, dict) else {}, value, _inner(spec, name))
+        else:
+            whole[name] = value
+    return whole
+
+
+class _Free(Struct):
+    """An object without declared fields."""
+
+
+@cache
+def _inner(spec: type[Struct], name: str) -> type[Struct]:
+    """Returns the struct that a field of a struct holds, also in a list."""
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
+    return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
+
+
+def replace_spec(
+    family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
+) -> Spec:
+    """Returns the spec that was sent; kept and hidden fields that were left out have their stored values."""
+    present = with_hidden(narrow_document(stored, family.spec), hidden)
+    kept = {name: value for name, value in present.items() if name in family.kept}
+    whole = {**kept, **sent}
+    left_out = {path: value for path, value in hidden.items() if _is_left_out(whole, path)}
+    return _convert(with_hidden(whole, left_out), present, family.spec)
+
+
+def _is_left_out(document: Document, path: str) -> bool:
+    """True if a field is absent, and the object that would hold it is there."""
+    above, dot, _ = path.rpartition(".")
+    is_held = not dot or isinstance(value_at(document, above), dict)
+    return is_held and value_at(document, path) is msgspec.UNSET
+
+
+def merge_patched(
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+) -> Spec:
+    """Returns the stored spec after a JSON merge patch."""
+    present = with_hidden(narrow_document(stored, family.spec), hidden)
+    return _convert(apply_patch(present, changes, family.spec), present, family.spec)
+
+
+def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
+    """Converts a document to a spec. A text equal to the stored one is not validated again: it may have been
+    stored under earlier rules, and a client that changes another field should not have to fix it."""
+    try:
+        return convert(document, spec)
+    except Invalid:
+        same = frozenset(
+            name for name, value in document.items() if isinstance(value, str) and present.get(name) == value
+        )
+        return convert(document, with_any_text(spec, same))
+
+
+def narrow_document(document: Mapping[str, Any], spec: type[Struct]) -> Document:
+    """Returns a served document without the fields that a client cannot send, at every depth."""
+    fields = _types_of(spec)
+    return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
+
+
+@cache
+def _types_of(spec: type[Struct]) -> Mapping[str, msgspec.inspect.Type]:
+    return {field.encode_name: msgspec.inspect.type_info(field.type) for field in fields_of(spec)}
+
+
+def forgiven(document: Any, spec: type[Struct]) -> Any:
+    """Removes fields that other versions of clients send and this server does not accept: read-only and
+    unknown fields, and empty ids of list items, which are new then."""
+    if not isinstance(document, dict):
+        return document
+    return _without_empty_ids(narrow_document(document, spec), spec)
+
+
+def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
+    for name, inner in value.items():
+        below = _inner(spec, name)
+        if isinstance(inner, dict):
+            value[name] = _without_empty_ids(inner, below)
+        elif isinstance(inner, list):
+            value[name] = [_without_empty_id(item, below) for item in inner]
+    return value
+
+
+def _without_empty_id(item: Any, spec: type[Struct]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    optional = any(field.encode_name == "id" and not field.required for field in msgspec.structs.fields(spec))
+    kept = {name: value for name, value in item.items() if not (optional and name == "id" and value == "")}
+    return _without_empty_ids(kept, spec)
+
+
+def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _narrow(value, inner)
+        case msgspec.inspect.UnionType(types=types):
+            return _narrow(value, next((part for part in types if _holds_struct(part)), types[0]))
+        case msgspec.inspect.ListType(item_type=item) if isinstance(value, list):
+            return [_narrow(entry, item) for entry in value]
+        case msgspec.inspect.StructType(cls=cls) if isinstance(value, dict):
+            return narrow_document(value, cls)
+        case _:
+            return value
+
+
+class FollowedField(Struct, frozen=True):
+    """The field from which another one is derived."""
+
+    source: str
+    when_named: bool
+
+
+@cache
+def followed_fields(spec: type[Struct]) -> Mapping[str, FollowedField]:
+    """Maps each field that can be derived to the field that it is derived from."""
+    named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
+    return {
+        name: FollowedField(extra["follows"], extra["when_named"])
+        for name, extra in named.items()
+        if "follows" in extra
+    }
+
+
+def _holds_struct(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _holds_struct(inner)
+        case msgspec.inspect.StructType() | msgspec.inspect.ListType():
+            return True
+        case _:
+            return False

@@ -1,0 +1,93 @@
+"""Commands of services: beside the program of an instance, over a websocket, and in a run of their own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Trait, get, post
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.traits import Deployment
+
+LONGEST_WORD = 32_768
+MOST_WORDS = 1000
+
+Word = Annotated[str, Meta(max_length=LONGEST_WORD)]
+InstanceName = Annotated[
+    str,
+    Meta(
+        max_length=128,
+        description="The name of an instance, as in its log lines, or its index; without it, the first",
+    ),
+]
+
+
+class ExecRequest(Spec):
+    """The query of a websocket that runs a command."""
+
+    command: Annotated[
+        list[Word],
+        Meta(max_length=MOST_WORDS, description="A word of the command, repeated; without it, a shell"),
+    ] = []
+    tty: Annotated[bool, Meta(description="Give the command a terminal")] = False
+    columns: Annotated[int, Meta(ge=1, le=1000, description="Width of the terminal")] = 80
+    rows: Annotated[int, Meta(ge=1, le=1000, description="Height of the terminal")] = 24
+    instance: InstanceName = ""
+
+
+class ConnectRequest(Spec):
+    """The query of a websocket that leads to the port of a service."""
+
+    instance: InstanceName = ""
+
+
+leads_in = get(
+    "connect", None, "Connect to it from outside", need=Scope.DEPLOY, query=ConnectRequest, is_raw=True
+)
+"""A websocket that carries a connection to the port of a service, for those that nothing outside reaches."""
+
+runs_commands = Trait(
+    name="runs_commands",
+    actions=(
+        get("exec", None, "Run a command in an instance", need=Scope.DEPLOY, query=ExecRequest, is_raw=True),
+    ),
+)
+"""Services with this trait run a program, beside which further commands can run."""
+
+
+class RunRequest(Spec):
+    """A command to run once."""
+
+    command: Annotated[
+        list[Word],
+        Meta(
+            min_length=1,
+            max_length=MOST_WORDS,
+            description="The words of the command",
+            examples=[["python", "manage.py", "migrate"]],
+        ),
+    ]
+
+
+_RUN = (
+    "Runs it in the build that serves, with the present settings, beside the instances and without ports. "
+    "The deployment has action RUN; its log has the output, and `run` the exit code. It waits for those "
+    "under way, and later ones wait for it. 409 if nothing was deployed."
+)
+
+has_one_off_runs = Trait(
+    name="has_one_off_runs",
+    actions=(
+        post(
+            "run",
+            Deployment,
+            "Run a command once",
+            _RUN,
+            need=Scope.DEPLOY,
+            body=RunRequest,
+            also=(409,),
+        ),
+    ),
+)
+"""Services with this trait have builds or images in which other commands can run."""

@@ -1,0 +1,283 @@
+"""The kinds of field that families share, each with its limits declared once.
+
+The same annotation validates a request, documents it in OpenAPI and labels it on the command line. `\\Z` in a
+pattern is printed as `$`, which in JSON Schema matches only at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType
+from windlass.base import ids
+from windlass.core.words.naming import to_words, with_article
+
+T = TypeVar("T")
+
+Maybe: TypeAlias = T | UnsetType | None
+"""A field that is answered as it was sent: absent stays absent, null stays null."""
+
+absent: Final[Any] = UNSET
+
+# Refused characters are spelled out: `\s` differs between Python and JSON Schema (ECMA 262). These characters
+# are invisible and change the meaning of text: direction marks, zero-width spaces, fillers, tags. Unicode has
+# some of them outside of its first plane.
+INVISIBLE: Final = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+    r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
+)
+CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE
+BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+# Joiners and selectors shape letters of several scripts, and emoji. Elsewhere they are invisible.
+_JOINERS: Final = r"\u200c\u200d"
+_SELECTORS: Final = r"\ufe00-\ufe0f"
+_INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_SHAPED: Final = rf"[^\x00-\x7f{CONTROLS}{BLANKS}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
+_SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
+_NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
+
+FORMS: Final[dict[str, str]] = {}
+"""A description of the expected value for each pattern, used in messages."""
+
+
+def shaped(pattern: str, form: str) -> str:
+    """Registers a description for a pattern and returns the pattern. Refusals use the description."""
+    FORMS[pattern] = form
+    return pattern
+
+
+_VISIBLE: Final = shaped(
+    # schemathesis rewrites a repeated class with Python's escapes; it does not rewrite an alternative.
+    rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
+    "must have no control characters, and none that are not seen",
+)
+"""Pattern of a text: several lines and tabs are allowed."""
+
+Id = Annotated[
+    str,
+    Meta(
+        pattern=shaped(ids.PATTERN, "must be an id such as 6f1c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11"),
+        extra_json_schema={"format": "uuid"},
+    ),
+]
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=shaped(
+            rf"^{_SIGN}([{_INNER_BLANKS}]*{_SIGN})*\Z",
+            "must have no blank at either end, and no characters that are not seen",
+        ),
+        description="No other one here has this name, in letters of any case. No blanks at its ends.",
+    ),
+]
+_LINES: Final = Meta(extra={"several_lines": True})
+Text = Annotated[str, Meta(max_length=65_536), _LINES]
+LONGEST_LINE: Final = 1024
+Line = Annotated[str, Meta(max_length=LONGEST_LINE, pattern=_VISIBLE)]
+Password = Annotated[str, Meta(max_length=1024), _LINES]
+Timestamp = Annotated[
+    str,
+    Meta(
+        description="ISO 8601, UTC, with milliseconds",
+        examples=["2026-01-31T09:05:00.007Z"],
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+# RFC 3986: non-ASCII characters are percent-encoded, hosts in punycode. So the host is unambiguous.
+_URL_PART = "([A-Za-z0-9._~:@!$&'()*+,;=/?-]|%[0-9A-Fa-f]{2})*"
+_HEX = "[0-9A-Fa-f]{1,4}"
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LAST_32_BITS = rf"({_HEX}:{_HEX}|{_OCTET}(\.{_OCTET}){{3}})"
+# An IPv6 address by RFC 3986: `::` stands for one or more groups, so fewer are left beside it.
+_IPV6 = "|".join(
+    [
+        f"({_HEX}:){{6}}{_LAST_32_BITS}",
+        f"::({_HEX}:){{5}}{_LAST_32_BITS}",
+        *(
+            f"(({_HEX}:){{0,{before}}}{_HEX})?::({_HEX}:){{{4 - before}}}{_LAST_32_BITS}"
+            for before in range(5)
+        ),
+        f"(({_HEX}:){{0,5}}{_HEX})?::{_HEX}",
+        f"(({_HEX}:){{0,6}}{_HEX})?::",
+    ]
+)
+_URL_HOST = rf"([A-Za-z0-9._-]+|\[({_IPV6})\])"
+Url = Annotated[
+    str,
+    Meta(
+        max_length=2048,
+        pattern=shaped(
+            rf"^https?://{_URL_HOST}(:[0-9]{{1,5}})?([/?]{_URL_PART})?(#{_URL_PART})?\Z",
+            "must be an address such as https://example.com/path, without a user name",
+        ),
+        extra_json_schema={"format": "uri"},
+        examples=["https://example.com/hooks/deployments"],
+    ),
+]
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+Millicores = Annotated[int, Meta(ge=1, le=1_000_000, description="Thousandths of a CPU: 1000 is one CPU")]
+Mebibytes = Annotated[int, Meta(ge=1, le=16_777_216, description="MB of memory")]
+Gibibytes = Annotated[int, Meta(ge=1, le=1_048_576, description="GB of storage")]
+
+Key = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=shaped(
+            r"^[A-Za-z_][A-Za-z0-9_.-]*\Z",
+            "must begin with a letter or _, and go on with letters, digits, _, . and -",
+        ),
+        description="Name of the variable",
+        examples=["DATABASE_URL"],
+        extra={"exact": True},
+    ),
+]
+"""Unlike a Name, it is compared case-sensitively."""
+Description = Annotated[
+    str, Meta(max_length=65_536, pattern=_VISIBLE, description="Text for people, without effect")
+]
+Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE, description="Text for people, without effect")]
+
+Icon = Annotated[Line, Meta(description="Address of the picture that consoles show")]
+
+WITHOUT_EFFECT: Final = Meta(
+    description="Stored for other clients of this interface; has no effect here",
+    extra_json_schema={"x-without-effect": True},
+)
+"""Says that a field is answered as it was sent, and changes nothing."""
+
+
+def visible(text: str) -> str:
+    """Removes characters that names and descriptions refuse from a text of another party."""
+    return _NOT_SEEN.sub("", text)
+
+
+def refers(family: str, *, opens: str = "") -> Meta:
+    """Marks the id of an existing resource of the same organization that the caller may see.
+
+    A credential is sent to an address: `opens` names the sibling field with that address.
+    """
+    extra = {"refers": family, "opens": opens}
+    return Meta(
+        extra=extra,
+        extra_json_schema={"x-refers": family},
+        description=f"Id of {with_article(to_words(family))} of the organization",
+    )
+
+
+SERVICE_OR_ABOVE: Final = "service or above"
+"""In the place of a family: any family of services, project or environment."""
+
+
+def takes_names(family: str) -> Meta:
+    """Marks ids in a list: the command line takes names in their place."""
+    return Meta(extra={"names": family})
+
+
+def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
+    """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
+    says whether it is set.
+
+    `sent_to` names the fields that decide where the server sends it, by their paths from the top of the body.
+    Changing one of them requires the value again. An empty tuple says that the server sends it to no
+    address. A hidden field may lie in an object, as `config.password`; it has no flag then.
+    """
+    return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
+
+
+def veiled() -> Meta:
+    """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
+    its host."""
+    return Meta(extra={"veiled": True})
+
+
+def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str, *, written: str) -> Meta:
+    """Marks a list of objects of which most need one number: on the command line, `option` takes that number
+    for the field `sets` of an object, whose `others` are these. `written` is the list in JSON."""
+    return Meta(extra={"short_form": (option, sets, others, meaning), "written": written})
+
+
+def several_lines() -> Meta:
+    """Marks a text that people keep in a file: the command line reads it from there, as it does secrets."""
+    return _LINES
+
+
+def shown_once() -> Meta:
+    """Marks a secret that one answer shows; answers under the same Idempotency-Key repeat it for a minute."""
+    return Meta(extra={"shown_once": True}, extra_json_schema={"x-shown-once": True})
+
+
+def always_refused(reason: str) -> Meta:
+    """Marks a field of the interface that this server always refuses, so that no form offers it."""
+    return Meta(description=f"Refused: {reason}", extra_json_schema={"x-refused": True})
+
+
+EXAMPLE_MARK: Final = "x-in-example"
+"""A keyword for the examples of the document. The document itself does not have it."""
+SHOWN: Final = "SHOWN"
+SUBJECT: Final = "SUBJECT"
+
+
+def example(value: Any) -> Meta:
+    """Sets the example of a field for the document."""
+    return Meta(examples=[value])
+
+
+def shown_in_examples() -> Meta:
+    """Makes examples of the document show an optional field: an id, an object, or a list of one item."""
+    return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
+
+
+def usual_choice() -> Meta:
+    """Marks the usual one of fields that exclude each other: exactly one of them is sent."""
+    return Meta(extra={"usual_choice": True})
+
+
+def alternatives(fields: Mapping[str, Sequence[str]]) -> Meta:
+    """Marks an object whose fields exclude each other, for forms: each title is a choice, with its fields."""
+    return Meta(extra_json_schema={"x-alternatives": {title: [*names] for title, names in fields.items()}})
+
+
+def fields_by(sibling: str, fields: Mapping[str, Sequence[str]]) -> Meta:
+    """Marks an object of which another field decides the fields, for forms: each value of it leaves some."""
+    by_value = {value: [*names] for value, names in fields.items()}
+    return Meta(extra_json_schema={"x-fields-by": {"field": sibling, "values": by_value}})
+
+
+def id_of_subject() -> Meta:
+    """Marks the id of the resource that an operation is about."""
+    return Meta(extra_json_schema={EXAMPLE_MARK: SUBJECT})
+
+
+def counts(family: str) -> Meta:
+    """Marks a count of resources of a family directly below this one; kept by the server."""
+    return Meta(extra={"counts": family})
+
+
+def counts_users() -> Meta:
+    """Marks a count of the resources that refer to this one; kept by the server."""
+    return Meta(extra={"counts_users": True})
+
+
+def fixed() -> Meta:
+    """Marks a field that is chosen at creation and cannot be changed."""
+    return Meta(extra={"fixed": True})
+
+
+def kept() -> Meta:
+    """Marks a field that keeps its value if a PUT leaves it out, although it has a default."""
+    return Meta(extra={"kept": True})
+
+
+def follows(field: str, *, when_named: bool = False) -> Meta:
+    """Marks a field that is derived from another one unless it is sent: a change of that one changes it,
+    too. With `when_named`, that one is taken as changed whenever it is named, also with the value it has."""
+    return Meta(extra={"follows": field, "when_named": when_named})

@@ -1,0 +1,259 @@
+"""Operations: one method on one path each, derived from the verbs and actions of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from msgspec import Struct
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Action, Itself
+from windlass.core.declare.paging import PageOfWhole, Paging, ServiceListQuery
+from windlass.core.declare.removal import REMOVAL, Removal
+from windlass.core.declare.resource import Family, Spec, Verb
+from windlass.core.declare.spec import fields_of
+from windlass.core.declare.structs import extra_of
+from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.words.naming import plural, to_words, with_article
+
+_REPLACE = (
+    "Replaces the resource: a field that is left out is reset to its default. Fields that have no default, "
+    "are encrypted or cannot be changed are kept. To change only some fields, use PATCH."
+)
+_MERGE_PATCH = (
+    "A JSON merge patch (RFC 7396): only the given fields change. An object is merged into the present "
+    "one, a list replaces the present one, and null removes a value or sets it to its default."
+)
+
+
+class PathId(Struct, frozen=True, eq=False):
+    """One parameter of a path: the id of a resource, or a word."""
+
+    param: str
+    position: int
+    """Its position among the parameters of the path."""
+    noun: str
+    families: tuple[Family, ...]
+    """The families whose id it can be; empty for a word."""
+    name: str = ""
+    """The name of its family, or of the union."""
+
+
+class Operation(Struct, frozen=True, kw_only=True, eq=False):
+    """One method on one path, with everything that is known about it."""
+
+    id: str
+    """Its name in the OpenAPI document and on the command line."""
+    method: str
+    path: str
+    group: str
+    summary: str
+    need: Scope
+    handler: str
+    status: int
+    also: tuple[int, ...] = ()
+    """Other statuses with which it may answer."""
+    family: Family | None = None
+    parent: Family | None = None
+    ids: tuple[PathId, ...] = ()
+    """The parameters of the path."""
+    itself: PathId | None = None
+    """The parameter with the id of the resource that the operation is about."""
+    above: PathId | None = None
+    """The parameter with the id of its parent, or of the parent of the collection."""
+    declared_body: type[Spec] | None = None
+    """The struct of the body, unless a verb of the family has one of its own."""
+    verb: Verb | None = None
+    query: type[Spec] | None = None
+    answer: type[Struct] | None = None
+    listing: bool = False
+    paged: bool = False
+    is_array: bool = False
+    """True if the answer of a listing is the array itself, not an object with `results`."""
+    streams: bool = False
+    """True if the answer is always server-sent events, each with an `answer` as its data."""
+    is_raw: bool = False
+    """True if it opens a websocket, or takes a stream of bytes."""
+    outside: bool = False
+    """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
+    only_reads: bool = False
+    """True if it changes nothing, whatever its method."""
+    starts: bool = False
+    """True if it starts something in services that goes on after its answer."""
+    tagged: bool = False
+    """True if the answer is one resource, with an ETag."""
+    conditional: bool = False
+    """True if `If-Match` is honoured."""
+    description: str = ""
+
+    @property
+    def ends_something(self) -> bool:
+        """True if it stops, cancels or deletes, which has to work on a full disk."""
+        return self.method == "DELETE" or self.path.rpartition("/")[2].startswith(("stop", "cancel"))
+
+    @property
+    def body(self) -> type[Spec] | None:
+        """The struct of the body. Those of PUT and PATCH are built when they are first needed: all of them
+        would make each start longer."""
+        match self.verb:
+            case Verb.UPDATE:
+                return self.own_family.edit
+            case Verb.PATCH:
+                return self.own_family.patch
+            case _:
+                return self.declared_body
+
+    @property
+    def shown_once(self) -> frozenset[str]:
+        """Fields of the answer that are shown once."""
+        return _shown_once(self.answer) if self.answer else frozenset()
+
+    @property
+    def pages_if_asked(self) -> bool:
+        """True if it is a list that is answered whole, unless a page of it is asked for."""
+        return self.query is not None and issubclass(self.query, PageOfWhole)
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET" and not self.only_reads
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if it honours an `Idempotency-Key`."""
+        return self.method == "POST" and not self.only_reads
+
+    @property
+    def own_family(self) -> Family:
+        """The family that it belongs to. Not for operations without one."""
+        if self.family is None:
+            raise LookupError(f"{self.id} belongs to no family")
+        return self.family
+
+    def subject(self, ids: Sequence[str]) -> str:
+        """Returns the id of the resource that it is about, or whose list it returns; empty if there is
+        none."""
+        about = self.itself or self.above
+        return ids[about.position] if about else ""
+
+    @property
+    def params(self) -> list[str]:
+        return [id.param for id in self.ids]
+
+
+@cache
+def _shown_once(answer: type[Struct]) -> frozenset[str]:
+    """Cached, because many operations share an answer."""
+    names = (field.encode_name for field in fields_of(answer) if "shown_once" in extra_of(field.type))
+    return frozenset(names)
+
+
+def _for_people(title: str) -> str:
+    """Converts to words of a summary. An organization is where most resources are: it is left out."""
+    if title.isupper():
+        return title.lower()
+    return to_words(title).removeprefix("organization ").replace("api ", "API ")
+
+
+def of_verbs(
+    family: Family, parent: Family | None, prefix: str, collection: str, item: str
+) -> Iterator[Operation]:
+    noun, title = with_article(family.spoken or _for_people(family.title)), prefix + family.title
+    nouns = plural(family.spoken) if family.spoken else _for_people(plural(family.title))
+    table = {
+        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {nouns}", 200),
+        Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {noun}", family.created),
+        Verb.READ: ("get", "GET", item, Scope.READ, f"Read {noun}", 200),
+        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {noun}", 200),
+        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {noun}", 200),
+        Verb.DELETE: ("delete", "DELETE", item, Scope.ADMIN, f"Delete {noun}", 204),
+    }
+    for verb, (word, method, path, need, summary, status) in table.items():
+        if (Verb.UPDATE if verb is Verb.PATCH else verb) not in family.verbs:
+            continue
+        yield Operation(
+            id=word + (plural(title) if verb is Verb.LIST else title),
+            method=method,
+            path=path,
+            group=family.group,
+            summary=summary,
+            need=need,
+            handler=f"{family.name}.{verb}",
+            status=status,
+            family=family,
+            parent=parent,
+            declared_body=family.spec if verb is Verb.CREATE else None,
+            verb=verb,
+            query=_query(verb, family),
+            answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
+            listing=verb is Verb.LIST,
+            paged=verb is Verb.LIST,
+            tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
+            conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
+            description=_description(verb, family),
+        )
+
+
+def _query(verb: Verb, family: Family) -> type[Spec] | None:
+    if verb is Verb.DELETE and _goes_with_services(family):
+        return next((trait.removal for trait in family.traits if trait.removal), Removal)
+    if verb is not Verb.LIST:
+        return None
+    if family.list_query:
+        return family.list_query
+    return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
+
+
+def _description(verb: Verb, family: Family) -> str:
+    gone = REMOVAL if _goes_with_services(family) else ""
+    words = {
+        Verb.CREATE: family.about,
+        Verb.UPDATE: _REPLACE,
+        Verb.PATCH: _MERGE_PATCH,
+        Verb.DELETE: gone,
+    }
+    return words.get(verb, "")
+
+
+def _goes_with_services(family: Family) -> bool:
+    return any(trait.ends_services for trait in family.traits)
+
+
+def of_action(action: Action, base: str, id: str, handler: str, group: str, noun: str = "") -> Operation:
+    """Returns the operation of an action; `noun` is its object, for the summary."""
+    return Operation(
+        id=id,
+        method=action.method,
+        path=base + action.suffix if noun else base,
+        group=group,
+        summary=f"{action.summary} ({noun})" if noun else action.summary,
+        need=action.need,
+        handler=handler,
+        status=action.status,
+        also=action.also,
+        declared_body=action.body,
+        query=action.query or _query_of_list(action),
+        answer=action.answer,
+        tagged=action.answer is Itself and not action.listing,
+        listing=action.listing,
+        paged=action.listing and action.paged,
+        is_array=action.is_array,
+        streams=action.streams,
+        is_raw=action.is_raw,
+        outside=action.outside,
+        only_reads=action.only_reads,
+        starts=action.starts,
+        description=action.description,
+    )
+
+
+def _query_of_list(action: Action) -> type[Paging] | None:
+    if not action.listing or action.method != "GET" or action.is_unpaged:
+        return None
+    return Paging if action.paged else PageOfWhole
+
+
+def action_id(action: Action, title: str) -> str:
+    """Returns the operation's id: `deploy` is deployApplication; a read is getApplicationStatus."""
+    name = action.name
+    derived = f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
+    return action.id or derived

@@ -1,0 +1,61 @@
+"""The metrics of a service, as the API answers them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+from windlass.core.declare.fields import Timestamp, example
+from windlass.core.declare.resource import Shown
+
+_POINTS: Final = "One number for each of `times`; null where it is not known"
+Numbers = Annotated[list[float | None], Meta(description=_POINTS), example([12.5])]
+
+
+class InstanceMetrics(Shown):
+    name: Annotated[str, Meta(description="Generation and number of the instance"), example("3-0")]
+    cpu: Annotated[
+        list[float | None], Meta(description=f"Thousandths of a processor. {_POINTS}"), example([12.5])
+    ]
+    memory: Annotated[list[int | None], Meta(description=f"Bytes. {_POINTS}"), example([52428800])]
+
+
+class RequestMetrics(Shown):
+    by_status: Annotated[
+        dict[str, list[float | None]],
+        Meta(
+            description="Requests per second, by class of the status; `1xx` (websockets) and `none` (the "
+            f"client left before) only if there were any. {_POINTS}"
+        ),
+        example({"2xx": [4.2], "3xx": [0.0], "4xx": [0.1], "5xx": [0.0]}),
+    ]
+    p50: Annotated[
+        Numbers,
+        Meta(
+            description="Milliseconds that half of the answers took at most, estimated; 10000 also stands "
+            f"for longer times. {_POINTS}"
+        ),
+    ]
+    p90: Numbers
+    p99: Numbers
+
+
+class ServiceMetrics(Shown):
+    """The usage of the instances of a service in the last hour, and the requests to it."""
+
+    every_seconds: Annotated[int, Meta(description="Seconds between two points"), example(15)]
+    times: Annotated[
+        list[Timestamp], Meta(description="Times of the points, oldest first, without a gap; at most 240")
+    ]
+    instances: Annotated[
+        list[InstanceMetrics], Meta(description="Those that ran in this hour; at most the newest 50")
+    ]
+    requests: Annotated[
+        RequestMetrics | None, Meta(description="null if the gateway counted no request in this hour")
+    ] = None
+
+
+METRICS: Final = (
+    "Four points a minute, in the memory of the server that reaches the engine of the service: another one "
+    "answers 503, and a restart begins a new hour. Requests are those through the gateway of this server."
+)

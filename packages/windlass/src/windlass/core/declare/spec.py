@@ -1,0 +1,100 @@
+"""The two kinds of struct that families are declared with: sent by clients, and added by the server."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cache
+from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
+
+import msgspec
+from msgspec import Struct, StructMeta
+from msgspec.structs import FieldInfo, fields
+from windlass.core.declare.fields import Id, Timestamp
+
+
+class _KeywordStruct(StructMeta):
+    """A metaclass for structs with keyword-only fields, in subclasses too (msgspec's own `kw_only` is not
+    inherited)."""
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any
+    ) -> _KeywordStruct:
+        return super().__new__(mcls, name, bases, space, **{"kw_only": True, **options})
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Spec(Struct, metaclass=_KeywordStruct, forbid_unknown_fields=True):
+    """The fields that a client may send: unknown fields are refused by name."""
+
+    own_fields_follow: ClassVar[str] = ""
+    """In a struct that families share: its field after which the fields of each family are shown."""
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Shown(Struct, metaclass=_KeywordStruct):
+    """The fields that the server adds to an answer."""
+
+    own_fields_follow: ClassVar[str] = ""
+
+
+class Chosen(Spec):
+    """One of several services to be deployed, with the options of its own deploy."""
+
+    @property
+    def service(self) -> str:
+        """The id of the service."""
+        raise NotImplementedError
+
+
+class Owner(Struct):
+    """`{"id": …}` of a resource above, filled from the field's name."""
+
+    id: Id
+
+
+class Base(Shown):
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+T = TypeVar("T")
+_PARTS: Final = (Struct, list, dict)
+
+
+def copy_of(value: T) -> T:
+    """Copies a spec at every depth. It is not validated again, because the server may have completed it."""
+    if isinstance(value, list):
+        return cast(T, [copy_of(item) for item in value])
+    if isinstance(value, dict):
+        return cast(T, {key: copy_of(item) for key, item in value.items()})
+    if not isinstance(value, Struct):
+        return value
+    copied = copy(value)
+    for name in value.__struct_fields__:
+        if isinstance(part := getattr(value, name), _PARTS):
+            setattr(copied, name, copy_of(part))
+    return copied
+
+
+@cache
+def fields_of(struct: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Returns the fields of a struct. Cached: each time, msgspec evaluates all annotations."""
+    return fields(struct)
+
+
+def ordered_fields(struct: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Returns the fields of a struct in the order in which they are shown."""
+    declared = fields_of(struct)
+    follows = getattr(struct, "own_fields_follow", "")
+    if not follows:
+        return declared
+    parents = [cls for cls in reversed(struct.__mro__) if getattr(cls, "own_fields_follow", "")]
+    shared = [field.name for field in fields_of(parents[0])]
+    last = shared.index(follows)
+
+    def place(field: FieldInfo) -> int:
+        """Sorting keeps the order of fields that have the same place."""
+        return 1 if field.name not in shared else 0 if shared.index(field.name) <= last else 2
+
+    return tuple(sorted(declared, key=place))

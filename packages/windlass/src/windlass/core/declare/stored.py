@@ -1,0 +1,124 @@
+"""Stored documents as the structs that declare them: what is decoded here has checked types.
+
+A document is the answer of the API, as JSON. It was valid when it was written, perhaps under earlier rules:
+patterns and limits are not checked again, a field that it lacks has its default, and fields that the struct
+does not declare are passed over. `rewritten` keeps those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec.structs import FieldInfo, fields
+from windlass.core.declare.structs import extra_of, struct_of
+
+T = TypeVar("T", bound=Struct)
+
+
+class NamedDocument(Struct):
+    """The part of a document that most families have."""
+
+    name: str
+
+
+def read(body: bytes, struct: type[T]) -> T:
+    """Decodes the part of a stored document that this struct declares, such as the spec of a family."""
+    return cast(T, _decoder(struct)(body))
+
+
+def read_decoded(document: Mapping[str, object], struct: type[T]) -> T:
+    """The same for a document that is decoded already."""
+    return cast(T, msgspec.convert(document, stored_form(struct)))
+
+
+def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
+    """Returns a stored document with other values, at every depth. All else stays as it is stored."""
+    return msgspec.json.encode(_merge(msgspec.json.decode(body), changes))
+
+
+def with_unknown(
+    new: dict[str, object], stored: Mapping[str, object], struct: type[Struct]
+) -> dict[str, object]:
+    """Returns a new document with the fields of the stored one that the struct does not declare, as a later
+    version may have stored them, at every depth. Items of lists have no former self, and stay as they are."""
+    declared = _structs_of_fields(struct)
+    for name, value in stored.items():
+        if name not in declared:
+            new[name] = value
+            continue
+        inner, below = declared[name], new.get(name)
+        if inner and isinstance(below, dict) and isinstance(value, dict):
+            new[name] = with_unknown(below, value, inner)
+    return new
+
+
+@cache
+def _structs_of_fields(struct: type[Struct]) -> Mapping[str, type[Struct] | None]:
+    """Returns for each field of a struct the struct that it holds, if any."""
+    return {field.encode_name: struct_of(field.type) for field in fields(struct)}
+
+
+def raise_count(body: bytes, field: str, step: int) -> bytes:
+    """Returns a stored document with another number in a field that counts something."""
+    present = msgspec.json.decode(body).get(field, 0)
+    return rewritten(body, {field: present + step})
+
+
+def _merge(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    for name, value in changes.items():
+        present = document.get(name)
+        if isinstance(value, Mapping) and isinstance(present, dict):
+            document[name] = _merge(present, value)
+        else:
+            document[name] = value
+    return document
+
+
+@cache
+def _decoder(struct: type[Struct]) -> Callable[[bytes], Struct]:
+    return msgspec.json.Decoder(stored_form(struct)).decode
+
+
+@cache
+def stored_form(struct: type[Struct]) -> type[Struct]:
+    """Returns a subclass that accepts whatever an earlier or a later version may have stored."""
+    declared = [_declaration(field) for field in fields(struct)]
+    space: dict[str, Any] = {
+        "__annotations__": {name: annotation for name, annotation, _ in declared},
+        "__module__": __name__,
+        **{name: default for name, _, default in declared if default is not NODEFAULT},
+    }
+    make: Any = type(struct)
+    options = {"forbid_unknown_fields": False, "kw_only": True, "frozen": struct.__struct_config__.frozen}
+    return cast(type[Struct], make(struct.__name__, (struct,), space, **options))
+
+
+def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
+    if extra_of(field.type).keys() & {"hidden", "shown_once"}:  # sealed beside the document, or not stored
+        return field.name, Any, UNSET
+    annotation = _without_limits(field.type)
+    if field.default_factory is not NODEFAULT:
+        return field.name, annotation, msgspec.field(default_factory=field.default_factory)
+    return field.name, annotation, field.default
+
+
+def _without_limits(annotation: Any) -> Any:
+    """The same type without patterns and limits, at every depth."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return stored_form(annotation)
+    match get_origin(annotation), get_args(annotation):
+        case origin, (inner, *_) if origin is Annotated:
+            return _without_limits(inner)
+        case origin, values if origin is Literal:
+            return Union[tuple(type(value) for value in values)]  # noqa: UP007 (made at run time)
+        case origin, parts if origin in {Union, UnionType}:
+            return Union[tuple(_without_limits(part) for part in parts)]  # noqa: UP007 (made at run time)
+        case origin, parts if origin in {list, dict}:
+            return origin[tuple(_without_limits(part) for part in parts)]
+        case _:
+            return annotation

@@ -1,0 +1,149 @@
+"""Looks into structs and builds new ones: fields with their annotations, partial forms, references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import FieldInfo
+from windlass.core.declare.spec import Spec, fields_of, ordered_fields
+
+T = TypeVar("T", bound=Struct)
+
+
+class DeclaredField(NamedTuple):
+    """One field of a struct, with the extra information of its annotation."""
+
+    info: FieldInfo
+    extra: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.info.encode_name
+
+
+class ReferenceField(NamedTuple):
+    """A field that holds the id of another resource."""
+
+    family: str
+    opens: str
+    """For a credential: the path of the field with the address that it is sent to."""
+
+
+def declared_fields(struct: type[Struct]) -> tuple[DeclaredField, ...]:
+    return tuple(DeclaredField(info, extra_of(info.type)) for info in ordered_fields(struct))
+
+
+@cache
+def partial_struct(spec: type[Spec], name: str) -> type[Spec]:
+    declared = [
+        # A required field cannot be removed.
+        (field.encode_name, _partial(field.type) | UnsetType | (UnsetType if field.required else None), UNSET)
+        for field in ordered_fields(spec)
+    ]
+    return build_struct(name, declared, Spec)
+
+
+def _partial(annotation: Any) -> Any:
+    """Returns the type with objects that may be sent in part. Items of lists are sent whole."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return partial_struct(annotation, f"{annotation.__name__.removesuffix('Request')}Patch")
+    match get_origin(annotation), get_args(annotation):
+        case origin, args if origin in {Union, UnionType}:
+            return Union[tuple(_partial(part) for part in args)]  # noqa: UP007 (built at run time)
+        case origin, (inner, *metadata) if origin is Annotated:
+            return Annotated[(_partial(inner), *metadata)]
+        case _:
+            return annotation
+
+
+@cache
+def with_any_text(spec: type[Spec], names: frozenset[str]) -> type[Spec]:
+    """Returns the spec with any text allowed in these fields: for values that were stored under earlier
+    rules."""
+    declarations = [declaration(field) for field in fields_of(spec) if field.encode_name in names]
+    return build_struct(
+        spec.__name__, [(name, _any_text(type), *default) for name, type, *default in declarations], spec
+    )
+
+
+def _any_text(annotation: Any) -> Any:
+    match get_origin(annotation), get_args(annotation):
+        case origin, args if origin in {Union, UnionType}:
+            return Union[tuple(_any_text(part) for part in args)]  # noqa: UP007 (built at run time)
+        case origin, (inner, *_) if origin is Annotated and inner is str:
+            return str
+        case _:
+            return annotation
+
+
+def build_struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
+    """Builds a struct at run time. (msgspec.defstruct does not work with a metaclass.)"""
+    space: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+    for field, annotation, *default in declared:
+        space["__annotations__"][field] = annotation
+        if default:
+            space[field] = default[0]
+    make: Any = type(base)
+    return cast(type[T], make(name, (base,), space))
+
+
+def declaration(field: FieldInfo) -> tuple[Any, ...]:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return (field.name, field.type, msgspec.field(default_factory=field.default_factory))
+    if field.default is not msgspec.NODEFAULT:
+        return (field.name, field.type, field.default)
+    return (field.name, field.type)
+
+
+# Annotations are read here, and not by `msgspec.inspect`, which describes everything below them as well: at
+# each start that would take as long as all the rest of the registry.
+
+
+def extra_of(annotation: Any) -> Mapping[str, Any]:
+    """Returns the metadata that `refers`, `hidden` and others put on an annotation, also inside a union."""
+    match get_origin(annotation), get_args(annotation):
+        case origin, (inner, *metadata) if origin is Annotated:
+            extras = [meta.extra for meta in metadata if isinstance(meta, Meta) and meta.extra]
+            return {key: value for extra in (*extras, extra_of(inner)) for key, value in extra.items()}
+        case origin, parts if origin in {Union, UnionType}:
+            return {key: value for part in parts for key, value in extra_of(part).items()}
+        case _:
+            return {}
+
+
+def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, ReferenceField]]:
+    for info in fields_of(spec):
+        extra, path = extra_of(info.type), above + info.encode_name
+        if "refers" in extra:
+            opens = extra.get("opens", "")
+            yield path, ReferenceField(extra["refers"], opens and above + opens)
+        if inner := struct_of(info.type):
+            yield from references_of(inner, f"{path}.")
+
+
+def hidden_fields_of(spec: type[Struct], above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the path of each hidden field, such as `token` or `config.password`, with its marks."""
+    for info in fields_of(spec):
+        extra, path = extra_of(info.type), above + info.encode_name
+        if "hidden" in extra:
+            yield path, extra
+        elif inner := struct_of(info.type):
+            yield from hidden_fields_of(inner, f"{path}.")
+
+
+def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
+    """Returns the struct that a field holds, if any; `in_lists` also looks into lists."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    match get_origin(annotation), get_args(annotation):
+        case origin, (inner, *_) if origin is Annotated or (origin is list and in_lists):
+            return struct_of(inner, in_lists=in_lists)
+        case origin, parts if origin in {Union, UnionType}:
+            return next((held for part in parts if (held := struct_of(part, in_lists=in_lists))), None)
+        case _:
+            return None

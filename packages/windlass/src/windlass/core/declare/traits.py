@@ -1,0 +1,351 @@
+"""Abilities that many families share. A trait declares; `control` handles."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+from msgspec import Meta
+from windlass.base import ids
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Trait, get, post
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Id,
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    id_of_subject,
+    shaped,
+)
+from windlass.core.declare.log_query import Tail
+from windlass.core.declare.paging import PastDeploymentsQuery
+from windlass.core.declare.removal import Removal
+from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
+from windlass.core.declare.spec import Chosen
+from windlass.core.deploy.states import DeploymentStage
+
+
+class StatusDetails(Shown):
+    action: Annotated[str, example("DEPLOY")]
+    status: Annotated[str, example("SUCCESS")]
+    sub_action: str = "NONE"
+
+
+InstancesWanted = Annotated[
+    int,
+    Meta(description="Number of instances of the service that are meant to run; 0 if stopped"),
+    example(3),
+]
+InstancesRunning = Annotated[int, Meta(description="Number of these instances that run"), example(3)]
+InstancesReady = Annotated[
+    int, Meta(description="Number of these instances that run and pass their readiness probe"), example(2)
+]
+
+
+class Status(Shown):
+    """The status of a service."""
+
+    id: Annotated[Id, id_of_subject()]
+    state: Annotated[
+        str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress"), example("RUNNING")
+    ]
+    deployment_state: Annotated[
+        str, Meta(description="The exact state, in the full interface's words"), example("DEPLOYED")
+    ]
+    message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
+    service_deployment_status: Annotated[
+        str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
+    ]
+    last_deployment_date: Maybe[Timestamp] = absent
+    is_part_last_deployment: bool = False
+    status_details: StatusDetails
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
+    deployment_request_id: Annotated[Id | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
+    deployment_requests_count: Annotated[int, example(1)] = 0
+    instances: InstancesWanted = 0
+    running_instances: InstancesRunning = 0
+    ready_instances: InstancesReady = 0
+
+
+class Commit(Shown):
+    """A commit of a repository."""
+
+    git_commit_id: Annotated[str, example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")]
+    created_at: Timestamp
+    tag: str = ""
+    message: Annotated[str, example("Rope comes in every colour")] = ""
+    author_name: Annotated[str, example("Ada Lovelace")] = ""
+    author_avatar_url: str = ""
+    commit_page_url: str = ""
+
+
+class RunResult(Shown):
+    """The result of a service's run to its end."""
+
+    started_at: Timestamp
+    ended_at: Annotated[Timestamp | None, Meta(description="null while it runs"), example(None)] = None
+    exit_code: Annotated[
+        int | None,
+        Meta(description="128 and its number if a signal ended it; null while it runs, and if it was lost"),
+        example(0),
+    ] = None
+    reason: Annotated[str, Meta(description="The way in which it ended"), example("exited with code 0")] = ""
+    output: Annotated[list[str], Meta(description="The last lines that it wrote")] = []
+
+
+class Deployment(Shown):
+    """One attempt to change the state of a service, with the service's status keys beside its own."""
+
+    id: Id
+    action: Annotated[str, Meta(description="DEPLOY, RUN, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
+    status: Annotated[
+        str,
+        Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED"),
+        example("QUEUED"),
+    ]
+    created_at: Timestamp
+    updated_at: Timestamp
+    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1"), example(12)] = 0
+    application_id: Maybe[Id] = absent
+    service_id: Annotated[Id, id_of_subject()]
+    git_commit_id: Annotated[
+        Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None,
+        example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07"),
+    ] = None
+    image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
+    image_digest: Annotated[Maybe[str], Meta(description="The image that the tag stood for")] = absent
+    commit: Commit | None = None
+    message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
+    command: Annotated[Maybe[list[str]], Meta(description="The command, of one that ran once")] = absent
+    run: Annotated[Maybe[RunResult], Meta(description="The result of what runs once")] = absent
+    release: Annotated[Maybe[RunResult], Meta(description="The result of its release command")] = absent
+    triggered_by: Annotated[str, example("Ada Lovelace")] = ""
+    origin: str = "API"
+    started_at: Annotated[Timestamp | None, example(None)] = None
+    finished_at: Annotated[Timestamp | None, example(None)] = None
+    repeats: Annotated[
+        Id | None, Meta(description="The earlier deployment that it goes back to, or does again")
+    ] = None
+    state: Annotated[str, example("QUEUED")]
+    deployment_state: Annotated[str, example("QUEUED")]
+    service_deployment_status: Annotated[str, example("OUT_OF_DATE")]
+    last_deployment_date: Maybe[Timestamp] = absent
+    is_part_last_deployment: bool = True
+    status_details: StatusDetails
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
+    deployment_request_id: Annotated[Id, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
+    deployment_requests_count: int
+    instances: InstancesWanted = 0
+    running_instances: InstancesRunning = 0
+    ready_instances: InstancesReady = 0
+
+
+class Link(Shown):
+    """An address of a port of a service."""
+
+    service_id: Annotated[Id, id_of_subject()]
+    service_type: Annotated[str, example("APPLICATION")]
+    url: Annotated[str, example("http://web-production.localhost:8081")]
+    internal_port: Annotated[int, example(8080)]
+    external_port: Annotated[int, example(8081)]
+    is_qovery_domain: bool = False
+    is_default: bool
+
+
+class HistoryEntry(Shown):
+    """A past deployment, as existing clients list it."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    name: Annotated[str, example("web")]
+    status: Annotated[str, Meta(description="SUCCESS or FAILED"), example("SUCCESS")]
+    commit: Commit | None = None
+
+
+_ID_OR_VERSION: Final = rf"^({ids.PATTERN[1:-2]}|v[1-9][0-9]{{0,8}})\Z"
+"""The id of a deployment, or its version as lists and messages show it: `v` and its number."""
+
+
+class Rollback(Spec):
+    deployment_id: Annotated[
+        Maybe[
+            Annotated[
+                str,
+                Meta(
+                    pattern=shaped(
+                        _ID_OR_VERSION,
+                        "must be a version such as v3, or an id such as 6f1c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11",
+                    ),
+                    description="An earlier deployment: its id, or its version such as v3; without it, the "
+                    "one before what runs now",
+                ),
+            ]
+        ],
+        example("db01511f-abe4-5113-a2dc-90c7f2efb14a"),
+    ] = absent
+
+
+class CancelRequest(Spec):
+    force_cancel: Annotated[bool, WITHOUT_EFFECT] = False
+
+
+class Nothing(Spec):
+    """An empty object."""
+
+
+CommitId = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern=shaped(r"^([0-9a-fA-F]{7,64})?\Z", "must be the id of a commit: 7 to 64 hexadecimal digits"),
+        description="A commit of the repository; without it, the head of the branch",
+    ),
+]
+
+
+class DeployRequest(Spec):
+    git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
+    upload_id: Annotated[Maybe[Id], Meta(description="A complete upload, instead of a commit")] = absent
+
+
+class LogLine(Shown):
+    id: Id
+    created_at: Timestamp
+    message: Annotated[str, example("listening on port 8080")]
+    pod_name: str = ""
+    stage: Annotated[
+        Maybe[DeploymentStage],
+        Meta(description="Stage of the deployment; left out of lines of instances"),
+    ] = absent
+    version: str = ""
+
+
+class StreamOptions(Spec):
+    """Says whether a stream goes on with future events."""
+
+    follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
+
+
+_start = partial(post, need=Scope.DEPLOY)
+_LIST_STATUSES: Final = get(
+    "listStatuses", list[Status], "List the statuses", suffix="/status", on_collection=True, paged=False
+)
+
+
+DEPLOYABLE: Final = "deployable"
+"""The trait of services. Each of their families has a kind in `control/kinds`."""
+
+
+def deployable(
+    body: type[Spec] | None = None,
+    chosen: type[Chosen] | None = None,
+    *,
+    runs_once: bool = False,
+    query: type[Spec] | None = None,
+    removal: type[Removal] | None = None,
+    uninstall_query: type[Spec] | None = None,
+) -> Trait:
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
+    holds further choices of a deploy and a redeploy; `removal` and `uninstall_query` are the queries of a
+    deletion and of `uninstall`."""
+    restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
+    return Trait(
+        name=DEPLOYABLE,
+        runs_once=runs_once,
+        removal=removal,
+        chosen=chosen,
+        needs_behaviour=True,
+        ends_services=True,
+        actions=(
+            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
+            _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
+            *(() if runs_once else (restart,)),
+            _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
+            post(
+                "uninstall",
+                Deployment,
+                _UNINSTALL,
+                "204 if there was nothing.",
+                need=Scope.ADMIN,
+                starts=True,
+                body=Nothing,
+                query=uninstall_query,
+                also=(204,),
+            ),
+            _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),
+            _start(
+                "cancelDeployment",
+                Deployment,
+                "Cancel deployments that wait or are under way",
+                "The present release goes on serving. 409 if there is nothing to cancel.",
+                body=CancelRequest,
+            ),
+            get("status", Status, "Read the status"),
+            _LIST_STATUSES,
+            get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
+            get(
+                "deploymentHistory",
+                list[HistoryEntry],
+                "List past deployments",
+                _HISTORY,
+                query=PastDeploymentsQuery,
+            ),
+        ),
+    )
+
+
+_REDEPLOY: Final = "Deploy the same version again"
+_DEPLOY: Final = (
+    "The deployment is stored when the answer arrives. It replaces one that is still waiting, and runs after "
+    "one that is under way."
+)
+_RESTART: Final = "Replaces the instances by new ones, with the settings of their deployment."
+_UNINSTALL: Final = "Remove instances and data, keep the settings"
+_ROLLBACK: Final = "Runs the build of that deployment again, with the present settings; nothing is built."
+_HISTORY: Final = "Newest first; deployments that wait or are under way are not included."
+_COMMITS: Final = (
+    "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
+    "seconds. An answer is kept for some seconds. 503 while many other repositories are being read."
+)
+_LOG: Final = (
+    "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
+    "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
+    "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
+    "goes on after that line; an event `gone` says that lines which should come are no longer "
+    "kept, and `end` that nothing more comes."
+)
+
+holds_services = Trait(name="holds_services", ends_services=True)
+"""Resources with this trait are deleted after the last of the services below them."""
+
+has_deployments = Trait(name="has_deployments")
+"""Resources with this trait keep their past deployments."""
+
+has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
+
+has_commits = Trait(
+    name="has_commits",
+    actions=(
+        get(
+            "commit",
+            list[Commit],
+            "List the newest commits of the branch",
+            _COMMITS,
+            paged=False,
+            also=(409,),
+            outside=True,
+        ),
+    ),
+)
+
+has_logs = Trait(
+    name="has_logs",
+    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=Tail, paged=False),),
+)
+
+has_variables = Trait(name="has_variables")
+"""Resources with this trait carry variables and secrets, and inherit those from above."""

@@ -1,0 +1,204 @@
+"""Turns errors of msgspec into messages that name the field and say what it should be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from windlass.base.errors import Invalid
+from windlass.core.declare.fields import FORMS
+from windlass.core.declare.spec import fields_of
+from windlass.core.declare.structs import extra_of, struct_of
+
+T = TypeVar("T")
+
+_COMMON: Final = {"id", "at", "is", "name"}
+"""Words that occur in many fields and identify none."""
+
+
+def convert(value: Any, wanted: type[T]) -> T:
+    """Converts the value to the wanted type; Invalid names the first field that does not fit."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error, wanted)) from error
+
+
+_CHOICE: Final = "Invalid enum value "
+_MATCHING = "Expected `str` matching regex "
+
+
+def _pattern_of(text: str) -> str:
+    """Returns the pattern that did not match. msgspec quotes it as Python does."""
+    return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
+
+
+_AT = re.compile(r" - at `(\$.*)`$")
+_REQUIRED: Final = "is required"
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED),
+    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
+    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
+    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
+    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length of {1} {2}"),
+    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
+    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
+    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
+    (re.compile(r"^(.+)$"), "{0}"),
+)
+_KINDS: Mapping[str, str] = {
+    "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
+    "float": "a number with a fraction", "null": "null",
+    "<=": "at most", ">=": "at least", "<": "less than", ">": "more than",
+}  # fmt: skip
+
+
+def explain(error: Exception, wanted: Any = None) -> str:
+    """Turns msgspec's message into a sentence that starts with the field, such as `ports[0].internal_port`.
+
+    `wanted` is the expected type, to suggest fields for an unknown one.
+    """
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1].removeprefix("$").lstrip(".") if at else ""
+    text = text[: at.start()] if at else text
+    for pattern, form in _RULES:
+        match = pattern.match(text)
+        if match is None:
+            continue
+        if text.startswith(_CHOICE) and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+            value = text.removeprefix(_CHOICE).strip("'")
+            meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
+            return f"{path}: must be one of {', '.join(choices)}{meant}"
+        if "unknown field `" in text and wanted is not None:
+            hint = _written_instead(match[1], path, wanted) or _suggest(match[1], _at(path, wanted))
+            form += hint.replace("{", "{{").replace("}", "}}")
+        if "field `" in text:
+            path = f"{path}.{match[1]}" if path else match[1]
+        if form == _REQUIRED and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+            return f"{path}: {form}; it must be one of {', '.join(choices)}"
+        if (shape := FORMS.get(_pattern_of(text))) is not None:
+            return f"{path or 'The body'}: {shape}"
+        words = [
+            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
+        ]
+        reason = f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+        return reason + _in_right_form(path, text, wanted)
+    return f"{path}: {text}"
+
+
+def _at(path: str, wanted: Any) -> type[Struct] | None:
+    """Returns the struct at a path such as `ports[0]`."""
+    struct = struct_of(wanted)
+    for name in re.findall(r"[A-Za-z_]\w*", path):
+        types = {field.encode_name: field.type for field in fields_of(struct)} if struct else {}
+        struct = struct_of(types[name], in_lists=True) if name in types else None
+    return struct
+
+
+class _Shorthand(Struct, frozen=True):
+    """A list of objects that people often write shorter, such as `port` for `ports`."""
+
+    option: str
+    sets: str
+    written: str
+    """The right form."""
+
+
+def _in_right_form(path: str, text: str, wanted: Any) -> str:
+    """Returns the end of a message about another value in the place of a list of objects, or of an object of
+    it: the right form, if the list has a short form."""
+    if not text.startswith(("Expected `array", "Expected `object")):
+        return ""
+    short = _short_form(path, wanted)
+    return f"; write {short.written}" if short else ""
+
+
+def _written_instead(name: str, path: str, wanted: Any) -> str:
+    """Returns the end of a message about an unknown field that is the short form of a list of objects: the
+    list, or within one of its objects the field that has the value."""
+    if (short := _short_form(path, wanted)) and short.option == name:
+        return did_you_mean([short.sets])
+    shape = _at(path, wanted)
+    for field in fields_of(shape) if shape else ():
+        if (short := _short_form(f"{path}.{field.encode_name}", wanted)) and short.option == name:
+            return f'; write "{field.encode_name}": {short.written}'
+    return ""
+
+
+def _short_form(path: str, wanted: Any) -> _Shorthand | None:
+    """Returns the short form of the list at a path, or of the list with the item at that path."""
+    parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
+    shape = _at(parent, wanted)
+    types = {field.encode_name: field.type for field in fields_of(shape)} if shape else {}
+    extra = extra_of(types[name]) if name in types else {}
+    if "short_form" not in extra:
+        return None
+    option, sets, _, _ = extra["short_form"]
+    return _Shorthand(option=option, sets=sets, written=extra["written"])
+
+
+def written_out(document: Any, wanted: type[Struct]) -> Any:
+    """Returns a document with the whole list in the place of each short form, such as `ports` for `port`.
+    None if it has no short form. Invalid if it has both."""
+    if not isinstance(document, dict):
+        return None
+    whole = dict(document)
+    for name, (option, sets, others, _) in _short_forms(wanted).items():
+        if option not in whole:
+            continue
+        if name in whole:
+            raise Invalid(f"{option}: leave it out, or {name}: it is the short form of that list")
+        whole[name] = [{sets: whole.pop(option), **others}]
+    return whole if whole != document else None
+
+
+@cache
+def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
+    """Returns the short form of each list that has one, unless it is a field too."""
+    extras = {field.encode_name: extra_of(field.type) for field in fields_of(wanted)}
+    forms = {name: extra["short_form"] for name, extra in extras.items() if "short_form" in extra}
+    return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}
+
+
+def _suggest(name: str, shape: type[Struct] | None) -> str:
+    """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
+    declared = sorted(fields_of(shape), key=lambda field: not field.required) if shape else []
+    names = [field.encode_name for field in declared]
+    words = set(name.lower().split("_")) - _COMMON
+    similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(
+        name, names, 1, 0.75
+    )
+    return did_you_mean(similar[:3])
+
+
+def did_you_mean(similar: Sequence[str]) -> str:
+    """Returns the end of a message that suggests these words, if there are any."""
+    return f"; did you mean {' or '.join(similar)}?" if similar else ""
+
+
+def _choices(path: str, shape: type[Struct] | None) -> list[str]:
+    """Returns the values that the field at the end of a path may have."""
+    name = re.sub(r"\[.*", "", path.rpartition(".")[2])
+    types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
+    return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
+
+
+def _literals(info: msgspec.inspect.Type) -> tuple[Any, ...]:
+    match info:
+        case msgspec.inspect.LiteralType(values=values):
+            return values
+        case msgspec.inspect.EnumType(cls=cls):
+            return tuple(member.value for member in cls)
+        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
+            return _literals(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return tuple(value for part in types for value in _literals(part))
+        case _:
+            return ()

@@ -1,0 +1,91 @@
+"""Variables that tell services how to reach a database. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+from windlass.core.deploy.databases import TYPES, kind_of
+from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
+
+
+class ConnectionVariable(Struct, frozen=True):
+    """One of the variables that tell how to reach a database."""
+
+    word: str
+    """Behind `QOVERY_POSTGRESQL_Z…_`."""
+    friendly: str
+    """Behind the database's own name."""
+    secret: bool
+
+
+PARTS: Final = (
+    ConnectionVariable("HOST_INTERNAL", "HOST", False),
+    ConnectionVariable("PORT_INTERNAL", "PORT", False),
+    ConnectionVariable("LOGIN", "USER", False),
+    ConnectionVariable("DEFAULT_DATABASE_NAME", "NAME", False),
+    ConnectionVariable("PASSWORD", "PASSWORD", True),
+    ConnectionVariable("DATABASE_URL_INTERNAL", "URL", True),
+)
+
+
+def connection(
+    type: str, id: str, name: str, host: str, port: int, login: str, password: str, database: str
+) -> dict[str, str]:
+    """Returns the variables of a connection, with the prefixes of clients, of Windlass, and of the database's
+    name."""
+    values = dict(_values(type, host, port, login, password, database))
+    return {key: values[part.word] for key, part in _keys(type, id, name)}
+
+
+def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
+    """The keys of a connection that are secrets."""
+    return frozenset(key for key, part in _keys(type, id, name) if part.secret)
+
+
+def keys(id: str, name: str) -> frozenset[str]:
+    """All keys that a database of any type would give to services."""
+    return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
+
+
+def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
+    for part in PARTS:
+        yield from ((prefix + part.word, part) for prefix in prefixes_of(type, id))
+        yield friendly(name, id) + part.friendly, part
+
+
+def _values(
+    type: str, host: str, port: int, login: str, password: str, database: str
+) -> Iterator[tuple[str, str]]:
+    yield "HOST_INTERNAL", host
+    yield "PORT_INTERNAL", str(port)
+    yield "LOGIN", login
+    yield "DEFAULT_DATABASE_NAME", database
+    yield "PASSWORD", password
+    yield "DATABASE_URL_INTERNAL", url(type, host, port, login, password, database)
+
+
+def url(type: str, host: str, port: int, login: str, password: str, database: str) -> str:
+    kind = kind_of(type)
+    place = f"[{host}]" if ":" in host else host
+    who = f"{quote(login, safe='')}:{quote(password, safe='')}@"
+    tail = f"?{kind.query}" if kind.query else ""
+    return f"{kind.scheme}://{who}{place}:{port}/{quote(database, safe='')}{tail}"
+
+
+_NOT_IN_KEYS = re.compile(r"[^A-Z0-9]+")
+
+
+def friendly(name: str, id: str) -> str:
+    """`main-db` → `MAIN_DB_`; a name without letters that a key may have gives way to the id."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().upper()
+    word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
+    if not word:
+        return f"DB_{id[:8].upper()}_"
+    # A key begins with a letter, and the prefix of Windlass is reserved.
+    taken = word[0].isdigit() or f"{word}_".startswith(PREFIX)
+    return f"DB_{word}_" if taken else f"{word}_"

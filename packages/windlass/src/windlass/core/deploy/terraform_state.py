@@ -1,0 +1,247 @@
+"""The state of a Terraform service, as far as Windlass reads it: outputs and resources. Pure."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.core.deploy.injected_variables import output_word
+
+HIDDEN: Final = "(sensitive value)"
+FORM: Final = 4
+"""The form of state files that the programs write since 2019."""
+MOST_OF_ONE: Final = 64 * 1024
+"""Bytes of an output that is a variable of others."""
+MOST_OF_ALL: Final = 128 * 1024
+"""Bytes of all outputs of a state that are."""
+MOST_PARTS: Final = 500_000
+"""Lists and objects in a text of a run. All other requests wait while one is read, and even a short text may
+have millions."""
+_OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
+_IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
+
+
+class BadState(ValueError):
+    """A text is no state of a form that is known."""
+
+
+class StateOutput(Struct, frozen=True):
+    name: str
+    value: str
+    """A text as it is, anything else as JSON."""
+    is_sensitive: bool
+
+
+class StateResource(Struct, frozen=True):
+    id: str
+    resource_type: str
+    name: str
+    address: str
+    provider: str
+    mode: str
+    attributes: Mapping[str, Any]
+
+
+class StoredOutput(Struct, gc=False):
+    value: Any = None
+    sensitive: bool = False
+
+
+class StoredInstance(Struct, gc=False):
+    index_key: int | str | None = None
+    deposed: str = ""
+
+
+class StoredResource(Struct, gc=False):
+    mode: str
+    type: str
+    name: str
+    provider: str = ""
+    module: str = ""
+    instances: list[StoredInstance] = []
+
+
+class StateFile(Struct):
+    """The part of a state file that is read."""
+
+    version: int
+    serial: int = 0
+    outputs: dict[str, StoredOutput] = {}
+    resources: list[StoredResource] = []
+
+
+class ShownResource(Struct):
+    address: str
+    values: dict[str, Any] | None = None
+    sensitive_values: dict[str, Any] | bool | None = None
+
+
+class ShownModule(Struct):
+    resources: list[ShownResource] | None = None
+    child_modules: list[ShownModule] | None = None
+
+
+class ShownValues(Struct):
+    outputs: dict[str, StoredOutput] | None = None
+    root_module: ShownModule | None = None
+
+
+class ShownState(Struct):
+    """A state as `show -json` answers it."""
+
+    values: ShownValues | None = None
+
+
+def check_parts(content: bytes) -> None:
+    """Raises BadState for a text that would take too long to read."""
+    if content.count(b"{") + content.count(b"[") > MOST_PARTS:
+        raise BadState(f"it has more than {MOST_PARTS} lists and objects: divide the module")
+
+
+def read_state(content: bytes) -> StateFile:
+    """Raises BadState with the reason."""
+    check_parts(content)
+    try:
+        state = read_json(content, StateFile)
+        outputs_of(state)
+    except BadJson as error:
+        raise BadState(f"it is no state of Terraform: {error}") from error
+    except RecursionError as error:
+        raise BadState("an output is nested too deep") from error
+    if state.version != FORM:
+        raise BadState(f"it has the form {state.version}, and only {FORM} is known")
+    return state
+
+
+class _SerialNumber(Struct):
+    serial: int | None = None
+
+
+def serial_of(content: bytes) -> int | None:
+    """Returns the number by which the program tells later states from earlier ones; None if there is none."""
+    try:
+        return read_json(content, _SerialNumber).serial if content else None
+    except BadJson:
+        return None
+
+
+def outputs_of(state: StateFile) -> list[StateOutput]:
+    return [
+        StateOutput(name, _text(output.value), output.sensitive)
+        for name, output in sorted(state.outputs.items())
+        if output.value is not None
+    ]
+
+
+def shared_outputs(state: StateFile) -> list[StateOutput]:
+    """Returns the outputs that are variables of other services. One that no process could take would keep all
+    of them from being deployed, so it is left out, and so is one with the variable of an earlier one."""
+    shared: dict[str, StateOutput] = {}
+    left = MOST_OF_ALL
+    for output in outputs_of(state):
+        size, variable = len(output.value.encode()), output_word(output.name)
+        is_possible = size <= min(MOST_OF_ONE, left) and "\0" not in output.value
+        if is_possible and _OUTPUT_NAME.match(output.name) and variable not in shared:
+            shared[variable] = output
+            left -= size
+    return [*shared.values()]
+
+
+def has_managed(state: StateFile) -> bool:
+    """True if there is anything to destroy."""
+    return any(resource.mode == "managed" and resource.instances for resource in state.resources)
+
+
+def resources_of(
+    state: StateFile, service: str, attributes: Mapping[str, Mapping[str, Any]]
+) -> list[StateResource]:
+    """Returns the resources, with the attributes that may be shown, by address."""
+    return [
+        StateResource(
+            id=str(uuid.uuid5(_IDS, f"{service}/{address}")),
+            resource_type=resource.type,
+            name=resource.name,
+            address=address,
+            provider=_provider(resource.provider),
+            mode="data" if resource.mode == "data" else "managed",
+            attributes=attributes.get(address, {}),
+        )
+        for resource in state.resources
+        for instance in resource.instances
+        if not instance.deposed
+        for address in [_address(resource, instance)]
+    ]
+
+
+def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
+    """Returns the attributes of all resources by address; sensitive ones are replaced."""
+    return {
+        resource.address: _without_sensitive(resource.values or {}, resource.sensitive_values or {})
+        for resource in _resources_of(shown)
+    }
+
+
+def sensitive_texts(shown: ShownState) -> list[str]:
+    """Returns the values that are sensitive somewhere: they are hidden wherever else they are."""
+    outputs = (shown.values and shown.values.outputs) or {}
+    texts = [
+        _text(output.value) for output in outputs.values() if output.sensitive and output.value is not None
+    ]
+    for resource in _resources_of(shown):
+        texts += _sensitive_in(resource.values or {}, resource.sensitive_values or {})
+    return texts
+
+
+def _resources_of(shown: ShownState) -> Iterator[ShownResource]:
+    if shown.values and shown.values.root_module:
+        yield from _resources_below(shown.values.root_module)
+
+
+def _resources_below(module: ShownModule) -> Iterator[ShownResource]:
+    yield from module.resources or ()
+    for child in module.child_modules or ():
+        yield from _resources_below(child)
+
+
+def _without_sensitive(value: Any, sensitive: Any) -> Any:
+    if sensitive is True:
+        return HIDDEN
+    if isinstance(value, dict) and isinstance(sensitive, dict):
+        return {name: _without_sensitive(item, sensitive.get(name)) for name, item in value.items()}
+    if isinstance(value, list) and isinstance(sensitive, list):
+        marks: Sequence[Any] = [*sensitive, *[None] * len(value)]
+        return [_without_sensitive(item, mark) for item, mark in zip(value, marks, strict=False)]
+    return value
+
+
+def _sensitive_in(value: Any, sensitive: Any) -> Iterator[str]:
+    if sensitive is True:
+        if value is not None:
+            yield _text(value)
+    elif isinstance(value, dict) and isinstance(sensitive, dict):
+        for name, item in value.items():
+            yield from _sensitive_in(item, sensitive.get(name))
+    elif isinstance(value, list) and isinstance(sensitive, list):
+        for item, mark in zip(value, sensitive, strict=False):
+            yield from _sensitive_in(item, mark)
+
+
+def _address(resource: StoredResource, instance: StoredInstance) -> str:
+    parts = [resource.module, "data" if resource.mode == "data" else "", resource.type, resource.name]
+    key = instance.index_key
+    index = "" if key is None else f"[{key}]" if isinstance(key, int) else f'["{key}"]'
+    return ".".join(part for part in parts if part) + index
+
+
+def _provider(text: str) -> str:
+    """`provider["registry.terraform.io/hashicorp/random"]` → the address alone."""
+    return text.partition('["')[2].partition('"]')[0] or text
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,141 @@
+"""The vocabulary of the audit: maps events, families and origins to the words of the full interface.
+
+Where the full interface has no word, ours is used. Its clients fail on a word that they do not know, so under
+`/compat` they get the nearest known one, with the exact word in `change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+from windlass.core.words.events import Event
+from windlass.core.words.naming import enum_value
+
+TYPES: Final = (
+    "CREATE", "UPDATE", "DELETE", "ACCEPT", "EXPORT", "CLONE", "DEPLOY_QUEUED", "STOP_QUEUED",
+    "RESTART_QUEUED", "DELETE_QUEUED", "UNINSTALL_QUEUED", "MAINTENANCE", "DRY_RUN", "TRIGGER_REDEPLOY",
+    "TRIGGER_CANCEL", "FORCE_RUN_QUEUED", "FORCE_RUN_QUEUED_DEPLOY", "FORCE_RUN_QUEUED_STOP",
+    "FORCE_RUN_QUEUED_DELETE", "TRIGGER_DEPLOY", "TRIGGER_STOP", "TRIGGER_RESTART", "TRIGGER_DELETE",
+    "TRIGGER_UNINSTALL", "TRIGGER_DEPLOY_DRY_RUN", "TRIGGER_TERRAFORM_FORCE_UNLOCK",
+    "TRIGGER_TERRAFORM_MIGRATE_STATE", "TRIGGER_FORCE_RUN", "TRIGGER_FORCE_RUN_DEPLOY",
+    "TRIGGER_FORCE_RUN_STOP", "TRIGGER_FORCE_RUN_DELETE", "DEPLOYED", "STOPPED", "DELETED", "UNINSTALLED",
+    "RESTARTED", "DEPLOYED_DRY_RUN", "FORCE_RUN_SUCCEEDED", "TERRAFORM_FORCE_UNLOCK_SUCCEEDED",
+    "TERRAFORM_MIGRATE_STATE_SUCCEEDED", "DEPLOY_FAILED", "STOP_FAILED", "DELETE_FAILED",
+    "UNINSTALL_FAILED", "RESTART_FAILED", "DEPLOYED_DRY_RUN_FAILED", "FORCE_RUN_FAILED",
+    "TERRAFORM_FORCE_UNLOCK_FAILED", "TERRAFORM_MIGRATE_STATE_FAILED", "SHELL", "PORT_FORWARD",
+    "REMOTE_DEBUG", "MCP", "IMPORT", "LOCK", "UNLOCK", "POLICY_FAILED",
+)  # fmt: skip
+TARGETS: Final = (
+    "AGENTIC_WORKFLOW", "APPLICATION", "CLUSTER", "CONTAINER", "CONTAINER_REGISTRY", "DATABASE",
+    "ENTERPRISE_CONNECTION", "ENVIRONMENT", "JOB", "HELM", "HELM_REPOSITORY", "MEMBERS_AND_ROLES",
+    "ORGANIZATION", "PROJECT", "WEBHOOK", "TERRAFORM",
+)  # fmt: skip
+SUB_TARGETS: Final = (
+    "ADVANCED_SETTINGS", "ALERT_RECEIVER", "ALERT_RULE", "ANNOTATIONS_GROUP", "API_TOKEN",
+    "ARGOCD_CLUSTER_MAPPING", "ARGOCD_CONFIGURATION", "BILLING_INFO", "BILLING_USAGE_REPORT",
+    "BLUEPRINT_MIGRATION", "CLOUD_PROVIDER_CREDENTIALS", "CLUSTER_CREDENTIALS", "CLUSTER_ROUTING_TABLE",
+    "CONFIG", "CREDIT_CARD", "CREDIT_CODE", "CUSTOM_DOMAIN", "CUSTOM_ROLE", "DEPLOYMENT_RULE",
+    "DEPLOYMENT_STAGE", "DNS_PROVIDER", "GITHUB_APP", "GIT_REPOSITORY", "GIT_TOKEN", "INVITATION",
+    "JWT_TOKEN_FORGED", "KUBERNETES_CONFIGURATION", "KUBERNETES_CREDENTIALS", "LABELS_GROUP", "MCP_SERVER",
+    "MEMBER_ROLE", "PLAN", "POLICY_API_TOKEN", "REMOTE_ACCESS", "SECRET", "SSO", "TERRAFORM", "TOOL_CALL",
+    "TRANSFER_OWNERSHIP", "VARIABLE",
+)  # fmt: skip
+OURS, THEIRS = "WINDLASS", "QOVERY_INTERNAL"
+"""Origin of automatic changes: our word and the full interface's word."""
+ORIGINS: Final = ("API", "CLI", "CONSOLE", "GIT", THEIRS, "SKILL", "TERRAFORM_PROVIDER", OURS)
+
+# Events that have another name in the full interface.
+_EXACT: Final[Mapping[str, str]] = {
+    Event.DEPLOYMENT_SUCCEEDED: "DEPLOYED",
+    Event.DEPLOYMENT_FAILED: "DEPLOY_FAILED",
+}
+_OF_A_RESTART: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
+# Events without a word in the full interface, with the nearest one.
+_NEAREST: Final[Mapping[str, str]] = {
+    Event.SIGNED_IN: "ACCEPT",
+    Event.TOKEN_USED: "ACCEPT",
+    Event.SIGN_IN_REFUSED: "POLICY_FAILED",
+    Event.TOKEN_REFUSED: "POLICY_FAILED",
+    Event.ACCESS_REFUSED: "POLICY_FAILED",
+    Event.DEPLOYMENT_STARTED: "TRIGGER_DEPLOY",
+    Event.DEPLOYMENT_CANCELLED: "TRIGGER_CANCEL",
+    Event.DEPLOYMENT_SUPERSEDED: "TRIGGER_CANCEL",
+    Event.STOP_CANCELLED: "TRIGGER_CANCEL",
+    Event.UNINSTALL_CANCELLED: "TRIGGER_CANCEL",
+    Event.BROKE: "DEPLOY_FAILED",
+    Event.RECOVERED: "DEPLOYED",
+    Event.RUN_FAILED: "FORCE_RUN_FAILED",
+    Event.COMMAND_ENDED: "SHELL",
+}
+_OTHERWISE = "UPDATE"
+
+WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
+"""Every word that clients may filter by, including the contract's words for deployments."""
+
+
+def type_of(kind: str, action: str, *, full: bool) -> str:
+    """Returns the word for an event. `action` is the action of its deployment, if it has one."""
+    word = _EXACT.get(kind, kind)
+    if full and word not in TYPES:
+        word = _NEAREST.get(kind, _OTHERWISE)
+    return _OF_A_RESTART.get(word, word) if action == "RESTART" else word
+
+
+def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
+    """Returns the events that a word may stand for; our own words are accepted, too."""
+    return tuple(
+        kind
+        for kind in Event
+        if word in {kind, type_of(kind, "", full=full), type_of(kind, "RESTART", full=full)}
+    )
+
+
+class AuditWords(Struct, frozen=True, kw_only=True):
+    """The audit's words for a family, if they do not follow from its name: `gitToken` is GIT_TOKEN."""
+
+    target: str = ""
+    """One of TARGETS, for events about a resource of the family."""
+    sub_target: str = ""
+    """One of SUB_TARGETS, for a resource that belongs to another one."""
+    is_part: bool = False
+    """True if its events are listed at its owner: those of a variable at its service."""
+
+
+AUDIT_WORDS: Final = AuditWords()
+
+
+class AuditNames:
+    """The audit's words for all families, and back."""
+
+    def __init__(self, words: Mapping[str, AuditWords]) -> None:
+        self._targets = {family: entry.target or enum_value(family) for family, entry in words.items()}
+        self._sub_targets = {family: entry.sub_target for family, entry in words.items() if entry.sub_target}
+        self._parts = {family for family, entry in words.items() if entry.is_part}
+
+    def is_part(self, family: str) -> bool:
+        return family in self._parts
+
+    def target(self, family: str) -> str:
+        return self._targets.get(family, enum_value(family))
+
+    def families_of(self, target: str) -> tuple[str, ...]:
+        """Returns all families with this word; if there are none, a name without matches."""
+        return tuple(family for family, word in self._targets.items() if word == target) or (target,)
+
+    def sub_target(self, family: str) -> str | None:
+        return self._sub_targets.get(family)
+
+    def family_of(self, sub_target: str) -> str | None:
+        """Returns the family of a sub-target; None if there is none."""
+        return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
+
+
+def origin_of(origin: str, *, full: bool) -> str:
+    return THEIRS if full and origin == OURS else origin
+
+
+def origin_kept(origin: str) -> str:
+    """Returns the stored form of an origin, given in either vocabulary."""
+    return OURS if origin == THEIRS else origin

@@ -1,0 +1,196 @@
+"""The body of a webhook delivery: its content and its formats. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from windlass.core.words.events import full
+from windlass.core.words.naming import enum_value
+
+
+class NamedId(Struct, frozen=True):
+    id: str
+    name: str
+
+
+class NamedRun(Struct, frozen=True):
+    """A run of a job."""
+
+    id: str
+    number: int
+
+
+class WebhookPayload(Struct, frozen=True, kw_only=True):
+    """One event of one deployment, with everything above it, as it was at that moment."""
+
+    kind: str
+    """The event, in the contract's words."""
+    at: str
+    family: str
+    service: NamedId
+    environment: NamedId
+    mode: str
+    project: NamedId
+    organization: NamedId
+    deployment: str
+    number: int
+    action: str
+    status: str
+    commit: str | None = None
+    commit_message: str = ""
+    message: str = ""
+    by: str = ""
+    began: str | None = None
+    ended: str | None = None
+    test: bool = False
+    run: NamedRun | None = None
+    """The run that it is about, if it is not about the deployment itself."""
+
+    @property
+    def path(self) -> str:
+        if self.run:
+            return f"/{self.family}/{self.service.id}/run/{self.run.id}"
+        return f"/{self.family}/{self.service.id}/deployment/{self.deployment}"
+
+
+class Subscription(Struct):
+    """The part of a webhook that selects events and sets the format."""
+
+    target_url: str
+    events: list[str]
+    enabled: bool
+    kind: str
+    project_names_filter: list[str]
+    environment_types_filter: list[str]
+    vocabulary: str
+    send_secret: bool = False
+
+
+def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
+    """Returns whether a webhook subscribes to this event."""
+    names, modes = webhook.project_names_filter, webhook.environment_types_filter
+    return (
+        webhook.enabled
+        and news.kind in webhook.events
+        and (not names or any(has_form(name, news.project.name) for name in names))
+        and (not modes or news.mode in modes)
+    )
+
+
+def has_form(pattern: str, name: str) -> bool:
+    """Returns whether a name has the parts of a pattern in their order. Takes the first place of each, and
+    never another: a regular expression would try them all."""
+    begin, *others = pattern.casefold().split("*")
+    name = name.casefold()
+    if not others:
+        return name == begin
+    if not name.startswith(begin):
+        return False
+    *middle, end = others
+    at = len(begin)
+    for part in middle:
+        place = name.find(part, at)
+        if place < 0:
+            return False
+        at = place + len(part)
+    return name.endswith(end) and len(name) - at >= len(end)
+
+
+def render(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
+    """Returns the body of a delivery; `base` is the address of this server."""
+    link = base.rstrip("/") + news.path
+    return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)
+
+
+def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[str, Any]:
+    word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
+    payload: dict[str, Any] = {
+        f"{news.family}_id": news.service.id,
+        "application_id": news.service.id,  # the contract has it in every payload
+        "service_id": news.service.id,
+        "service_kind": enum_value(news.family),
+        "service_name": news.service.name,
+        "environment_id": news.environment.id,
+        "environment_name": news.environment.name,
+        "environment_mode": news.mode,
+        "project_id": news.project.id,
+        "project_name": news.project.name,
+        "organization_id": news.organization.id,
+        "organization_name": news.organization.name,
+        "deployment_id": news.deployment,
+        "deployment_number": news.number,
+        "deployment_url": link,
+        "action": news.action,
+        "status": news.status,
+        "git_commit_id": news.commit,
+        "message": news.message,
+        "triggered_by": news.by,
+        "created_at": news.at,
+        "started_at": news.began,
+        "finished_at": news.ended,
+    }
+    if news.run:
+        payload |= {"run_id": news.run.id, "run_number": news.run.number}
+    return {"event_type": word, "payload": payload | ({"test": True} if news.test else {})}
+
+
+# Slack
+
+_SAYS: Final[Mapping[str, tuple[str, str]]] = {
+    "DEPLOYMENT_STARTED": (":rocket:", "is being deployed"),
+    "DEPLOYMENT_SUCCEEDED": (":white_check_mark:", "is deployed"),
+    "DEPLOYMENT_FAILED": (":x:", "could not be deployed"),
+    "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
+}
+_OF_A_RUN: Final = (":x:", "failed in a run of its timetable")
+_LONGEST = 2500
+"""Maximum length of a message in characters; a block of Slack holds 3,000."""
+
+
+def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
+    sign, says = _OF_A_RUN if news.run else _SAYS[news.kind]
+    where = f"{news.project.name} / {news.environment.name}"
+    title = f"{sign} *{_plain(news.service.name)}* {says}" + (
+        " (a test of this webhook)" if news.test else ""
+    )
+    facts = [
+        f"*Where:* {_plain(where)}",
+        *(
+            [f"*Commit:* `{news.commit[:12]}` {_plain(_first_line(news.commit_message))}"]
+            if news.commit
+            else []
+        ),
+        *([f"*By:* {_plain(news.by)}"] if news.by else []),
+    ]
+    blocks = [_section(title), _section("\n".join(facts))]
+    if news.message:
+        blocks.append(_section(f"```{_plain(_cut(news.message)).replace('```', '')}```"))
+    name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
+    blocks.append(_section(f"<{link}|{name}>"))
+    text = f"{news.service.name} {says} ({where})" + (
+        f": {_first_line(news.message)}" if news.message else ""
+    )
+    return {"text": _plain(_cut(text)), "blocks": blocks}
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def _plain(text: str) -> str:
+    """Escapes text that Slack would read as a link, a mention or an entity."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:200]
+
+
+def _cut(text: str) -> str:
+    """Shortens a text in the middle: the cause is at the beginning, and the last output at the end."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]}\n…\n{text[-half:]}"

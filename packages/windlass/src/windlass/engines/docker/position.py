@@ -1,0 +1,80 @@
+"""The position up to which the output of a container was read, so that nothing is lost or repeated.
+
+The engine can return lines since a moment. It cannot distinguish lines of one moment, or lines that the two
+streams of a container wrote out of order. So a position is a moment in the past (`anchor`), the number of
+lines passed on since then (`count`), and the moment of the latest of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.log import log
+
+_log = log("engines.docker")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ROOM: Final = 256
+"""A position is written over the former in one piece: nothing that kills Windlass leaves half of one."""
+
+SLACK: Final = 2_000
+"""Milliseconds within which lines may be out of order."""
+
+
+class Position(Struct):
+    anchor: str = ""
+    """Empty is the beginning."""
+    count: int = 0
+    latest: str = ""
+
+
+def is_container_id(id: object) -> bool:
+    """True for ids that are safe as names of files. The engine is not trusted."""
+    return isinstance(id, str) and _ID.fullmatch(id) is not None
+
+
+class Positions:
+    """One file for each container, by the container's own id."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[str, int] = {}
+
+    def load(self, container: str) -> Position:
+        """Returns where reading goes on. Without a position, lines are repeated, not lost."""
+        try:
+            return msgspec.json.decode(self._file(container).read_bytes().rstrip(), type=Position)
+        except msgspec.ValidationError as error:
+            extra = {"container": container, "why": str(error)}
+            _log.warning("lines may be repeated: another version noted how far output was read", extra=extra)
+            return Position()
+        except (FileNotFoundError, msgspec.DecodeError):  # never read, or the power failed just then
+            return Position()
+
+    def save(self, container: str, position: Position) -> None:
+        if container not in self._open:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open[container] = os.open(self._file(container), os.O_WRONLY | os.O_CREAT, 0o600)
+        os.pwrite(self._open[container], msgspec.json.encode(position).ljust(_ROOM), 0)
+
+    def let_go(self, container: str) -> None:
+        if (opened := self._open.pop(container, None)) is not None:
+            os.close(opened)
+
+    def forget(self, container: str) -> None:
+        self.let_go(container)
+        self._file(container).unlink(missing_ok=True)
+
+    def forget_others(self, keep: set[str]) -> None:
+        for path in list(self._folder.glob("*")):
+            if path.name not in keep:
+                self.forget(path.name)
+
+    def _file(self, container: str) -> Path:
+        if not is_container_id(container):
+            raise ValueError("the id of a container would lead to a file elsewhere")
+        return self._folder / container

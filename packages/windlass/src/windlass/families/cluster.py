@@ -1,0 +1,268 @@
+"""A cluster: machines that run services, reached through an engine.
+
+A cluster without an engine is kept and shown, but nothing reaches it: nothing is deployed there.
+"""
+
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+from windlass.core.access import Scope
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Count,
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Name,
+    Port,
+    Positive,
+    Timestamp,
+    absent,
+    example,
+    hidden,
+    kept,
+    several_lines,
+    shaped,
+)
+from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.words.naming import PLACE_NAME
+from windlass.families.organization import organization
+
+Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "ORACLE", "IBM", "ON_PREMISE"]
+
+
+PlaceName = Annotated[
+    str,
+    Meta(
+        pattern=shaped(
+            PLACE_NAME,
+            "must be a name of up to 40 lower-case letters, digits and dashes, such as second",
+        ),
+        description="The server on whose machine services run: its setting `place`. Left out: `local`",
+    ),
+]
+EngineWord = Literal["LOCAL", "DOCKER"]
+THIS_MACHINE: Final[EngineWord] = "LOCAL"
+_ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
+"""Engines at an address of their own: they need the address, and credentials."""
+Pem = Annotated[
+    str,
+    Meta(
+        max_length=32_768,
+        pattern=shaped(r"^(|-----BEGIN [A-Z0-9 ]+-----[ -~\r\n]+)\Z", "must be in PEM form: -----BEGIN …"),
+    ),
+    several_lines(),
+]
+EngineAddress = Annotated[
+    str,
+    Meta(
+        max_length=150,
+        pattern=shaped(
+            r"^tcp://([0-9.]{7,15}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z",
+            "must be like tcp://10.0.0.5:2376, with the host in numbers, because "
+            "containers publish their ports at exactly that address",
+        ),
+        description="Address at which the Docker engine takes TLS, with the host in numbers: tcp://10.0.0.5:2376",
+    ),
+]
+_SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate")
+
+
+class Cluster(Spec):
+    name: Annotated[Name, example("workshop")]
+    description: Annotated[Description, example("The machine under the desk")] = ""
+    region: Annotated[Line, WITHOUT_EFFECT] = "local"
+    cloud_provider: Annotated[Vendor, WITHOUT_EFFECT] = "ON_PREMISE"
+    cloud_provider_credentials: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    kubernetes: Annotated[Literal["MANAGED", "SELF_MANAGED", "PARTIALLY_MANAGED"], WITHOUT_EFFECT] = (
+        "SELF_MANAGED"
+    )
+    min_running_nodes: Annotated[Count, WITHOUT_EFFECT] = 1
+    max_running_nodes: Annotated[Count, WITHOUT_EFFECT] = 1
+    disk_size: Annotated[Positive, WITHOUT_EFFECT] = 40
+    disk_iops: Maybe[Annotated[int, Meta(ge=3000, le=16000), WITHOUT_EFFECT]] = absent
+    disk_throughput: Maybe[Annotated[int, Meta(ge=125, le=1000), WITHOUT_EFFECT]] = absent
+    instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    production: Annotated[bool, WITHOUT_EFFECT] = False
+    ssh_keys: Annotated[list[Annotated[str, Meta(max_length=16_384), several_lines()]], WITHOUT_EFFECT] = []
+    features: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
+    metrics_parameters: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    infrastructure_charts_parameters: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    keda: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    labels_groups: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
+    secret_manager_accesses: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
+    engine: Maybe[
+        Annotated[
+            EngineWord,
+            Meta(
+                description="LOCAL: the engine of the machine that Windlass runs on, or that `place` names. "
+                "DOCKER: the Docker engine at `engine_address`. Without it nothing is deployed on the cluster"
+            ),
+            kept(),
+            example("LOCAL"),
+        ]
+    ] = absent
+    place: Maybe[Annotated[PlaceName, kept()]] = absent
+    engine_address: Maybe[Annotated[EngineAddress, kept()]] = absent
+    engine_ca_certificate: Maybe[
+        Annotated[
+            Pem,
+            Meta(description="Authority that signed the certificate of the engine: ca.pem"),
+            kept(),
+        ]
+    ] = absent
+    engine_certificate: Maybe[
+        Annotated[Pem, Meta(description="Shown to the engine as a TLS client: cert.pem"), kept()]
+    ] = absent
+    engine_key: Annotated[
+        Pem,
+        Meta(description="Private key of `engine_certificate` (key.pem). Never answered"),
+        hidden("has_engine_key", sent_to=_SENT_TO),
+    ] = ""
+    engine_id: Maybe[
+        Annotated[
+            Line,
+            Meta(
+                description="The id of the Docker engine, as `docker info` shows it. Another engine at the "
+                "address counts as away. Left out: the engine that answers when `engine_key` is sent"
+            ),
+            kept(),
+        ]
+    ] = absent
+    router_port: Maybe[
+        Annotated[
+            Port,
+            Meta(
+                description="Port of this server at which services of the cluster are reached by host name. "
+                "Left out: the gateway port, as for services of this machine"
+            ),
+            kept(),
+        ]
+    ] = absent
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if its services run on an engine at another address."""
+        return self.engine in _ELSEWHERE
+
+
+class ClusterShown(Shown):
+    organization: Owner
+    status: str = "DEPLOYED"
+    deployment_status: str = "UP_TO_DATE"
+    has_access: bool = True
+    is_default: bool = False
+    is_demo: bool = False
+    version: str = ""
+
+
+class ClusterStatus(Shown):
+    """The status of a cluster: whether services can be deployed on it."""
+
+    cluster_id: Id
+    status: Annotated[
+        str,
+        Meta(
+            description="DEPLOYED: its engine answers. DEPLOYMENT_ERROR: it does not, and `message` says "
+            "why. READY: the cluster names no engine"
+        ),
+        example("DEPLOYED"),
+    ]
+    is_deployed: Annotated[bool, Meta(description="True if its engine answers")]
+    is_connected: Annotated[bool, Meta(description="True if the cluster names an engine")]
+    message: Annotated[str, Meta(description="The problem, and the way out")] = ""
+    next_k8s_available_version: str | None = None
+    last_execution_id: str | None = None
+    cluster_lock: dict[str, Any] | None = None
+    last_deployment_date: Timestamp | None = None
+    reason: Literal["UNSPECIFIED", "MAINTENANCE"] = "UNSPECIFIED"
+
+
+def normalise(spec: Cluster) -> None:
+    """Refuses fields that do not go together; names the first that is missing or too many."""
+    values = {
+        "engine_address": spec.engine_address,
+        "engine_ca_certificate": spec.engine_ca_certificate,
+        "engine_certificate": spec.engine_certificate,
+        "engine_key": spec.engine_key,
+        "router_port": spec.router_port,
+    }
+    if not spec.is_elsewhere:
+        spec.engine_id = absent
+    if spec.place and spec.engine != THIS_MACHINE:
+        raise clash("place", f"leave it out: it is for a cluster whose engine is {THIS_MACHINE}")
+    if spec.engine_address:
+        _check_address(spec.engine_address)
+    needed = _needed_fields(spec)
+    for name, value in values.items():
+        if value and name not in needed:
+            raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_ELSEWHERE)}")
+        if not value and needed.get(name):
+            raise clash(name, f"is required where engine is {spec.engine}")
+
+
+def _words(engines: Collection[EngineWord]) -> str:
+    return " or ".join(engines)
+
+
+def _check_address(address: str) -> None:
+    parts = urlsplit(address)
+    try:
+        ip_address(parts.hostname or "")
+        is_port = parts.port is None or parts.port > 0
+    except ValueError:
+        is_port = False
+    if not is_port:
+        raise clash("engine_address", f"{address} has no valid host or port, as tcp://10.0.0.5:2376 has")
+
+
+def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
+    """Returns the fields that an engine takes, and whether it must have them."""
+    if not spec.is_elsewhere:
+        return {}
+    required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
+    return dict.fromkeys(required, True) | {"router_port": False}
+
+
+_NETWORKS = {"aws_vpc_eks_id": "AWS_USER_PROVIDED_NETWORK", "vpc_name": "GCP_USER_PROVIDED_NETWORK"}
+"""The field by which the network of a vendor is known, in the full interface."""
+
+
+def _value_object(feature: dict[str, Any]) -> dict[str, Any]:
+    """Returns a feature with its value as clients of the full interface read it."""
+    sent = feature.get("value_object") or {}
+    value = feature.get("value", sent.get("value") if isinstance(sent, dict) else None)
+    if value is None:
+        return feature
+    return {**feature, "value_object": {"type": _type_of(str(feature.get("id", "")), value), "value": value}}
+
+
+def _type_of(id: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if not isinstance(value, dict):
+        return "STRING"
+    network = next((word for field, word in _NETWORKS.items() if field in value), "AWS_USER_PROVIDED_NETWORK")
+    return {"KARPENTER": "KARPENTER", "NAT_GATEWAY": "NAT_GATEWAY"}.get(id, network)
+
+
+def in_full(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "features": [_value_object(feature) for feature in document["features"]]}
+
+
+cluster = Family(
+    "cluster",
+    Cluster,
+    parent=organization,
+    shown=ClusterShown,
+    nested=True,
+    write_need=Scope.ADMIN,
+    normalise=normalise,
+    in_full=in_full,
+    actions=(get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),),
+)

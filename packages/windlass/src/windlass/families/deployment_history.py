@@ -1,0 +1,279 @@
+"""Past and waiting deployments of a service or of a whole environment, as existing clients list them."""
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example
+from windlass.core.declare.registry import Actions
+from windlass.core.declare.resource import Family, ServiceLists, Shown, Spec
+from windlass.core.declare.traits import Commit, Status, StatusDetails, has_deployments
+from windlass.families.environment import EnvironmentStatus, environment
+from windlass.families.service import service
+
+
+class HistoryQuery(Spec):
+    """Selects a part of a history."""
+
+    startId: Maybe[
+        Annotated[Id, Meta(description="Go on after the entry with this id: the last one of the former page")]
+    ] = absent
+    pageSize: Annotated[int, Meta(ge=1, le=100, description="Most entries of the answer")] = 20
+
+
+class DeployedVersion(Shown):
+    """The version that a deployment deployed, with the fields that services of its kind have."""
+
+    commit: Maybe[Commit] = absent
+    image_name: Maybe[str] = absent
+    tag: Maybe[str] = absent
+    arguments: Maybe[list[str]] = absent
+    entrypoint: Maybe[str] = absent
+    job_type: Maybe[str] = absent
+
+
+class ServiceInHistory(DeployedVersion):
+    """A deployment of one service, as a part of one of its environment."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    name: Annotated[str, example("web")]
+    status: Annotated[str, Meta(description="The state after it"), example("DEPLOYED")]
+
+
+class EnvironmentHistoryEntry(Shown):
+    """The deployments that one request has started in an environment."""
+
+    id: Annotated[Id, Meta(description="The id of the first of its deployments")]
+    created_at: Timestamp
+    updated_at: Timestamp
+    status: Annotated[str, Meta(description="Combined state of its services"), example("DEPLOYED")]
+    origin: Annotated[str, example("API")]
+    triggered_by: Annotated[str, example("Ada Lovelace")]
+    helms: list[Any] = []
+
+
+class AuditingData(Shown):
+    created_at: Timestamp
+    updated_at: Timestamp
+    triggered_by: Annotated[str, example("Ada Lovelace")]
+    origin: Annotated[str, example("API")]
+
+
+class DeployedService(Shown):
+    """Names a service, and one deployment of it."""
+
+    name: Annotated[str, example("web")]
+    service_id: Id
+    service_type: Annotated[str, example("APPLICATION")]
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
+
+
+_Duration = Annotated[str, Meta(description="Seconds, in the form of ISO 8601"), example("PT12S")]
+
+
+class ServiceHistoryEntry(Shown):
+    """A deployment of one service."""
+
+    identifier: DeployedService
+    status: Annotated[str, Meta(description="The state after it"), example("DEPLOYED")]
+    auditing_data: AuditingData
+    details: DeployedVersion
+    status_details: StatusDetails
+    icon_uri: Annotated[str, example("app://windlass/application")]
+    total_duration: _Duration
+
+
+class HistoryStage(Shown):
+    """Services that were deployed together."""
+
+    name: Annotated[str, example("DEFAULT")]
+    status: Annotated[str, Meta(description="QUEUED, ONGOING, DONE, ERROR or CANCELED"), example("DONE")]
+    duration: _Duration
+    services: list[ServiceHistoryEntry]
+
+
+class DeployedEnvironment(Shown):
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
+    environment_id: Id
+
+
+class EnvironmentStagesEntry(Shown):
+    """The deployments that one request has started in an environment, by stage."""
+
+    identifier: DeployedEnvironment
+    auditing_data: AuditingData
+    status: Annotated[str, Meta(description="Combined state of its services"), example("DEPLOYED")]
+    trigger_action: Annotated[
+        str,
+        Meta(
+            description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE; of Terraform services alone, also "
+            "DEPLOY_DRY_RUN for a plan, TERRAFORM_FORCE_UNLOCK and TERRAFORM_MIGRATE_STATE"
+        ),
+        example("DEPLOY"),
+    ]
+    total_duration: _Duration
+    stages: list[HistoryStage]
+    action_status: Annotated[
+        str, Meta(description="QUEUED, ONGOING, SUCCESS, ERROR, CANCELING or CANCELED"), example("SUCCESS")
+    ]
+
+
+class QueuedService(Shown):
+    """Names a service, and one deployment of it that has not ended."""
+
+    deployment_request_id: Id
+    service_id: Id
+    service_type: Annotated[str, example("APPLICATION")]
+    name: Annotated[str, example("web")]
+
+
+class QueuedDeployment(Shown):
+    """A deployment of one service that waits or is under way."""
+
+    identifier: QueuedService
+    auditing_data: AuditingData
+    status_details: StatusDetails
+    icon_uri: Annotated[str, example("app://windlass/application")]
+
+
+class QueuedInEnvironment(Shown):
+    deployment_request_id: Id
+    environment_id: Id
+
+
+class QueuedStageService(Shown):
+    identifier: DeployedService
+    status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
+    icon_uri: Annotated[str, example("app://windlass/application")]
+    details: Annotated[Maybe[DeployedVersion], Meta(description="Version and type; jobs alone have it")] = (
+        absent
+    )
+
+
+class QueuedStage(Shown):
+    name: Annotated[str, example("DEFAULT")]
+    status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
+    services: list[QueuedStageService]
+
+
+class QueuedEnvironment(Shown):
+    """The deployments of one request that wait or are under way, by stage."""
+
+    identifier: QueuedInEnvironment
+    auditing_data: AuditingData
+    trigger_action: Annotated[str, example("DEPLOY")]
+    stages: list[QueuedStage]
+
+
+class StageShown(Shown):
+    """A stage of an environment."""
+
+    id: Id
+    name: Annotated[str, example("DEFAULT")]
+    description: Annotated[str, example("All services of the environment")] = ""
+    status: Annotated[str, Meta(description="QUEUED, ONGOING, DONE, ERROR or CANCELED"), example("DONE")]
+
+
+class StageStatuses(Shown):
+    """The statuses of the services of one stage."""
+
+    stage: StageShown
+    helms: list[Status] = []
+
+
+class EnvironmentStageStatuses(Shown):
+    """The statuses of an environment and of its services, by stage."""
+
+    environment: EnvironmentStatus
+    stages: list[StageStatuses] = []
+
+
+def _list_of_deployments(family: Family) -> tuple[str, Any]:
+    return f"{family.name}s", list[ServiceInHistory]
+
+
+def _list_of_statuses(family: Family) -> tuple[str, Any]:
+    return f"{family.name}s", list[Status]
+
+
+history = ServiceLists(EnvironmentHistoryEntry, _list_of_deployments)
+stages = ServiceLists(
+    EnvironmentStageStatuses, inside=("stages", ServiceLists(StageStatuses, _list_of_statuses))
+)
+
+_GROUPS: Final = (
+    "Newest first. Deployments that one request has started together are one entry. Those of services that "
+    "were deleted are not kept."
+)
+_STAGE: Final = "All services are in one stage, DEFAULT, in which databases are deployed before the others."
+
+of_environments = Actions(
+    environment,
+    "Deployments",
+    (
+        get(
+            "statusesWithStages",
+            EnvironmentStageStatuses,
+            "Read the status of each service, by stage",
+            _STAGE,
+            id="getEnvironmentStatusesWithStages",
+        ),
+        get(
+            "deploymentHistory",
+            list[EnvironmentHistoryEntry],
+            "List past deployments",
+            _GROUPS,
+            id="listEnvironmentDeploymentHistory",
+            query=HistoryQuery,
+            paged=False,
+        ),
+        get(
+            "deploymentHistoryV2",
+            list[EnvironmentStagesEntry],
+            "List past deployments, by stage",
+            f"{_GROUPS} {_STAGE}",
+            id="listEnvironmentDeploymentHistoryV2",
+            query=HistoryQuery,
+            paged=False,
+        ),
+        get(
+            "deploymentQueue",
+            list[QueuedEnvironment],
+            "List deployments that wait or are under way",
+            _STAGE,
+            id="listEnvironmentDeploymentQueue",
+            paged=False,
+        ),
+    ),
+)
+
+of_each_kind = Actions(
+    has_deployments,
+    "Deployments",
+    (
+        get(
+            "deploymentHistoryV2",
+            list[ServiceHistoryEntry],
+            "List past deployments, with their versions",
+            "Newest first, with those that wait or are under way.",
+            query=HistoryQuery,
+            paged=False,
+        ),
+    ),
+)
+
+of_services = Actions(
+    service,
+    "Deployments",
+    (
+        get(
+            "deploymentQueue",
+            list[QueuedDeployment],
+            "List deployments that wait or are under way",
+            id="listServiceDeploymentQueue",
+            paged=False,
+        ),
+    ),
+)

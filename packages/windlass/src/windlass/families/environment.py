@@ -1,0 +1,311 @@
+"""An environment: a set of services that run together on one cluster."""
+
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Itself, get, post
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Id,
+    Maybe,
+    Name,
+    Timestamp,
+    absent,
+    example,
+    fixed,
+    id_of_subject,
+    refers,
+    shown_in_examples,
+    takes_names,
+)
+from windlass.core.declare.removal import Removal
+from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
+from windlass.core.declare.traits import (
+    CancelRequest,
+    Link,
+    Status,
+    StatusDetails,
+    StreamOptions,
+    has_variables,
+    holds_services,
+)
+from windlass.families.project import project
+
+
+class Environment(Spec):
+    name: Annotated[Name, example("production")]
+    mode: Annotated[
+        Literal["DEVELOPMENT", "STAGING", "PRODUCTION"],
+        example("PRODUCTION"),
+        Meta(description="Webhooks can be limited to environments of a mode"),
+    ] = "DEVELOPMENT"
+    cluster_id: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
+    cluster: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
+
+
+class CloudProvider(Shown):
+    provider: Annotated[str, example("ON_PREMISE")]
+    cluster: Id
+
+
+class EnvironmentShown(Shown):
+    mode: Annotated[Literal["DEVELOPMENT", "STAGING", "PRODUCTION", "PREVIEW"], example("PRODUCTION")]
+    organization: Owner
+    project: Owner
+    cluster_id: Id
+    cluster: Annotated[Maybe[Id], shown_in_examples()] = absent
+    cluster_name: Annotated[str, example("local")]
+    cloud_provider: CloudProvider
+    last_updated_by: Maybe[Id] = absent
+    expires_at: Annotated[Timestamp | None, example(None)] = None
+
+
+class EnvironmentStatus(Shown):
+    """The status of an environment, computed from its services."""
+
+    id: Annotated[Id, id_of_subject()]
+    state: Annotated[str, Meta(description="Combined state of its services"), example("RUNNING")]
+    deployment_state: Annotated[
+        str, Meta(description="The exact state, in the full interface's words"), example("DEPLOYED")
+    ]
+    last_deployment_state: Annotated[str, example("DEPLOYED")]
+    last_deployment_date: Timestamp | None = None
+    last_deployment_id: Annotated[str | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
+    deployment_request_id: Id | None = None
+    total_deployment_duration_in_seconds: int | None = None
+    origin: str = "API"
+    triggered_by: Annotated[str | None, example("Ada Lovelace")] = None
+    deployment_status: Annotated[
+        str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
+    ]
+    # Together with the other fields this is also a `Status`: existing clients read the answer to a deploy so.
+    service_deployment_status: Annotated[
+        str, Meta(description="The same as `deployment_status`"), example("UP_TO_DATE")
+    ]
+    is_part_last_deployment: bool = False
+    status_details: StatusDetails
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
+    deployment_requests_count: int = 0
+
+
+LISTS = ("helms",)
+"""Lists of services that clients expect, of families that do not exist yet."""
+
+
+class EnvironmentStatuses(Shown):
+    environment: EnvironmentStatus
+    helms: list[Status] = []
+
+
+class EnvironmentChanges(EnvironmentStatuses):
+    """The environment and those of its services whose status has changed since the last message."""
+
+    complete: Annotated[bool, Meta(description="True if all services are listed, not only changed ones")]
+    removed: Annotated[list[Id], Meta(description="Ids of deleted services")] = []
+
+
+class ChosenToDeploy(Spec):
+    """Services to deploy, with a version for those that have versions."""
+
+
+class ChosenServices(Spec):
+    """Services by their ids."""
+
+
+_DEPLOYED: Final = "Services to deploy, each by its id and once"
+
+
+def _list_of_statuses(family: Family) -> tuple[str, Any]:
+    return f"{family.name}s", list[Status]
+
+
+def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
+    chosen = next((trait.chosen for trait in family.traits if trait.chosen), Id)
+    return f"{family.name}s", Annotated[
+        list[chosen], Meta(description=_DEPLOYED), shown_in_examples()  # type: ignore[valid-type]
+    ]
+
+
+def _chosen_ids(family: Family) -> tuple[str, Any]:
+    return f"{family.name}_ids", Annotated[
+        list[Annotated[Id, takes_names(family.name)]],
+        Meta(description=f"Ids of each {family.name} that is chosen"),
+        example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"]),
+    ]
+
+
+statuses = ServiceLists(EnvironmentStatuses, _list_of_statuses)
+changes = ServiceLists(EnvironmentChanges, _list_of_statuses)
+to_deploy = ServiceLists(ChosenToDeploy, _chosen_to_deploy)
+chosen = ServiceLists(ChosenServices, _chosen_ids)
+
+
+class JobsToClean(Spec):
+    job_ids: Annotated[
+        list[Annotated[Id, takes_names("job")]],
+        Meta(description="Ids of jobs of this environment; empty for all"),
+        example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"]),
+    ] = []
+
+
+class CleanedJobs(Shown):
+    clean_job_ids: Annotated[
+        list[Id], Meta(description="Jobs of which failed runs were deleted"), example([])
+    ] = []
+    clean_kubernetes_jobs: Annotated[
+        list[str], Meta(description="Ids of the runs that were deleted"), example([])
+    ] = []
+
+
+class EnvironmentCloneRequest(Spec):
+    name: Annotated[Name, example("staging")]
+    cluster_id: Annotated[
+        Maybe[Annotated[Id, refers("cluster")]], Meta(description="Without it, that of the environment")
+    ] = absent
+    mode: Annotated[
+        Maybe[Literal["DEVELOPMENT", "STAGING", "PRODUCTION"]],
+        Meta(description="Without it, that of the environment"),
+    ] = absent
+    project_id: Annotated[
+        Maybe[Annotated[Id, refers("project")]], Meta(description="Without it, that of the environment")
+    ] = absent
+    apply_deployment_rule: Annotated[bool, WITHOUT_EFFECT] = False
+
+
+_CLONE: Final = (
+    "Copies the environment with all its services, their settings, variables and secrets: all or nothing. "
+    "Data is not copied, and nothing is deployed. Aliases and overrides refer to the copies; those of "
+    "variables that the copy does not see, because it is in another project, are left out."
+)
+_FOLLOW: Final = (
+    "A stream of server-sent events: first all present statuses, then after each change the environment "
+    "and the services that have changed. It always begins with all, also with a `Last-Event-ID`, so a "
+    "client cannot miss a change. `end` says that the environment was deleted."
+)
+_CHOSEN: Final = "Does nothing unless all of them are services of this environment."
+_start = partial(post, need=Scope.DEPLOY)
+
+ACTIONS = (
+    _start(
+        "deploy",
+        EnvironmentStatus,
+        "Deploy all services",
+        "Databases come first, then jobs and Terraform services, then containers and applications. Each "
+        "waits for those before it.",
+    ),
+    _start(
+        "redeploy",
+        EnvironmentStatus,
+        "Deploy all services again, the same versions",
+        "With the present settings.",
+    ),
+    _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
+    post(
+        "uninstall",
+        EnvironmentStatus,
+        "Remove instances and data, keep the settings",
+        "For all services.",
+        need=Scope.ADMIN,
+        starts=True,
+    ),
+    post(
+        "clone",
+        Itself,
+        "Copy it with all its services",
+        _CLONE,
+        body=EnvironmentCloneRequest,
+        status=202,
+        also=(409,),
+    ),
+    _start(
+        "cancelDeployment",
+        EnvironmentStatus,
+        "Cancel deployments that wait or are under way",
+        "409 if there is nothing to cancel.",
+        body=CancelRequest,
+    ),
+    get("status", EnvironmentStatus, "Read the status of all services together"),
+    get("statuses", EnvironmentStatuses, "Read the status of each service"),
+    get(
+        "status/stream",
+        EnvironmentChanges,
+        "Follow the status of each service",
+        _FOLLOW,
+        id="followEnvironmentStatus",
+        query=StreamOptions,
+        streams=True,
+    ),
+    get("link", list[Link], "List the addresses of all services", paged=False),
+    _start(
+        "service/deploy",
+        EnvironmentStatus,
+        "Deploy chosen services",
+        _CHOSEN,
+        id="deployChosenServices",
+        body=ChosenToDeploy,
+    ),
+    _start(
+        "service/restart-service",
+        EnvironmentStatus,
+        "Restart chosen services",
+        _CHOSEN,
+        id="restartChosenServices",
+        body=ChosenServices,
+    ),
+    _start(
+        "service/stop", None, "Stop chosen services", _CHOSEN, id="stopChosenServices", body=ChosenServices
+    ),
+    post(
+        "service/uninstall",
+        None,
+        "Uninstall chosen services",
+        _CHOSEN,
+        id="uninstallChosenServices",
+        need=Scope.ADMIN,
+        starts=True,
+        body=ChosenServices,
+    ),
+    post(
+        "cleanFailedJobs",
+        CleanedJobs,
+        "Delete failed runs of jobs from their lists",
+        "Of all jobs, unless some are chosen.",
+        id="cleanFailedJobs",
+        need=Scope.DEPLOY,
+        status=200,
+        body=JobsToClean,
+    ),
+    post(
+        "service/delete",
+        None,
+        "Delete chosen services",
+        _CHOSEN,
+        id="deleteChosenServices",
+        body=ChosenServices,
+        query=Removal,
+        need=Scope.ADMIN,
+    ),
+)
+
+
+def normalise(spec: Environment) -> None:
+    """Accepts `cluster`, the full interface's word for `cluster_id`; if both are sent, they must agree."""
+    if spec.cluster_id and spec.cluster and spec.cluster_id != spec.cluster:
+        raise clash("cluster", "differs from cluster_id: send one of them")
+    spec.cluster_id = spec.cluster_id or spec.cluster
+    spec.cluster = absent
+
+
+environment = Family(
+    "environment",
+    Environment,
+    parent=project,
+    shown=EnvironmentShown,
+    param="env_id",
+    normalise=normalise,
+    traits=(has_variables, holds_services),
+    actions=ACTIONS,
+    about="Without `cluster_id` it runs on the organization's first cluster.",
+)

@@ -1,0 +1,162 @@
+"""Members and invitations: the people of an organization, who sign in through OpenID Connect."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from windlass.core.access import ROLE_IDS, Scope
+from windlass.core.declare.actions import delete, post, put
+from windlass.core.declare.fields import (
+    BLANKS,
+    CONTROLS,
+    Id,
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    shaped,
+)
+from windlass.core.declare.registry import Actions
+from windlass.core.declare.resource import Family, Shown, Spec, Verb
+from windlass.core.words.audit import AuditWords
+from windlass.families.api_token import RoleId
+from windlass.families.organization import organization
+
+_PART = f"[^@{CONTROLS}{BLANKS}]+"
+Email = Annotated[
+    str,
+    Meta(
+        min_length=3,
+        max_length=254,
+        pattern=shaped(rf"^({_PART}@{_PART})\Z", "must be an address such as ada@example.com"),
+        description="Address with which the person signs in",
+    ),
+]
+_OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}
+
+
+class Member(Spec):
+    """A member: a person of the organization, who signs in through OpenID Connect."""
+
+    email: Annotated[str, example("ada@example.com")]
+    role_id: Annotated[RoleId, example(ROLE_IDS[Scope.DEPLOY])]
+    name: Annotated[str, example("Ada Lovelace")] = ""
+
+
+class MemberShown(Shown):
+    nickname: str = ""
+    role: Annotated[str, example("DEVELOPER")]
+    role_name: Annotated[str, example(Scope.DEPLOY.word)]
+    last_activity_at: Maybe[Timestamp] = absent
+
+
+MemberId = Annotated[Id, Meta(description="Id of the member")]
+
+
+class MemberRoleUpdate(Spec):
+    user_id: MemberId
+    role_id: Annotated[RoleId, example(ROLE_IDS[Scope.DEPLOY])]
+
+
+class MemberRemoval(Spec):
+    user_id: MemberId
+
+
+class OwnershipTransfer(Spec):
+    user_id: MemberId
+
+
+class Invitation(Spec):
+    """An invitation: a person who signs in with its address becomes a member."""
+
+    email: Annotated[Email, example("grace@example.com")]
+    role_id: Annotated[Maybe[RoleId], example(ROLE_IDS[Scope.DEPLOY])] = absent
+    role: Maybe[
+        Annotated[
+            Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"],
+            Meta(description="Older form of role_id"),
+        ]
+    ] = absent
+
+
+class InvitationShown(Shown):
+    role_id: Annotated[Id, example(ROLE_IDS[Scope.DEPLOY])]
+    role: Annotated[str, example("DEVELOPER")]
+    role_name: Annotated[str, example(Scope.DEPLOY.word)]
+    invitation_link: Annotated[str, example("https://windlass.example.com/console")]
+    invitation_status: Annotated[Literal["EXPIRED", "PENDING"], example("PENDING")]
+    inviter: Annotated[str, example("ada@example.com")]
+    organization_name: Annotated[str, example("Acme")]
+
+
+def normalise(spec: Invitation) -> None:
+    """Accepts `role`, the older form of `role_id`; without either, the invited person may read."""
+    if not spec.role_id:
+        spec.role_id = ROLE_IDS[_OLD_ROLES[spec.role] if spec.role else Scope.READ]
+
+
+def old_role(scope: Scope) -> str:
+    return {Scope.ADMIN: "ADMIN", Scope.READ: "VIEWER"}.get(scope, "DEVELOPER")
+
+
+_change = put(
+    "changeRole",
+    None,
+    "Change the role of a member",
+    id="editOrganizationMemberRole",
+    suffix="",
+    on_collection=True,
+    need=Scope.ADMIN,
+    body=MemberRoleUpdate,
+)
+_remove = delete(
+    "remove", "Remove a member", id="deleteMember", suffix="", on_collection=True, body=MemberRemoval
+)
+_PEOPLE = "MEMBERS_AND_ROLES"
+
+ownership = Actions(
+    organization,
+    "Members",
+    (
+        post(
+            "transferOwnership",
+            None,
+            "Make a member the owner",
+            "The member becomes an Admin, and is shown as `owner` of the organization. The owner has the "
+            "rights of an Admin, and no others.",
+            id="transferOrganizationOwnership",
+            need=Scope.ADMIN,
+            status=204,
+            body=OwnershipTransfer,
+        ),
+    ),
+)
+
+member = Family(
+    "member",
+    Member,
+    parent=organization,
+    shown=MemberShown,
+    title="OrganizationMember",
+    group="Members",
+    nested=True,
+    names="email",
+    audit=AuditWords(target=_PEOPLE),
+    verbs=frozenset({Verb.LIST}),
+    actions=(_change, _remove),
+)
+
+invitation = Family(
+    "inviteMember",
+    Invitation,
+    parent=organization,
+    shown=InvitationShown,
+    group="Members",
+    param="invite_id",
+    nested=True,
+    audit=AuditWords(target=_PEOPLE, sub_target="INVITATION"),
+    names="email",
+    write_need=Scope.ADMIN,
+    verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),
+    normalise=normalise,
+    about="A person who signs in with this address, verified by the issuer, becomes a member with this role.",
+)

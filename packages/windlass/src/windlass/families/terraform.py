@@ -1,0 +1,184 @@
+"""A Terraform service: a module of a git repository; the program makes, changes and destroys what it says."""
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, field
+from windlass.core.access import Scope
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.cloning import can_be_cloned
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Description,
+    Icon,
+    Id,
+    Maybe,
+    Name,
+    absent,
+    alternatives,
+    always_refused,
+    example,
+    shown_in_examples,
+)
+from windlass.core.declare.resource import Family, Spec, clash
+from windlass.core.declare.shapes import normalise_repository
+from windlass.core.declare.terraform_shapes import (
+    AutoDeployConfig,
+    ChosenTerraform,
+    Engine,
+    ExtraArgument,
+    FilesSource,
+    JobResources,
+    ProgramVersion,
+    StateBackend,
+    TerraformDeployRequest,
+    TerraformRemoval,
+    TerraformShown,
+    UninstallQuery,
+    VariablesSource,
+    check_arguments,
+    check_backend,
+    check_variables,
+)
+from windlass.core.declare.terraform_state_shapes import (
+    PlanQuery,
+    RestoreRequest,
+    StateVersionShown,
+    TerraformLock,
+    TerraformOutput,
+    TerraformPlan,
+    TerraformResource,
+)
+from windlass.core.declare.traits import (
+    deployable,
+    has_commits,
+    has_deployments,
+    has_logs,
+    has_variables,
+)
+from windlass.families.environment import environment
+
+
+class Terraform(Spec):
+    name: Annotated[Name, example("bucket")]
+    description: Description = ""
+    auto_deploy_config: AutoDeployConfig = field(default_factory=AutoDeployConfig)
+    terraform_files_source: Annotated[FilesSource, shown_in_examples()]
+    terraform_variables_source: Annotated[VariablesSource, shown_in_examples()] = field(
+        default_factory=VariablesSource
+    )
+    backend: Annotated[
+        StateBackend,
+        shown_in_examples(),
+        alternatives({"Kept by Windlass": ["kubernetes"], "As the module says": ["user_provided"]}),
+    ]
+    engine: Annotated[Engine, Meta(description="The program that runs the module"), example("TERRAFORM")]
+    provider_version: Annotated[ProgramVersion, shown_in_examples()] = field(default_factory=ProgramVersion)
+    timeout_sec: Annotated[
+        int,
+        Meta(ge=0, le=86_400, description="Seconds that a run may take; 0 is the setting run_seconds"),
+    ] = 600
+    icon_uri: Icon = "app://windlass/terraform"
+    job_resources: Annotated[JobResources, shown_in_examples()] = field(default_factory=JobResources)
+    use_cluster_credentials: Annotated[bool, WITHOUT_EFFECT] = False
+    action_extra_arguments: Annotated[
+        dict[str, Annotated[list[ExtraArgument], Meta(max_length=50)]],
+        Meta(description="Further options of the program, by its command: init, plan, apply or destroy"),
+        example({"plan": ["-parallelism=2"]}),
+    ] = {}
+    dockerfile_fragment: Annotated[
+        Maybe[dict[str, Any]],
+        always_refused("the operator chooses the program, and its image"),
+    ] = absent
+    blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
+
+
+def normalise(spec: Terraform) -> None:
+    repository = spec.terraform_files_source.git_repository
+    normalise_repository(repository)
+    check_backend(spec.backend)
+    check_variables(spec.terraform_variables_source)
+    check_arguments(spec.action_extra_arguments)
+    if spec.dockerfile_fragment:
+        raise clash("dockerfile_fragment", "leave it out: the operator chooses the program, and its image")
+    if not spec.provider_version.read_from_terraform_block and not spec.provider_version.explicit_version:
+        spec.provider_version.read_from_terraform_block = True
+
+
+_RESTORE: Final = (
+    "The content of the version becomes the newest version; the versions in between stay. 409 while a run "
+    "is under way or the state is locked. It decides what the next run destroys, so it needs Deploy."
+)
+_OUTPUT: Final = "Each with the variable by which the services of the environment get it."
+_PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
+_STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
+
+terraform = Family(
+    "terraform",
+    Terraform,
+    parent=environment,
+    shown=TerraformShown,
+    group="Terraform",
+    spoken="Terraform service",
+    normalise=normalise,
+    traits=(
+        deployable(
+            TerraformDeployRequest,
+            ChosenTerraform,
+            runs_once=True,
+            removal=TerraformRemoval,
+            uninstall_query=UninstallQuery,
+        ),
+        has_deployments,
+        can_be_cloned,
+        has_commits,
+        has_logs,
+        has_variables,
+    ),
+    actions=(
+        get(
+            "terraformResources",
+            list[TerraformResource],
+            "List the resources in the state",
+            id="listTerraformResources",
+            paged=False,
+        ),
+        get(
+            "output",
+            list[TerraformOutput],
+            "List the outputs of the state",
+            _OUTPUT,
+            id="listTerraformOutputs",
+            paged=False,
+        ),
+        get(
+            "plan",
+            list[TerraformPlan],
+            "List the plans",
+            _PLAN,
+            id="listTerraformPlans",
+            query=PlanQuery,
+            paged=False,
+        ),
+        get("lock", TerraformLock, "Read the lock on the state", id="getTerraformLock"),
+        get(
+            "stateVersion",
+            list[StateVersionShown],
+            "List the versions of the state",
+            _STATE,
+            id="listTerraformStateVersions",
+            paged=False,
+        ),
+        post(
+            "restoreState",
+            StateVersionShown,
+            "Restore a version of the state",
+            _RESTORE,
+            id="restoreTerraformState",
+            need=Scope.DEPLOY,
+            status=200,
+            body=RestoreRequest,
+            also=(409,),
+        ),
+    ),
+    about="400 if this place does not have the program.",
+)

@@ -1,0 +1,393 @@
+"""An installation, put together and running: settings in, a whole Windlass out.
+
+`serve` puts it behind a socket; tests call it directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+from windlass.api.app import App
+from windlass.api.callers import Callers
+from windlass.api.limits import Budgets
+from windlass.api.metrics import Metrics
+from windlass.api.pages import Pages
+from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.commit import commit
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.loops import keep_running
+from windlass.base.subprocesses import in_thread
+from windlass.base.unix_forwarder import UnixForwarder
+from windlass.base.version import VERSION
+from windlass.config import DATABASE as DATABASE
+from windlass.config import Settings
+from windlass.console.files import find_file
+from windlass.control.background.everywhere import everywhere
+from windlass.control.background.holdings import bring_back
+from windlass.control.background.instance_check import InstanceCheck
+from windlass.control.background.place_owner import PlaceOwner
+from windlass.control.background.sampling import Sampler
+from windlass.control.background.worker import LEASE, Worker
+from windlass.control.context.context import Context, OutgoingHttp
+from windlass.control.context.log_store import LOGS, recover
+from windlass.control.context.place import Place
+from windlass.control.deploying.route_updates import RouteUpdates, ask_to_keep
+from windlass.control.deploying.routes import take_over_routes
+from windlass.control.kinds import check_kinds, find_kinds, kinds_of
+from windlass.control.kinds.service_kind import AnyKind
+from windlass.control.people.authenticate import Authenticator
+from windlass.control.people.browser_sessions import create_link
+from windlass.control.people.sessions import signer_of
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.names import note_api_port
+from windlass.control.records.sole_organization import note_sharing
+from windlass.control.telling.audit_check import AuditCheck
+from windlass.control.telling.metrics import InstallationMetrics
+from windlass.control.workloads.terraform_programs import EVERYWHERE, run_socket_in
+from windlass.core.declare.registry import Registry
+from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.engine import EngineError
+from windlass.families import registry
+from windlass.install import last_backup, mark
+from windlass.install.composition import (
+    assemble,
+    check_installation,
+    make_private,
+    open_store,
+    rotation_of,
+    seed,
+    take_over,
+    way_out,
+)
+from windlass.install.ownership import OwnershipReport, PartsFor, check_start
+from windlass.install.parts import Parts, kept_engine, real_parts
+from windlass.routers.router import RouteError
+from windlass.store import CLUSTER, ROUTE, Tx
+from windlass.store.migrate import newest
+
+_log = log("main")
+_STORM = 0.05
+_SILENT = "The database does not answer"
+_REST = 1.0
+"""Seconds until a database that refused is asked again."""
+MARK_EVERY = 5
+"""Seconds between two looks whether the database has moved on."""
+_PATIENCE = 5.0
+"""Seconds that the start waits for an engine that does not answer."""
+
+
+class Installation:
+    """A running installation: its parts, its loops, and its stop."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        fetcher: Callable[[str], Awaitable[bytes]],
+        lease: int = LEASE,
+    ) -> None:
+        self.ctx = ctx
+        self.authenticator = Authenticator(ctx, fetcher)
+        self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
+        self.worker = Worker(ctx, lease)
+        self.place_owner = PlaceOwner(ctx, lease)
+        self.sampler = Sampler(ctx)
+        self.key_rotation = rotation_of(ctx)
+        self.metrics = Metrics(ctx.registry.operations)
+        self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
+        self.metrics.gauge(
+            "last_backup_timestamp_seconds", "Time of the last backup, or 0", self._last_backup
+        )
+        self.metrics.gauge(
+            "clock_behind_seconds",
+            "Seconds by which the clock is behind the time of this server, since it was set back",
+            lambda: ctx.clock.behind / SECOND if isinstance(ctx.clock, SystemClock) else 0,
+        )
+        self.metrics.info("build_info", "The version of this server, and its schema", version_labels)
+        store = ctx.store
+        self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
+        self.metrics.counter("write_groups_total", "Groups of committed changes", lambda: store.groups)
+        ownership = ctx.ownership
+        self.metrics.gauge(
+            "place_owned", "1 if this server may run services here", lambda: int(ownership.is_owner)
+        )
+        self.metrics.gauge(
+            "place_lost", "1 if a server that runs services is gone", lambda: int(bool(ownership.lost))
+        )
+        self.metrics.add(InstallationMetrics(ctx).all)
+        self.metrics.add(ctx.places.local.router.metrics)
+        store.measure_with(ctx.meters.take)
+        self.stopping = False
+        self.first_token: str | None = None
+        """The Admin token that the first start created; it is shown only once."""
+        self.first_code = ""  # of a link that signs a browser in, after a first start
+        pages = Pages(ctx, self.metrics.text, self._trouble, lambda: signer_of(ctx))
+        callers = Callers(self.authenticator, self.budgets, ctx.clock)
+        self.app = App(ctx, callers, pages, self.metrics, find_file)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed: dict[str, float] = {}
+        """Services of which the engine saw something, and when."""
+        self._something_changed = asyncio.Event()
+        self.routes = RouteUpdates(ctx)
+        self.instance_check = InstanceCheck(ctx, self.note_change)
+        self.audit_check = AuditCheck(ctx)
+        self.metrics.gauge(
+            "audit_faults",
+            "Events of the audit that do not follow from the one before, as this server checked them last",
+            lambda: len(self.audit_check.faults),
+        )
+        self.left_running = 0
+        """Services that go on when this has stopped, as far as the engine can tell."""
+        self.marked_engine = ctx.places.local.engine.name
+        """The engine that the mark of the data directory names."""
+        self._run_socket: UnixForwarder | None = None
+        self._mark: mark.Mark | None = None
+        """The last mark of the data directory."""
+
+    async def start(self) -> None:
+        """Finds running services, then starts the background loops."""
+        ctx = self.ctx
+        await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
+        await ctx.places.local.router.keep(stays=True)
+        await note_api_port(ctx)
+        await ctx.git.sweep()
+        missed = partial(self.instance_check.note, ctx.places.local.id)
+        await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
+        if ctx.places.adopts:  # Some engines tell only now which one they are.
+            await self.place_owner.take()
+        await self.place_owner.look()
+        await self.key_rotation.look()
+        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
+        await self._open_run_socket()
+        await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
+        await take_over_routes(ctx)
+        self.routes.note(await ctx.store.write(self._ask_to_keep))
+        await self._find_routes()
+        loops = (
+            self.worker.run,
+            self.place_owner.run,
+            self.key_rotation.run,
+            self._note_uses,
+            self._note_marks,
+            self.sampler.run,
+            self._note_changes,
+            self.instance_check.run,
+            self.audit_check.run,
+            self.routes.run,
+            self.routes.watch_sites,
+            ctx.places.keep_up,
+            self._note_sharing,
+        )
+        self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
+
+    async def _open_run_socket(self) -> None:
+        """Has runs on this machine reach this server, whatever networks they have."""
+        settings = self.ctx.settings
+        if folder := self.ctx.places.local.engine.server_folder:
+            host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+            self._run_socket = UnixForwarder(run_socket_in(folder, settings.port), host, settings.port)
+            await self._run_socket.open()
+
+    async def stop(self) -> None:
+        self.stopping = True
+        if self._run_socket:
+            await self._run_socket.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        reasons: set[str] = set()
+        deadline = asyncio.get_running_loop().time() + await self._patience()
+        for last in (
+            self.worker.stop,
+            self.authenticator.note,
+            self.budgets.give_back,
+            self.note_mark,
+            self.key_rotation.stop,
+        ):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await last()
+            except (Unavailable, TimeoutError) as error:
+                reasons.add(str(error) or _SILENT)
+        for reason in reasons:
+            _log.warning("stopping without the database", extra={"error": reason})
+        await self.ctx.git_reader.stop()
+        await self.ctx.git.stop()
+        await self.ctx.out.close()
+        await self._count_running()
+        await self.app.stop_logging()
+        await self.ctx.places.stop()
+        self.ctx.logs.close()
+        await self.ctx.store.close()
+
+    async def _patience(self) -> float:
+        """Returns the seconds for what is stored last; none if the database does not store anything now."""
+        try:
+            trouble = await self.ctx.store.trouble()
+        except Unavailable as error:
+            trouble = str(error)
+        return 0.0 if trouble else max(_PATIENCE, self.ctx.settings.stop_seconds)
+
+    async def _count_running(self) -> None:
+        """Counts what goes on, and has the gateway end if nothing does."""
+        instances: list[Instance] = []
+
+        async def look(place: Place) -> None:
+            instances.extend(await place.engine.all())
+
+        with suppress(EngineError, TimeoutError, RouteError):
+            async with asyncio.timeout(_PATIENCE):
+                await everywhere(self.ctx, look)
+                self.left_running = len(
+                    {instance.service for instance in instances if instance.phase is Phase.RUNNING}
+                )
+                if all(instance.phase is Phase.EXITED for instance in instances):
+                    await self.ctx.places.local.router.keep(stays=False)
+
+    async def _ask_to_keep(self, tx: Tx) -> set[str]:
+        """Watches everything that should run from now on."""
+        serving = await tx.statuses.serving()
+        await tx.work.ask_for_all(RECONCILE, [(service, org) for service, org, _ in serving])
+        return {service for service, *_ in serving}
+
+    async def _find_routes(self) -> None:
+        """Restores the routes of running services, unless the engine delays it; services that do not run get
+        an error page."""
+        await self.routes.catch_up(_PATIENCE)
+        self.routes.note_all(await self.ctx.store.reads.statuses.services())
+
+    def note_change(self, service: str) -> None:
+        """The engine saw something begin or end."""
+        self._changed[service] = time.monotonic()
+        self._something_changed.set()
+
+    def _note_nudge(self, word: str) -> None:
+        if word.startswith(ROUTE):
+            self.routes.note([word.removeprefix(ROUTE)])
+        elif word.startswith(CLUSTER):
+            self.ctx.places.changed(word.removeprefix(CLUSTER))
+
+    async def _note_changes(self) -> None:
+        """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""
+        while True:
+            await self._something_changed.wait()
+            await asyncio.sleep(_STORM)
+            self._something_changed.clear()
+            await self.note_changes()
+
+    async def note_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        self.routes.note_since(changed)
+        try:
+            await self.ctx.store.write(lambda tx: ask_to_keep(changed, tx))
+        except Unavailable:
+            self._changed = changed | self._changed
+            self._something_changed.set()
+            await asyncio.sleep(_REST)
+
+    async def _note_sharing(self) -> None:
+        """Once: to try what the machine supports takes a moment, which no start waits for."""
+        if self.ctx.ownership.is_owner:
+            await note_sharing(self.ctx)
+
+    async def _note_uses(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            with suppress(Unavailable):  # Others log that the database is away; what was not noted is kept.
+                await self.authenticator.note()
+
+    async def _note_marks(self) -> None:
+        while True:
+            await asyncio.sleep(MARK_EVERY)
+            with suppress(Unavailable):
+                await self.note_mark()
+
+    async def note_mark(self) -> None:
+        """Writes down in the data directory how far the database is, if it has moved on."""
+        ctx = self.ctx
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
+        if now != self._mark:
+            await in_thread(mark.write, ctx.settings, now)
+            self._mark = now
+
+    async def _trouble(self) -> str:
+        if self.stopping:
+            return "This server is stopping"
+        return self.key_rotation.trouble or await self.ctx.store.trouble()
+
+    def _last_backup(self) -> float:
+        note = last_backup.read(self.ctx.settings)
+        return note.at / SECOND if note else 0
+
+
+async def install(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    parts: Parts | None = None,
+    fetcher: Callable[[str], Awaitable[bytes]] | None = None,
+    families: Registry | None = None,
+    kinds: Mapping[str, AnyKind] | None = None,
+    out: OutgoingHttp | None = None,
+    point: Callable[[str], Awaitable[None]] | None = None,
+    lease: int = LEASE,
+    adopt: bool = False,
+    keeps_engine: bool = False,
+    gateway: int = 0,
+) -> Installation:
+    """Opens the store, checks the key, and makes the first organization if there is none.
+
+    `adopt`: goes on where data directory and database do not belong together, and sets aside what the
+    database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
+    with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
+    one was doing when it was killed. `gateway`: process id of the gateway that was started for it, or 0."""
+    clock, out = clock or SystemClock(), out or way_out(settings)
+    make_private(Path(settings.data_dir))
+
+    async def parts_for(installation: str) -> Parts:
+        return parts or await real_parts(settings, clock, installation, gateway)
+
+    report = await check_start(settings, parts_for, adopt=adopt)
+    store = await open_store(settings, clock)
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
+        # no restore may run while this process has the database
+        await in_thread(recover, Path(settings.data_dir) / LOGS)
+        encryption, id = await check_installation(settings, store)
+        own = await parts_for(id)
+        declarations = families or registry(), kinds or kinds_of(*find_kinds())
+        check_kinds(*declarations)
+        ctx = assemble(settings, id, own, store, clock, encryption, out, *declarations, point)
+        ctx.places.adopts = adopt
+        installation = Installation(ctx, fetcher or out.fetch, lease)
+        if keeps_engine:
+            installation.marked_engine = kept_engine(settings) or own.engine.name
+        await _complete(installation, report, parts_for, adopt=adopt)
+        undo.pop_all()
+    return installation
+
+
+async def _complete(
+    installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
+) -> None:
+    """Makes the first organization, and puts services that were set aside in their place."""
+    ctx = installation.ctx
+    if adopt:
+        await installation.place_owner.take()
+    installation.first_token = await ctx.store.write(lambda tx: seed(ctx, tx))
+    if installation.first_token:
+        owner = await installation.authenticator.admit(f"Token {installation.first_token}".encode())
+        installation.first_code, _ = await ctx.store.write(lambda tx: create_link(ctx, tx, owner))
+    if report.reason:
+        await take_over(ctx, report, parts_for)
+    await bring_back(ctx)
+    await installation.note_mark()
+
+
+def version_labels() -> dict[str, str]:
+    return {"version": VERSION, "commit": commit(), "schema": str(newest())}

@@ -1,0 +1,31 @@
+"""The note of the last backup: a file in the data directory, which metrics show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.atomic_files import write_whole
+from windlass.config import Settings
+
+FILE: Final = "last-backup"
+
+
+class BackupNote(Struct, frozen=True, kw_only=True):
+    at: int
+    """The moment whose state is in the backup."""
+
+
+def write(settings: Settings, note: BackupNote) -> None:
+    write_whole(Path(settings.data_dir) / FILE, msgspec.json.encode(note) + b"\n", draft=str(os.getpid()))
+
+
+def read(settings: Settings) -> BackupNote | None:
+    """Returns None if there was no backup, or its note cannot be read: then there is none to rely on."""
+    try:
+        return msgspec.json.decode((Path(settings.data_dir) / FILE).read_bytes(), type=BackupNote)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,91 @@
+"""The mark of an installation: a file in the data directory with the id that its database has, too.
+
+The file also names the newest event of the database when this data directory was last used with it, so that a
+start recognizes an older or diverged state of the same database.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.atomic_files import write_whole
+from windlass.config import BadSetting, Settings
+from windlass.store import Reads
+
+FILE: Final = "installation"
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    installation: str
+    event: int = 0
+    """Number of the newest event."""
+    hash: str = ""
+    """The hash of that event in the chain; empty if it has none."""
+    database: str = ""
+    """The kind of database it was used with."""
+    engine: str = ""
+    """The engine that its services ran on."""
+    folder: str = ""
+    """The data directory, as a path of the machine on which it was last used."""
+
+
+def file_of(settings: Settings) -> Path:
+    return Path(settings.data_dir) / FILE
+
+
+def read(settings: Settings) -> Mark | None:
+    try:
+        return msgspec.json.decode(file_of(settings).read_bytes(), type=Mark)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadSetting(
+            f"the file {file_of(settings)} is damaged: bring back a copy of it, or remove it if this data "
+            "directory belongs to this database"
+        ) from error
+
+
+def write(settings: Settings, mark: Mark) -> None:
+    """Replaces the mark at once; several replicas may write to one data directory."""
+    write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
+
+
+async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
+    """Returns the mark of this database as it is now."""
+    event, hash = await reads.events.newest()
+    return Mark(
+        installation=installation,
+        event=event,
+        hash=hash.hex() if hash else "",
+        database=kind_of(settings),
+        engine=engine,
+        folder=_folder(settings),
+    )
+
+
+def _folder(settings: Settings) -> str:
+    return str(Path(settings.data_dir).resolve())
+
+
+def original_of(settings: Settings) -> Path | None:
+    """Returns the data directory that this one was copied from with its database, if that is still there.
+    Servers that share a database may be made from copies: each has an id of its own."""
+    seen = read(settings)
+    if seen is None or not seen.folder or settings.database_url:
+        return None
+    here, there = Path(settings.data_dir), Path(seen.folder)
+    try:
+        if there.samefile(here):
+            return None
+        other = msgspec.json.decode((there / FILE).read_bytes(), type=Mark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return there if other.installation == seen.installation else None
+
+
+def kind_of(settings: Settings) -> str:
+    return "PostgreSQL" if settings.database_url else "SQLite"

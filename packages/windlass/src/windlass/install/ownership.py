@@ -1,0 +1,323 @@
+"""Checks that the data directory and the container engine belong to the database that the settings name.
+
+Called before anything is started, written or erased; changes nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from windlass.base.clock import SystemClock
+from windlass.builders.builder import BuilderAway, BuildError
+from windlass.config import Settings, to_type
+from windlass.control.background.holdings import INSTALLATION, Holdings, records
+from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.records.stored_clusters import place_of
+from windlass.core.deploy.workload import StoredData
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.families.cluster import Cluster
+from windlass.install import mark
+from windlass.install.database import file_of, looking
+from windlass.install.mark import Mark
+from windlass.install.parts import Parts, real_parts
+from windlass.routers.sites.store import SITES, SiteStore
+from windlass.store.archive import Snapshot, level
+
+_log = logging.getLogger(__name__)
+
+"""The migration since which services have a cluster."""
+PATIENCE: Final = 5.0
+"""Seconds that a container engine may take to answer."""
+_MOST_NAMED: Final = 5
+
+PartsFor = Callable[[str], Awaitable[Parts]]
+"""The parts of the installation with this id."""
+
+
+class NotOurs(Exception):
+    """The start is refused: what is here belongs to another database, or to a newer state of this one."""
+
+
+class OwnershipReport(Struct, kw_only=True):
+    """Services found on this machine, compared with the database."""
+
+    mark: Mark | None
+    """The mark of the data directory."""
+    installation: str = ""
+    """The installation of the database; empty if it was never used."""
+    event: int = 0
+    """The newest in the database."""
+    reason: str = ""
+    """Why they do not belong together; empty if they do."""
+    unknown: dict[str, dict[str, StoredData]] = field(default_factory=dict)
+    """Services that the database neither has nor has deleted, by the installation whose label they bear on a
+    container engine."""
+    is_lost: bool = False
+    """Something runs whose files are not here."""
+    aside: int = 0
+    """Services that were set aside earlier."""
+    lost: list[str] = field(default_factory=list)
+    """Services that have fewer volumes than hold data of theirs."""
+    unseen: str = ""
+    """Why the engine could not be looked at."""
+
+    @property
+    def found(self) -> dict[str, StoredData]:
+        return {service: kept for services in self.unknown.values() for service, kept in services.items()}
+
+
+class DatabaseState(Struct, frozen=True):
+    """The state of a database, as far as it has to be compared."""
+
+    installation: str = ""
+    event: int = 0
+    hash: str = ""
+    """The hash of the last event that the data directory has seen."""
+    present: frozenset[str] = frozenset()
+    """Services that it has."""
+    deleted: frozenset[str] = frozenset()
+    volumes: Mapping[str, Collection[str]] = {}
+    """Names of volumes that hold data, by service."""
+
+
+async def examine(settings: Settings, parts_for: PartsFor | None = None) -> OwnershipReport:
+    """Compares what is found here with the database. `parts_for`: the parts of a server, if not given."""
+    # The mark is read before the database, and what there is before what the database knows: all of these may
+    # grow while they are looked at, and a database is never behind.
+    seen = mark.read(settings)
+    database = await look(settings, seen)
+    report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _count(settings, report, database, parts_for or _real_parts_for(settings))
+    except (EngineError, BuildError) as error:  # also one that is away
+        report.unseen = str(error)
+    except TimeoutError:
+        report.unseen = "the engine did not list what runs here in time"
+    report.reason = _reason(settings, report, database)
+    return report
+
+
+async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
+    """Raises NotOurs if data directory and database do not belong together, unless `adopt` is set; and for a
+    copy of a data directory that is still there."""
+    refuse_copy(settings)
+    report = await examine(settings, parts_for)
+    if report.reason and not adopt:
+        raise NotOurs(refusal(settings, report))
+    if report.lost:
+        _log.error(
+            "volumes that hold data of services are not there: `windlass doctor` says what to do",
+            extra={"services": report.lost},
+        )
+    return report
+
+
+async def check(settings: Settings) -> None:
+    """Raises NotOurs unless the data directory belongs to the database. For commands beside the server."""
+    refuse_copy(settings)
+    seen = mark.read(settings)
+    report = OwnershipReport(mark=seen)
+    report.reason = _reason(settings, report, await look(settings, seen)) if seen else ""
+    if report.reason:
+        raise NotOurs(refusal(settings, await examine(settings)))
+
+
+def refuse_copy(settings: Settings) -> None:
+    """Raises NotOurs for a copy of a data directory that is still there: both would control the same
+    processes and containers."""
+    if original := mark.original_of(settings):
+        raise NotOurs(
+            f"rename or remove {original} if it is not needed any more, or restore a backup into another "
+            f"folder to have both: {settings.data_dir} is a copy of it, and would control the services that "
+            "run from there"
+        )
+
+
+def _real_parts_for(settings: Settings) -> PartsFor:
+    return partial(real_parts, settings, SystemClock())
+
+
+async def without_record(settings: Settings, recorded: Container[str]) -> dict[str, StoredData]:
+    """Returns services found here that are not in `recorded`. An unreachable engine counts as empty."""
+    seen = mark.read(settings)
+    report = OwnershipReport(mark=seen)
+    database = await look(settings, seen)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _gather(settings, report, database, _real_parts_for(settings))
+    except (EngineAway, BuilderAway, TimeoutError):
+        pass
+    return _without(report.found, recorded)
+
+
+async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
+    """Reads the state of the database; an empty file is a database that was never used."""
+    if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
+        return DatabaseState()
+    async with looking(settings) as line:
+        moment = Snapshot(line)
+        id = await moment.fact(INSTALLATION) if level(await moment.applied()) else None
+        if id is None:
+            return DatabaseState()
+        reads = moment.reads
+        present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
+        event, _ = await reads.events.newest()
+        hash = await reads.events.hash(seen.event) if seen else None
+        return DatabaseState(
+            id.decode(),
+            event=event,
+            hash=hash.hex() if hash else "",
+            present=present,
+            deleted=deleted,
+            volumes=await _volumes_here(settings, moment),
+        )
+
+
+async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Collection[str]]:
+    """Returns the volumes of services that run on the engine of this machine: others are not looked at."""
+    volumes, reads = await moment.volumes(), moment.reads
+    for id in await reads.statuses.clusters():
+        row = await reads.resources.get(id)
+        if row is not None and place_of(row.read(Cluster)) != settings.place:
+            for service in await reads.statuses.on_cluster(id):
+                volumes.pop(service, None)
+    return volumes
+
+
+async def _count(
+    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+) -> None:
+    await _gather(settings, report, database, parts_for)
+    report.lost = _without_volumes(settings, report, database)
+    if report.found:
+        database = await look(settings, report.mark)
+    recorded = database.present | database.deleted
+    report.unknown = {
+        label: rest for label, services in report.unknown.items() if (rest := _without(services, recorded))
+    }
+
+
+async def _gather(
+    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+) -> None:
+    """Collects all services found here, by label, whether the database knows them or not."""
+    for label in _labels(settings, report, database):
+        async with holdings(settings, parts_for, label) as held:
+            report.aside = len(held.records())
+            services = await held.services()
+            report.unknown[label] = _without(services, report.found)
+            report.is_lost = report.is_lost or any(kept.is_lost for kept in services.values())
+
+
+def _without_volumes(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
+    """Compares numbers: a volume is never erased alone. Services that are set aside have theirs."""
+    here, aside = report.found, records(Path(settings.data_dir))
+    return sorted(
+        service
+        for service, names in database.volumes.items()
+        if service not in aside and len(names) > here.get(service, StoredData()).volumes
+    )
+
+
+def _without(services: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
+    return {service: kept for service, kept in services.items() if service not in others}
+
+
+def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
+    """Returns the labels that our containers may have, the present one first."""
+    labels = [database.installation, report.mark.installation if report.mark else ""]
+    return [*dict.fromkeys(label for label in labels if label)] or ["none"]
+
+
+@asynccontextmanager
+async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
+    """Opens the data of an installation whose server does not run here."""
+    parts, data = await parts_for(installation), Path(settings.data_dir)
+    logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(parts.engine.stop)
+        closing.push_async_callback(parts.builder.stop)
+        closing.callback(logs.close)
+        yield Holdings(
+            parts.engine,
+            parts.builder,
+            parts.servers,
+            data,
+            shared=(logs, sites),
+        )
+
+
+# In words
+
+
+def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState) -> str:
+    place = _place(settings)
+    if report.is_lost and report.mark is None:
+        return f"programs run from {settings.data_dir}, and their files are not in it"
+    if not database.installation:
+        if report.mark is None and not report.found:
+            return ""
+        return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
+    if report.mark is None:
+        return f"{place} does not know all that is here" if report.found else ""
+    if report.mark.installation != database.installation:
+        return f"{place} is of another installation than {settings.data_dir}"
+    if report.mark.event > database.event:
+        return (
+            f"{place} is older than {settings.data_dir}: its newest event is number {database.event}, and "
+            f"number {report.mark.event} was seen here"
+        )
+    if report.mark.hash and database.hash and report.mark.hash != database.hash:
+        return f"{place} has gone another way since {settings.data_dir} was used with it"
+    return f"{place} does not know all that is here" if report.found else ""
+
+
+def _place(settings: Settings) -> str:
+    if settings.database_url:
+        return "the database that WINDLASS_DATABASE_URL names"
+    return f"the database {file_of(settings)}"
+
+
+def refusal(settings: Settings, report: OwnershipReport) -> str:
+    if report.is_lost and report.mark is None:
+        return (
+            f"mount the disk of {settings.data_dir}, and start again: {report.reason}. Nothing was begun or "
+            "changed. Where they are lost for good, go on without them: "
+            f"`{to_type(settings, 'serve --adopt')}`, which ends those programs"
+        )
+    return (
+        f"start with the database that belongs to {settings.data_dir} ({_hint(settings, report)}), or go on "
+        f"with this one: `{to_type(settings, 'serve --adopt')}`. Nothing was begun or changed: "
+        f"{report.reason}. Without a record in it: {inventory(report.found)}. With --adopt these are set "
+        "aside, which ends them and keeps what they stored; see `windlass set-aside --help`"
+    )
+
+
+def _hint(settings: Settings, report: OwnershipReport) -> str:
+    used = report.mark.database if report.mark else mark.kind_of(settings)
+    if used != mark.kind_of(settings):
+        if settings.database_url:
+            return f"it was used with {file_of(settings)}: start without WINDLASS_DATABASE_URL"
+        return "it was used with PostgreSQL: set WINDLASS_DATABASE_URL"
+    if settings.database_url:
+        return "look at WINDLASS_DATABASE_URL"
+    return f"bring back {file_of(settings)}, or restore a backup"
+
+
+def inventory(services: Mapping[str, StoredData]) -> str:
+    if not services:
+        return "no service"
+    names = sorted(kept.name or service for service, kept in services.items())
+    shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    instances, volumes = (
+        sum(getattr(kept, what) for kept in services.values()) for what in ("instances", "volumes")
+    )
+    return f"services {len(services)} ({shown}), with instances {instances} and volumes {volumes}"

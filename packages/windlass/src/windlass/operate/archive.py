@@ -1,0 +1,280 @@
+"""A backup as a file: a zip with `manifest.json`, a JSON Lines file for each table, and the log files.
+
+The manifest has a checksum of everything else, and a seal made with the installation's key, so that what was
+damaged or changed is refused before anything is touched. The key itself is not in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final, Self, cast
+
+import msgspec
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.base.encryption import Encryption
+from windlass.store.archive import ArchiveTable, level, tables
+from windlass.store.migrate import in_form_of_release
+from windlass.terminal.refused import CommandRefused
+
+FORMAT: Final = "windlass backup 1"
+MANIFEST, SEAL = "manifest.json", "manifest.seal"
+LOGS = "logs/"
+USERS = "users.json"
+_BATCH: Final = 1 << 20
+"""Bytes of lines after which a batch of rows ends."""
+_BLOCK = 1 << 20
+_SERVICES: Final = {"status": "id", "tombstone": "service"}
+"""Tables with services, and the column that names them."""
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+
+
+class BadArchive(CommandRefused):
+    """This file cannot be restored."""
+
+
+class ArchiveFile(Struct, frozen=True, kw_only=True):
+    """A file of the archive."""
+
+    file: str
+    sha256: str
+    rows: int = 0
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    format: str
+    windlass: str
+    created_at: str
+    database: str
+    key_fingerprint: str
+    """The id of the key that sealed new values, and signs the manifest."""
+    migrations: dict[int, str]
+    """By number, with their checksums: the form in which the tables are."""
+    counts: dict[str, int]
+    """Rows of each table."""
+    tables: list[ArchiveFile]
+    logs: list[ArchiveFile]
+    keys: tuple[str, ...] = ()
+    """The ids of all keys that are needed; empty in backups of earlier versions, which have one."""
+    users: ArchiveFile | None = None
+    """The users of services on the machine."""
+
+    @property
+    def form(self) -> Mapping[int, str]:
+        """The migrations of this version that its tables have."""
+        return in_form_of_release(self.migrations)
+
+    @property
+    def parts(self) -> list[ArchiveFile]:
+        return [*self.tables, *self.logs, *([self.users] if self.users else [])]
+
+
+# Writing
+
+
+class ArchiveWriter:
+    """Streams parts into a zip, and remembers what they were. Closes the zip before its file is closed."""
+
+    def __init__(self, file: IO[bytes], at: int) -> None:
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+        self._at = stamp(at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # of a backup that failed already; a whole one is finished before
+            self._zip.close()
+
+    async def table(self, table: ArchiveTable, rows: AsyncIterator[Sequence[Any]]) -> ArchiveFile:
+        name, count = f"tables/{table.name}.jsonl", 0
+        with self._opened(name) as file:
+            async for row in rows:
+                file.write(_line(table, row))
+                count += 1
+        return ArchiveFile(file=name, sha256=file.digest, rows=count)
+
+    def log(self, name: str, lines: IO[bytes]) -> ArchiveFile:
+        """As much of it as is there now: it may be growing."""
+        left = lines.seek(0, os.SEEK_END)
+        lines.seek(0)
+        with self._opened(LOGS + name) as file:
+            while left > 0 and (block := lines.read(min(left, _BLOCK))):
+                file.write(block)
+                left -= len(block)
+        return ArchiveFile(file=LOGS + name, sha256=file.digest)
+
+    def users(self, numbers: Mapping[str, int]) -> ArchiveFile:
+        with self._opened(USERS) as file:
+            file.write(msgspec.json.encode(numbers))
+        return ArchiveFile(file=USERS, sha256=file.digest)
+
+    def finish(self, manifest: Manifest, encryption: Encryption) -> None:
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        for name, content in ((MANIFEST, text), (SEAL, _signature(manifest, text, encryption))):
+            with self._opened(name) as file:
+                file.write(content)
+        self._zip.close()
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[_DigestReader]:
+        about = zipfile.ZipInfo(name, _zip_time(self._at))
+        about.compress_type = zipfile.ZIP_DEFLATED
+        about.external_attr = 0o600 << 16
+        with self._zip.open(about, "w", force_zip64=True) as file:
+            yield _DigestReader(file)
+
+
+class _DigestReader:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._sha256.update(data)
+        self._file.write(data)
+
+    @property
+    def digest(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def _line(table: ArchiveTable, row: Sequence[Any]) -> bytes:
+    values = list(row)
+    for place in table.binary:
+        values[place] = _to_json(values[place])
+    return msgspec.json.encode(values) + b"\n"
+
+
+def _to_json(value: bytes | None) -> Any:
+    """Most bytes here are JSON, and stay readable as text."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _from_json(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    return None if value is None else str(value).encode()
+
+
+def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
+    return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
+
+
+def _signature(manifest: Manifest, text: bytes, encryption: Encryption) -> bytes:
+    return encryption.signature(manifest.key_fingerprint, b"backup", text).encode()
+
+
+# Reading
+
+
+class Archive:
+    """`Archive.opened(path)` makes one."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._zip = archive
+        self._text = archive.read(MANIFEST)
+        self.manifest = msgspec.json.decode(self._text, type=Manifest)
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, path: Path) -> Iterator[Archive]:
+        with contextlib.ExitStack() as stack:
+            with _understood(path):
+                archive = cls(stack.enter_context(zipfile.ZipFile(path)))
+                if archive.manifest.format != FORMAT:
+                    raise BadArchive(f"{path} is a {archive.manifest.format!r}, and this reads a {FORMAT!r}")
+            yield archive
+
+    def verify(self, encryption: Encryption) -> None:
+        """All of it, before any of it is used."""
+        with _understood(Path(str(self._zip.filename))):
+            if not hmac.compare_digest(
+                self._zip.read(SEAL), _signature(self.manifest, self._text, encryption)
+            ):
+                raise BadArchive("the backup was changed after it had been made: take another one")
+            for part in self.manifest.parts:
+                self._verify(part)
+
+    def _verify(self, part: ArchiveFile) -> None:
+        sha256 = hashlib.sha256()
+        with self._zip.open(part.file) as file:
+            while block := file.read(_BLOCK):
+                sha256.update(block)
+        if sha256.hexdigest() != part.sha256:
+            raise BadArchive(f"{part.file} in the backup is damaged: take another one")
+
+    def batches(self, table: ArchiveTable) -> Iterator[list[Sequence[Any]]]:
+        """Yields the rows of a table in batches that fit into memory whatever the size of a row is."""
+        file = f"tables/{table.name}.jsonl"
+        if any(part.file == file for part in self.manifest.tables):
+            with self._zip.open(file) as unpacked, io.BufferedReader(cast(io.RawIOBase, unpacked)) as lines:
+                while batch := lines.readlines(_BATCH):
+                    yield [_row(table, line) for line in batch]
+
+    def users(self) -> dict[str, int]:
+        """Returns the user of the machine that each service was; backups of earlier versions do not say."""
+        if self.manifest.users is None:
+            return {}
+        return msgspec.json.decode(self._zip.read(self.manifest.users.file), type=dict[str, int])
+
+    def services(self) -> set[str]:
+        """Returns the services of which the archive has a record, deleted ones included."""
+        values: set[str] = set()
+        for table in tables(level(self.manifest.form)):
+            if column := _SERVICES.get(table.name):
+                place = table.columns.index(column)
+                values |= {row[place] for rows in self.batches(table) for row in rows}
+        return values
+
+    def extract_logs(self, folder: Path) -> None:
+        for part in self.manifest.logs:
+            inside = PurePosixPath(part.file).relative_to(PurePosixPath(LOGS))
+            if ".." in inside.parts or inside.is_absolute():
+                raise BadArchive(f"{part.file} does not belong into a backup")
+            target = folder / inside
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with self._zip.open(part.file) as file, target.open("wb") as written:
+                while block := file.read(_BLOCK):
+                    written.write(block)
+
+
+def _row(table: ArchiveTable, line: bytes) -> Sequence[Any]:
+    values = msgspec.json.decode(line)
+    for place in table.binary:
+        values[place] = _from_json(values[place])
+    return tuple(values)
+
+
+@contextlib.contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BadArchive(f"there is no file {path}") from error
+    except OSError as error:
+        raise BadArchive(f"{path} cannot be read: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        raise BadArchive(f"{path} is no backup of Windlass, or a damaged one: {error}") from error

@@ -1,0 +1,140 @@
+"""Verifies the chain of events: later changes, removals and additions show.
+
+Reads one snapshot of the database while the server may run. It trusts only what follows from the previous
+hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from windlass.base.clock import stamp
+from windlass.config import Settings
+from windlass.install.database import looking
+from windlass.install.ownership import check
+from windlass.store import EventRow, Reads
+from windlass.store.archive import Snapshot, level
+from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
+from windlass.terminal.refused import CommandRefused
+
+_MOST_TOLD = 20
+_FAULTS = {
+    Fault.REMOVED: "{missing}: removed.",
+    Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
+}
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
+
+
+class Verdict(Struct):
+    events: int = 0
+    let_go: int = 0
+    """Number of the last event that retention removed."""
+    first: int = 0
+    number: int = 0
+    hash: str = ""
+    head: str = ""
+    """The newest, to be noted elsewhere."""
+    since: str = ""
+    until: str = ""
+    faults: list[str] = []
+    more: int = 0
+    """Faults beyond those that are told."""
+
+    def blame(self, fault: str) -> None:
+        if len(self.faults) < _MOST_TOLD:
+            self.faults.append(fault)
+        else:
+            self.more += 1
+
+
+async def verify(settings: Settings, noted: str = "") -> Verdict:
+    """`noted`: a number and a hash that were the newest at some time."""
+    head = _head(noted)
+    await check(settings)
+    async with looking(settings) as line:
+        moment = Snapshot(line)
+        if not level(await moment.applied()):
+            raise CommandRefused("start Windlass once: this database was never used")
+        verdict = Verdict()
+        await _Walk(moment, Reads(line), verdict, head).whole()
+    return verdict
+
+
+def _head(noted: str) -> Head | None:
+    if not noted:
+        return None
+    match = _HEAD.fullmatch(noted)
+    if match is None:
+        raise CommandRefused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
+    return Head(int(match[1]), bytes.fromhex(match[2]))
+
+
+class _Walk:
+    """From the oldest event to the newest."""
+
+    def __init__(self, moment: Snapshot, source: Reads, verdict: Verdict, noted: Head | None) -> None:
+        self._moment = moment
+        self._reads = source
+        self._told = verdict
+        self._noted = noted
+        self._seen = noted is None
+        self._newest: EventRow | None = None
+
+    async def whole(self) -> None:
+        counts = self._told
+        counted = await self._reads.counters.get("event")
+        if anchor := await self._reads.events.anchor():
+            counts.let_go = anchor.number
+            self._compare(anchor.number, anchor.head.hash)
+        walk = ChainWalk(beginning_of(anchor))
+        async for row in self._moment.events():
+            self._look(EventRow(*row), walk, row)
+        self._check_end(counted, walk.head.number)
+        if self._newest is not None:
+            counts.until, counts.number = stamp(self._newest.at), self._newest.seq
+            counts.hash = self._newest.hash.hex()
+            counts.head = f"{counts.number}:{counts.hash}"
+
+    def _look(self, event: EventRow, walk: ChainWalk, row: Sequence[Any]) -> None:
+        counts = self._told
+        counts.events += 1
+        if counts.events == 1:
+            counts.first, counts.since = event.seq, stamp(event.at)
+        missing, self._newest = _numbers(walk.due, event.seq - 1), event
+        for fault in walk.step(row):
+            counts.blame(_FAULTS[fault].format(missing=missing, event=_describe(event)))
+        self._compare(event.seq, event.hash)
+
+    def _compare(self, number: int, hash: bytes) -> None:
+        if self._noted is not None and number == self._noted.number:
+            self._seen = True
+            if hash != self._noted.hash:
+                self._told.blame(f"Event {number}: has another hash than the one that was noted.")
+
+    def _check_end(self, counted: int, newest: int) -> None:
+        if counted > newest:
+            self._told.blame(f"{_numbers(newest + 1, counted)}: removed, at the end.")
+        elif counted < newest:
+            self._told.blame(f"{_numbers(counted + 1, newest)}: added; they were never numbered.")
+        if self._seen or self._noted is None:
+            return
+        number = self._noted.number
+        if number <= self._told.let_go:
+            self._told.blame(
+                f"Event {number}, which was noted, was let go because of its age: compare with a newer note."
+            )
+        elif number > max(newest, counted):
+            self._told.blame(f"{_numbers(newest + 1, number)}: cut off at the end; {number} was noted.")
+        else:
+            self._told.blame(f"Event {number}, which was noted, is not there, or not chained.")
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"Event {first}" if first == last else f"Events {first} to {last}"
+
+
+def _describe(event: EventRow) -> str:
+    return f"Event {event.seq} ({event.kind}, {stamp(event.at)}, id {event.id})"

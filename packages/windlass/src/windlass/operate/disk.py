@@ -1,0 +1,102 @@
+"""Checks the disk of the data directory: free bytes and files. Where they are short, it measures folders."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.disk_reserve import is_short
+from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+_ENOUGH, _SCANT = 2 * GIB, GIB // 4
+_ENOUGH_FILES, _SCANT_FILES = 100_000, 10_000
+_SHOWN: Final = 4
+_PARTS: Final = (
+    "builds/cache",
+    "builds",
+    "logs",
+    "uploads",
+    "run",
+    "databases",
+    "sites",
+    "git",
+    "work",
+    "set-aside",
+)
+"""Folders that grow. What is measured of the first is not counted again in the second."""
+
+
+class UsedSpace(Struct):
+    """The space of a folder on its disk."""
+
+    bytes: int = 0
+    files: int = 0
+
+
+_RESERVE: Final = (
+    "free disk space: less than the reserve (disk_reserve_bytes) is free, so the engine process builds "
+    "nothing and ends the service that holds most"
+)
+
+
+def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
+    """`nearest` is the data directory, or the nearest folder above it that is there. `reserve`: bytes of the
+    disk that services leave free."""
+    facts = os.statvfs(nearest)
+    free = facts.f_bavail * facts.f_frsize
+    files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit of files
+    space = f"{free / GIB:.1f} GiB free"
+    if files < _ENOUGH_FILES:
+        space += f", and {files} more files"
+    short = is_short(nearest, reserve)
+    if free >= _ENOUGH and files >= _ENOUGH_FILES and not short:
+        return ok("Disk", space)
+    taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
+    if taken:
+        space += f"; most is in {taken}"
+    deleted = "while nothing is built, builds/cache, git and work can be deleted"
+    if free < _SCANT or files < _SCANT_FILES:
+        return fail("Disk", space, f"free disk space: nothing more can be stored without it; {deleted}")
+    if short:
+        return warn("Disk", space, f"{_RESERVE}; {deleted}")
+    return warn("Disk", space, f"free disk space soon: builds and logs need it; {deleted}")
+
+
+def _largest(folder: Path, *, by_files: bool) -> str:
+    """Returns the folders that take most, as far as they can be measured in the time of a check."""
+    until, seen = time.monotonic() + SECONDS, set[tuple[int, int]]()
+    used = {part: _measure(folder / part, until, seen) for part in _PARTS}
+    sizes = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
+    return ", ".join(
+        f"{part} ({size} files)" if by_files else f"{part} ({size / MIB:.0f} MiB)"
+        for size, part in sorted(sizes, reverse=True)[:_SHOWN]
+        if size
+    )
+
+
+def _measure(top: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
+    """Measures a folder, without files that were `seen` in another one: links count once."""
+    used = UsedSpace()
+    for path in _paths(top):
+        if time.monotonic() > until:
+            break
+        with suppress(OSError):
+            facts = os.lstat(path)
+            if (facts.st_dev, facts.st_ino) not in seen:
+                seen.add((facts.st_dev, facts.st_ino))
+                used.bytes += facts.st_blocks * 512
+                used.files += 1
+    return used
+
+
+def _paths(top: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(top):
+        yield folder
+        yield from (os.path.join(folder, name) for name in names)  # noqa: PTH118 (names may be of any bytes)

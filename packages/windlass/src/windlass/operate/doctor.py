@@ -1,0 +1,311 @@
+"""Checks this machine and says how to fix what does not work. Changes nothing.
+
+This file checks the installation; `machine` checks what the machine can run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import apsw
+import msgspec
+from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.errors import Unavailable
+from windlass.base.private import owner_of
+from windlass.base.subprocesses import in_thread
+from windlass.config import BadSetting, Settings, strangers, to_type
+from windlass.control.context.log_store import replaced_folder
+from windlass.control.records.deployments import particulars
+from windlass.control.records.sealing_keys import read_keys
+from windlass.install.database import file_of, looking
+from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
+from windlass.install.ownership import examine, inventory, refusal
+from windlass.install.parts import PROCESS, choose_engine
+from windlass.install.server_id import existing_owner_id
+from windlass.operate.backup import log_folder
+from windlass.operate.clusters import clusters
+from windlass.operate.disk import disk
+from windlass.operate.explain import Explained, explaining
+from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+from windlass.operate.keys import examine_keys
+from windlass.operate.machine import ports, runs, shares_user
+from windlass.operate.place_owners import examine_organizations, examine_owners
+from windlass.store.archive import Snapshot
+from windlass.store.migrate import find_missing, migrations, newest
+from windlass.store.sqlite import TooOld, check_version
+from windlass.terminal.refused import CommandRefused
+
+_BUILT = 1_780_000_000_000
+"""A clock that shows a time before this was written is wrong."""
+
+
+async def diagnose(settings: Settings) -> list[Finding]:
+    return [
+        _python(),
+        _sqlite(),
+        *_settings(),
+        *await asyncio.to_thread(lambda: [*_folder(settings)]),
+        *([finding async for finding in _inside(settings)] if _may_enter(settings) else ()),
+        *await asyncio.to_thread(ports, settings),
+        *[finding async for finding in runs(settings)],
+    ]
+
+
+async def _inside(settings: Settings) -> AsyncIterator[Finding]:
+    """Checks that require access to the data directory."""
+    yield _key(settings)
+    async for finding in _database(settings):
+        yield finding
+    async for finding in _installation(settings):
+        yield finding
+    for finding in _logs(settings):
+        yield finding
+    for finding in await _clusters(settings):
+        yield finding
+
+
+async def _clusters(settings: Settings) -> Sequence[Finding]:
+    """Checks clusters, unless the database cannot be read, which its own check reports."""
+    try:
+        with explaining(*_OWN_WORDS):
+            return await clusters(settings)
+    except (CommandRefused, TimeoutError, Unavailable, Explained):
+        return ()
+
+
+def _python() -> Finding:
+    return ok("Python", f"{platform.python_version()} at {sys.executable}")
+
+
+def _sqlite() -> Finding:
+    version = apsw.sqlite_lib_version()
+    try:
+        check_version(version)
+    except TooOld as error:
+        return fail("SQLite", version, str(error))
+    return ok("SQLite", f"{version}, which keeps what it has committed")
+
+
+def _settings() -> Iterator[Finding]:
+    for name in strangers():
+        yield warn("Settings", f"{name} is not a setting", "is it misspelled? `windlass config` lists all")
+
+
+def _folder(settings: Settings) -> Iterator[Finding]:
+    folder = Path(settings.data_dir).absolute()
+    nearest = _nearest(settings)
+    if nearest == folder and folder.is_dir() and not _may_enter(settings):
+        owner = owner_of(folder)
+        problem = f"{folder} cannot be read by this user, so its key, database and services were not checked"
+        advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
+        yield fail("Data directory", problem, advice)
+    elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
+        yield fail("Data directory", f"{nearest} cannot be written", advice)
+    elif nearest == folder:
+        yield ok("Data directory", f"{folder} can be written")
+    else:
+        yield ok("Data directory", f"{folder} is made by the first start")
+    yield disk(folder, nearest, settings.disk_reserve_bytes)
+
+
+def _nearest(settings: Settings) -> Path:
+    """Returns the data directory, or the nearest folder above it that this user sees."""
+    folder = Path(settings.data_dir).absolute()
+    return next(path for path in (folder, *folder.parents) if os.path.exists(path))  # noqa: PTH110 (it never raises)
+
+
+def _may_enter(settings: Settings) -> bool:
+    folder = _nearest(settings)
+    return os.access(folder, os.X_OK) and (
+        os.access(folder, os.R_OK) or folder != Path(settings.data_dir).absolute()
+    )
+
+
+def _key(settings: Settings) -> Finding:
+    file = key_file(settings)
+    if settings.key:
+        return _sound_key(settings, "given as WINDLASS_KEY or in the file of settings")
+    if not file.exists():
+        if file_of(settings).exists():
+            return fail("Key", f"{file} is missing", "bring it back, or set WINDLASS_KEY: secrets need it")
+        return ok("Key", f"{file} is made by the first start")
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o077:
+        return warn("Key", f"{file} is open to other users (mode {mode:04o})", f"chmod 600 {file}")
+    return _sound_key(settings, f"{file}, for its owner only")
+
+
+def _sound_key(settings: Settings, where: str) -> Finding:
+    try:
+        encryption = load_encryption(settings)
+    except (BadSetting, OSError) as error:
+        return fail("Key", str(error), "bring back the key of this installation")
+    return ok("Key", f"{where} (fingerprint {encryption.fingerprint})")
+
+
+_OWN_WORDS: Final = (CommandRefused, TimeoutError, Unavailable, BadSetting)
+"""Failures for which the check of the database has words of its own."""
+
+
+async def _database(settings: Settings) -> AsyncIterator[Finding]:
+    """Checks of the database: whether it answers, and fits this version, this key and this clock."""
+    try:
+        with explaining(*_OWN_WORDS):
+            async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
+                moment = Snapshot(line)
+                yield await _form(moment)
+                if await moment.applied():
+                    yield await _check_key(settings, moment)
+                    yield await _builds(settings, moment)
+                    for finding in await _owners(settings, moment):
+                        yield finding
+                    for finding in await _neighbours(settings, moment):
+                        yield finding
+                    yield _clock(await moment.last_change())
+                    return
+    except CommandRefused as error:
+        yield ok("Database", str(error))
+    except TimeoutError:
+        yield fail("Database", "does not answer", "is it running, and reachable from here?")
+    except (Unavailable, BadSetting) as error:
+        yield fail("Database", str(error), "look at WINDLASS_DATABASE_URL, and whether the server is up")
+    except Explained as error:
+        yield fail("Database", str(error), "see the manual, docs/operations.md")
+    yield _clock(None)
+
+
+async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+    """Checks owners of places, and names organizations that places serve alone, unless the next start brings
+    the database up to date."""
+    if find_missing(migrations(), await moment.applied()):
+        return ()
+    owners = await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
+    return (*owners, *await examine_organizations(moment.reads))
+
+
+async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+    """Warns of several organizations whose services are of one user of the kernel."""
+    if find_missing(migrations(), await moment.applied()) or await choose_engine(settings) != PROCESS:
+        return ()
+    organizations = {org for org, _ in await moment.reads.statuses.deployed()}
+    if len(organizations) < 2 or not await asyncio.to_thread(shares_user, settings):
+        return ()
+    state = (
+        f"services of {len(organizations)} organizations share a user: one service can use up the kernel's "
+        "limits of that user, such as epoll watches, and stop all others and Windlass"
+    )
+    advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
+    return (warn("Isolation", state, advice),)
+
+
+async def _installation(settings: Settings) -> AsyncIterator[Finding]:
+    """Checks that the data directory, the engine and the database belong together."""
+    try:
+        with explaining():
+            report = await examine(settings)
+    except BadSetting as error:
+        yield fail("Installation", str(error), "a start is refused until then")
+        return
+    except Explained:
+        return  # The check of the database reports it.
+    if report.reason:
+        yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))
+    elif report.unseen:
+        advice = (
+            "start the engine, and run `windlass doctor` again: its services were not compared with the "
+            "database"
+        )
+        yield warn("Installation", report.unseen, advice)
+    elif report.mark:
+        yield ok("Installation", f"{report.installation}, in data directory and database")
+    else:
+        yield ok("Installation", "the next start marks the data directory")
+    if report.lost:
+        advice = (
+            "bring the volumes back, or uninstall these services and deploy them again, which starts them "
+            "empty: until then they do not run"
+        )
+        problem = f"{len(report.lost)} services have lost their data: "
+        yield fail("Volumes", problem + ", ".join(await _names(settings, report.lost)), advice)
+    if report.aside:
+        shown = to_type(settings, "set-aside list")
+        advice = f"`{shown}` shows them; restore them, or purge them for good"
+        yield warn("Set aside", f"{report.aside} services, with their data", advice)
+
+
+def _logs(settings: Settings) -> Iterator[Finding]:
+    if replaced_folder(log_folder(settings)).exists():
+        advice = "start the server, which finishes the restore, or repeat it"
+        yield warn("Logs", "a restore was interrupted while it moved log lines", advice)
+
+
+async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
+    async with looking(settings) as line:
+        rows = [await Snapshot(line).reads.resources.get(service) for service in services]
+    return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
+
+
+async def _form(moment: Snapshot) -> Finding:
+    applied = await moment.applied()
+    waiting = find_missing(migrations(), applied)
+    if not applied:
+        return ok("Database", f"{moment.database} answers; the first start creates the tables")
+    form = f"{moment.database} answers, with schema {max(applied)}"
+    if waiting:
+        return ok("Database", f"{form}; the next start brings it to {newest()}")
+    return ok("Database", f"{form}, which is up to date")
+
+
+async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
+    state = await read_keys(moment.reads)
+    try:
+        encryption = load_encryption(settings)
+        if state is not None:
+            check_keys(encryption, state)
+    except (WrongKey, BadSetting, OSError) as error:
+        return fail("Secrets", "cannot be opened", str(error))
+    if state is None:
+        return ok("Secrets", "are not there yet")
+    return await examine_keys(moment.reads, state, encryption)
+
+
+async def _builds(settings: Settings, moment: Snapshot) -> Finding:
+    """Looks for builds outside of the data directory, as after a move of it."""
+    folder, outside = await in_thread(Path(settings.data_dir).resolve), 0
+    for _, _, id in await moment.reads.statuses.serving():
+        deployment = await moment.reads.deployments.get(id)
+        build = particulars(deployment).made if deployment else None
+        if build and build.artifact.kind == "native":
+            outside += not Path(build.artifact.ref).is_relative_to(folder)
+    if not outside:
+        return ok("Builds", "all are in the data directory")
+    advice = (
+        "start the server: it builds them again, as after a move of the data directory; the servers of "
+        "other machines build theirs"
+    )
+    return warn("Builds", f"{outside} services were built in another folder than {folder}", advice)
+
+
+def _clock(newest: int | None) -> Finding:
+    now = time.time_ns() // 1_000_000
+    if now < _BUILT:
+        return fail(
+            "Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it"
+        )
+    if newest is not None and newest > now + MINUTE:
+        behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
+        advice = (
+            f"set the clock, by NTP if you can; if it is right now, restart the server once, and wait: this "
+            f"warning ends at {stamp(newest)}"
+        )
+        return warn("Clock", f"{stamp(now)}, {behind}", advice)
+    return ok("Clock", stamp(now))

@@ -1,0 +1,96 @@
+"""Failures about which an operator can do something, and what. All others keep their trace: they are ours."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import apsw
+from windlass.base.errors import Unavailable
+from windlass.config import Settings
+from windlass.control.background.place_owner import OwnerAlive
+from windlass.gateway.api_sockets import PortInUse
+from windlass.install.key import WrongKey
+from windlass.install.ownership import NotOurs
+from windlass.operate.port_holder import holder_of
+from windlass.routers.router import RouteError
+from windlass.store.migrate import Changed
+from windlass.store.sqlite import InUse, TooOld
+from windlass.terminal.refused import CommandRefused
+
+
+class Explained(Exception):
+    """A failure in words for an operator. Its cause is the failure itself."""
+
+
+@contextmanager
+def explaining(*apart_from: type[Exception]) -> Iterator[None]:
+    """Turns failures that have an explanation into `Explained`, apart from those that are named."""
+    try:
+        yield
+    except Exception as error:  # explain decides which failures it has words for
+        if isinstance(error, apart_from) or (text := explain(error)) is None:
+            raise
+        raise Explained(text) from error
+
+
+# These say it all themselves.
+_PLAIN = (CommandRefused, NotOurs, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
+
+
+def explain(error: Exception) -> str | None:
+    match error:
+        case _ if isinstance(error, _PLAIN):
+            return str(error)
+        case RouteError():
+            return f"services could not be reached from outside: {error}"
+        case apsw.NotADBError() | apsw.CorruptError():
+            return f"the database is damaged ({error}): restore a backup with `windlass restore FILE --force`"
+        case apsw.FullError():
+            return "the disk is full: free disk space, then repeat"
+        case apsw.Error():
+            return f"the database cannot be used: {error}"
+        case OSError():
+            return _of_the_system(error)
+        case _ if type(error).__module__.partition(".")[0] == "asyncpg":
+            return f"the database cannot be used: {error}"
+        case _:
+            return None
+
+
+_ADVICE: Mapping[int, str] = {
+    errno.EACCES: "you are not allowed to: change its permissions, or run as the user who owns it",
+    errno.EPERM: "you are not allowed to: change its permissions, or run as the user who owns it",
+    errno.ENOSPC: "the disk is full: free disk space, then repeat",
+    errno.EDQUOT: "your share of the disk is used up: free disk space, then repeat",
+    errno.EROFS: "the disk is read-only: choose another place",
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "what should be a folder is a file: choose another place",
+    errno.EEXIST: "what should be a folder is a file: choose another place",
+    errno.EISDIR: "what should be a file is a folder: choose another name",
+}
+
+
+def _of_the_system(error: OSError) -> str | None:
+    reason = _ADVICE.get(error.errno or 0)
+    place = error.filename2 or error.filename
+    return f"{place}: {reason}" if place and reason else reason
+
+
+_LISTENING: Mapping[int, str] = {
+    errno.EADDRINUSE: (
+        "another program listens there already: stop it, or choose another port with --port (WINDLASS_PORT)"
+    ),
+    errno.EACCES: "ports below 1024 belong to root: choose another with --port, and put a proxy before it",
+    errno.EADDRNOTAVAIL: "this machine has no such address: choose another with --host (WINDLASS_HOST)",
+}
+
+
+def cannot_listen(settings: Settings, error: OSError | PortInUse) -> CommandRefused:
+    where = f"cannot listen on {settings.host}, port {settings.port}"
+    if isinstance(error, PortInUse):
+        return CommandRefused(f"{where}: stop the server that runs here already, process {error.process}")
+    reason = _LISTENING.get(error.errno or 0, f"{error.strerror or error}: see --host and --port")
+    holder = holder_of(settings.port, settings) if error.errno == errno.EADDRINUSE else ""
+    return CommandRefused(f"{where}: {reason}" + (f". It is {holder}" if holder else ""))

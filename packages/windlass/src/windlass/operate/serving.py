@@ -1,0 +1,233 @@
+"""Run everything in one process, behind a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import socket
+import sys
+from contextlib import AsyncExitStack, closing, suppress
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+import uvloop
+from windlass.base.hardening import refuse_dumps, wipe_variables
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.log import log, start_logging
+from windlass.base.oom_score import SERVER, set_oom_score
+from windlass.base.priority import prefer_session
+from windlass.base.private import private_file
+from windlass.base.service_manager import ServiceManager
+from windlass.base.subprocesses import in_thread
+from windlass.base.version import VERSION
+from windlass.base.worker_threads import use_worker_threads
+from windlass.config import Settings, take_secrets, to_type
+from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
+from windlass.gateway.files import folder_of
+from windlass.install.database import looking
+from windlass.install.installation import Installation, install
+from windlass.install.parts import concerns, isolation_in_use, kept_engine
+from windlass.operate.commands import USUAL
+from windlass.operate.explain import cannot_listen
+from windlass.operate.waiting import begin_when_possible
+from windlass.serve.server import listen, serve
+from windlass.store import Reads
+from windlass.store.archive import Snapshot
+from windlass.terminal.refused import CommandRefused
+
+_log = log("main")
+
+
+def run(settings: Settings, manager: ServiceManager, *, adopt: bool = False, gateway: int = 0) -> None:
+    """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
+    start_logging(settings.log_level, settings.log_format)
+    set_oom_score(SERVER)
+    prefer_session()
+    keep_secrets()
+    uvloop.run(_serve(settings, manager, adopt, gateway))
+
+
+def keep_secrets() -> None:
+    """Hides secrets of the settings from other processes: in the environment and in memory."""
+    wipe_variables(take_secrets())
+    refuse_dumps()
+
+
+async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gateway: int) -> None:
+    use_worker_threads(settings.parallel_deployments)
+    sockets = take_passed_port(settings, manager) or take_port(settings)
+    # A port that was left to the system is known now, and is a part of the built-in issuer's name.
+    host, port = sockets.listening.getsockname()[:2]
+    settings = msgspec.structs.replace(settings, port=port, host=host if manager.sockets else settings.host)
+    living = asyncio.create_task(manager.keep_alive())
+    # New ones are kept once the server has begun: until then, it may be refused.
+    keeping = asyncio.create_task(sockets.keep()) if sockets.were_kept else None
+
+    async def begin() -> Installation:
+        await check_engine(settings)
+        installation = await install(settings, adopt=adopt, gateway=gateway)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(installation.stop)
+            await installation.start()
+            undo.pop_all()
+        return installation
+
+    def wait_for(reason: str) -> None:
+        manager.tell("READY=1", f"STATUS={reason}")
+
+    installation = await begin_when_possible(begin, settings, sockets.listening, wait_for)
+    keeping = keeping or asyncio.create_task(sockets.keep())
+    isolation = await isolation_in_use(settings)
+    reporting: list[asyncio.Task[None]] = []
+
+    def announce(port: int) -> None:
+        manager.tell("READY=1", "STATUS=Serving")
+        first = installation.first_token
+        click.echo(heading(settings.host, port), err=True)
+        installation.ctx.calls.prepare()
+        if first:
+            tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
+        if isolation:
+            reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
+
+    with closing(sockets):
+        await serve(installation, sockets.listening, announce, lambda: manager.tell("STOPPING=1"))
+        keeping.cancel()
+        living.cancel()
+    await asyncio.gather(*reporting)
+    if message := goodbye(settings, installation.left_running):
+        click.echo(message, err=True)
+
+
+def take_passed_port(settings: Settings, manager: ServiceManager) -> ApiSockets | None:
+    """Returns the port that systemd holds, whose address wins over the settings; None if it holds none."""
+    if not manager.sockets:
+        return None
+    if len(manager.sockets) > 1:
+        raise CommandRefused("name one address in the unit windlass.socket: Windlass accepts at one only")
+    listening = socket.socket(fileno=manager.sockets[0].file)
+    if listening.family not in {socket.AF_INET, socket.AF_INET6} or listening.type != socket.SOCK_STREAM:
+        raise CommandRefused("name an address and a port in ListenStream of the unit windlass.socket")
+    host, port = listening.getsockname()[:2]
+    return ApiSockets(folder_of(settings.data_dir), host, {(host, port): listening})
+
+
+def take_port(settings: Settings) -> ApiSockets:
+    """Listens where the settings say: at the socket that the gateway has kept since the last server, or at a
+    new one."""
+    folder = folder_of(settings.data_dir)
+    try:
+        kept = take_sockets(folder, settings.host, settings.port)
+        if kept:
+            return ApiSockets(folder, settings.host, kept, were_kept=True)
+        listening = listen(settings.host, settings.port)
+    except (OSError, PortInUse) as error:
+        raise cannot_listen(settings, error) from error
+    return ApiSockets(folder, settings.host, {(settings.host, listening.getsockname()[1]): listening})
+
+
+async def _report(isolation: Isolation, *, is_first: bool) -> None:
+    """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
+    for concern in await in_thread(concerns, isolation):
+        _log.warning(concern)
+    if is_first and (holds := isolation.holds()):
+        click.echo(f"To keep services apart, each has {', '.join(holds)}.", err=True)
+
+
+def goodbye(settings: Settings, services: int) -> str:
+    """The last line of a server that stops: how many services are still running."""
+    stop = to_type(settings, "stop --all")
+    match services:
+        case 0:
+            return ""
+        case 1:
+            return f"1 service goes on running; `{stop}` ends it"
+        case _:
+            return f"{services} services go on running; `{stop}` ends them"
+
+
+async def check_engine(settings: Settings) -> None:
+    """Refuses another engine while services run: they would start there a second time, with empty volumes."""
+    ran_on = kept_engine(settings)
+    if settings.engine in {"auto", ran_on} or not ran_on:
+        return
+    count = 0
+    with suppress(CommandRefused):  # no database: said by what comes next
+        async with looking(settings) as line:
+            count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
+    if count:
+        raise CommandRefused(
+            f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which services of this "
+            f"installation run ({count}), or stop them first: `{to_type(settings, 'stop --all')}`. Volumes "
+            "stay with the engine that they were made on"
+        )
+
+
+FIRST_STEPS: Final = "first-steps"
+"""The file with the text of a first start, in the data directory."""
+_FIRST_COMMANDS: Final = (
+    ("login", "first: keeps the token, so that later terminals do not need these lines"),
+    ("demo", "deploys a small application with a database"),
+    ("init", "in the folder of an application of yours: finds out how it runs"),
+    ("up", "there: deploys it, and prints its address"),
+)
+"""In the order in which they are needed."""
+
+
+def heading(host: str, port: int) -> str:
+    """Returns the first line of a server that listens."""
+    url = _url(host, port)
+    return f"Windlass {VERSION} listens on {url}  (console: {url}/console, reference: /docs, stop: Ctrl-C)"
+
+
+def first_steps(host: str, port: int, token: str, code: str = "") -> str:
+    """Returns the text of a first start: its Admin token, and a link that signs a browser in."""
+    url = _url(host, port)
+    is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
+    program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
+    lines = [
+        "",
+        "This is the first start. Open this in a browser within ten minutes; it works once, and later",
+        f"`{program} console` prints another:",
+        "",
+        f"  {url}/console/#code={code}",
+        "",
+        "For the command line: the Admin token below is shown this once. Keep it.",
+        "",
+        *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
+        f"  export WINDLASS_TOKEN={token}",
+        "",
+        "Paste the lines with `export` into another terminal, and go on there:",
+        "",
+        *(f"  {program} {words:<8}{what}" for words, what in _FIRST_COMMANDS),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def tell_first_steps(settings: Settings, text: str) -> None:
+    """Prints them to a terminal. Elsewhere, they would stay in a log that others may read: they go into a
+    file of this user."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
+        return
+    path = Path(settings.data_dir).absolute() / FIRST_STEPS
+    try:
+        private_file(path)
+        path.write_text(text)
+    except OSError as error:
+        extra = {"file": str(path), "reason": error.strerror}
+        _log.error("start once with admin_token set: the first token could not be written", extra=extra)
+        return
+    click.echo(
+        f"This is the first start. Read {path}: it has an Admin token, and a link that signs a browser in "
+        "within ten minutes. Remove it then.",
+        err=True,
+    )

@@ -1,0 +1,93 @@
+"""Settings on the command line: a flag for each that is no secret, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from windlass.config import Settings, ShownSetting, describe, load
+from windlass.terminal.sections import Option
+
+_FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
+
+
+def all_settings() -> list[ShownSetting]:
+    return describe(Settings(), {})
+
+
+def flags(*names: str) -> list[click.Option]:
+    """Flags for these settings, or for all; a secret on a command line could be read by every user."""
+    file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
+    wanted = [
+        setting for setting in all_settings() if not setting.secret and (not names or setting.name in names)
+    ]
+    return [*map(_flag, wanted), file]
+
+
+def settings_from(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
+    """The settings that follow from these flags and from elsewhere, and where each came from."""
+    chosen = {setting.name: options.get(setting.name) for setting in all_settings()}
+    flags = {name: value for name, value in chosen.items() if value not in (None, ())}
+    return load(flags, file=options["config_file"])
+
+
+def _flag(setting: ShownSetting) -> click.Option:
+    name = "--" + setting.name.replace("_", "-")
+    declared = [setting.name, f"{name}/--no-{name[2:]}" if isinstance(setting.default, bool) else name]
+    return Option(
+        declared,
+        type=type(setting.default) if type(setting.default) in {int, float} else None,
+        multiple=isinstance(setting.default, tuple),
+        default=None,
+        help=f"{setting.meaning}.{_default(setting.default)}",
+        section=setting.group,
+    )
+
+
+def _default(value: Any) -> str:
+    again = "  May be repeated." if isinstance(value, tuple) else ""
+    return again + (f"  [{to_text(value)}]" if value not in ("", (), False) else "")
+
+
+def to_text(value: Any) -> str:
+    """As one would write it on a command line."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return " ".join(str(item) for item in value)
+        case _:
+            return str(value)
+
+
+def example() -> str:
+    """A TOML file with every setting, each at its default and commented out."""
+    lines = [
+        "# Settings of Windlass. Name this file in WINDLASS_CONFIG, or as in: windlass serve --config FILE",
+        "# Flags win over variables of the environment, and those over this file.",
+    ]
+    group = ""
+    for setting in all_settings():
+        if setting.group != group:
+            group = setting.group
+            lines += ["", f"# {group}"]
+        lines += [
+            "",
+            f"# {setting.meaning}  ({setting.variable})",
+            f"# {setting.name} = {_toml(setting.default)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case list() | tuple():
+            return "[" + ", ".join(_toml(item) for item in value) + "]"
+        case _:
+            return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

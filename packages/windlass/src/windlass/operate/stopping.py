@@ -1,0 +1,299 @@
+"""`windlass stop --all`: ends what an installation runs, and erases nothing.
+
+Through the API where a server answers. Otherwise here: the same wish is written into the database, and an
+installation that listens nowhere carries it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.cli.client import Api, ServerUnreachable, path_of
+from windlass.cli.deployments import is_under_way, say, say_state
+from windlass.cli.following import Patience, insist, pauses, when_too_many
+from windlass.config import Settings
+from windlass.control.background.everywhere import LONGEST_APART
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.services.engine_access import find_access
+from windlass.control.services.stopping import StoppedService, stop_everything, up
+from windlass.core.declare.registry import Operation
+from windlass.core.deploy.states import OPEN, Progress
+from windlass.engines.engine import EngineError
+from windlass.families import registry
+from windlass.install.database import looking
+from windlass.install.installation import Installation, install
+from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
+from windlass.store import Reads
+from windlass.store.sqlite import InUse
+from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import print_json
+
+
+class UnreachedCluster(Struct, frozen=True):
+    """A cluster whose engine does not answer, so that nothing there could be ended."""
+
+    name: str
+    why: str
+    services: Mapping[str, str]
+    """Names of services that may go on running there, by id."""
+
+
+Sure = Callable[[int], None]
+"""Asked with the number of services; raises if they are not to be stopped."""
+_LOOK = 0.1
+
+
+# Through the API
+
+
+def through(api: Api, sure: Sure) -> int:
+    """Stops all services that the token sees; returns their number."""
+    api.be_patient(when_too_many)
+    running = _find_running(api)
+    if running:
+        sure(len(running))
+    for service in running:
+        api.call("POST", path_of(_stop(service).path, {_stop(service).params[0]: service["id"]}))
+    unreached = _find_unreached(api, running)
+    left = {service for cluster in unreached for service in cluster.services}
+    _wait(api, {service["id"] for service in running if service["id"] not in left})
+    if unreached:
+        raise _not_reached(unreached)
+    return len(running)
+
+
+def answers(api: Api) -> bool:
+    """True if a server answers, be it with a refusal."""
+    try:
+        api.call("GET", "/healthz")
+    except ServerUnreachable:
+        return False
+    return True
+
+
+def _find_unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[UnreachedCluster]:
+    """Returns the clusters of these services whose engine does not answer."""
+    unreached = []
+    for org, id in sorted({(service["organization_id"], service["cluster_id"]) for service in services}):
+        path = f"/organization/{org}/cluster/{id}"
+        status = insist(lambda path=path: api.get(f"{path}/status"), Patience())  # type: ignore[misc]
+        if status["is_connected"] and not status["is_deployed"]:
+            names = {service["id"]: service["name"] for service in services if service["cluster_id"] == id}
+            unreached.append(UnreachedCluster(api.get(path)["name"], status["message"], names))
+    return unreached
+
+
+def _services(api: Api) -> list[Any]:
+    return [
+        service | {"organization_id": organization["id"]}
+        for organization in api.everything("/organization")
+        for service in insist(
+            lambda id=organization["id"]: api.everything(f"/organization/{id}/services"),  # type: ignore[misc]
+            Patience(),
+        )
+    ]
+
+
+def _find_running(api: Api) -> list[Any]:
+    """Returns services that may run: all but stopped ones. A failed one may still run an earlier release."""
+    return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
+
+
+def _stop(service: Mapping[str, Any]) -> Operation:
+    family = registry().service_of_type(service["service_type"])
+    return next(
+        operation for operation in registry().operations if operation.handler == f"{family.name}.stop"
+    )
+
+
+def _wait(api: Api, stopping: set[str]) -> None:
+    shown: dict[str, str] = {}
+    for pause in pauses(0.3, 5.0):
+        states = {service["id"]: service for service in _services(api) if service["id"] in stopping}
+        for id, service in states.items():
+            if shown.get(id) != service["state"]:
+                shown[id] = service["state"]
+                say_state(service["name"], service["state"])
+        if not any(is_under_way(service) for service in states.values()):
+            break
+        time.sleep(pause)
+    failed = [service["name"] for service in states.values() if service["state"] != "STOPPED"]
+    if failed:
+        raise _not_stopped(failed)
+
+
+# Without a server
+
+
+async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
+    """Stops all services of the database that the settings name, while no server runs."""
+    if count := await _count(settings):
+        sure(count)
+    installation = await _install(settings, parts)
+    try:
+        ctx = installation.ctx
+        stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
+        await installation.start()
+        if not ctx.ownership.is_owner:
+            raise CommandRefused(
+                "stop the services through the server that runs them, with --url (WINDLASS_URL) and "
+                "WINDLASS_TOKEN: it has another data directory than this one"
+            )
+        unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
+        clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
+        unreached |= await _of_other_machines(ctx, clusters.values())
+        await _carry_out(
+            installation, [service for service in stopping if clusters[service.service] not in unreached]
+        )
+        elsewhere = set() if parts else await _end_elsewhere(ctx)
+        elsewhere |= await _end_left_over(ctx, unreached)
+        left = [
+            UnreachedCluster(await _name(ctx, cluster), why, _on(cluster, stopping, clusters))
+            for cluster, why in unreached.items()
+            if cluster in clusters.values() or await _was_used(ctx, cluster)
+        ]
+    finally:
+        await installation.stop()
+    if left:
+        raise _not_reached(left)
+    return len({service.service for service in stopping} | elsewhere)
+
+
+async def _trouble(place: Place) -> str:
+    """Says why the engine of a cluster is not reached, or returns an empty text."""
+    return "" if place.reconnect is None else await place.engine.trouble()
+
+
+async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str, str]:
+    """Returns the clusters on machines of other servers, each with the way to stop its services."""
+    places = {cluster: await ctx.places.at(cluster) for cluster in set(clusters)}
+    return {
+        cluster: f"they stop when the server of the machine {place.machine} runs"
+        for cluster, place in places.items()
+        if place.elsewhere is not None
+    }
+
+
+async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
+    """Ends instances on clusters that the records do not know of any more. Returns the ids of their services,
+    and adds clusters that are not reached any more."""
+    ended: set[str] = set()
+    for place in ctx.places.all():
+        if place.reconnect is None or place.id in unreached:
+            continue
+        services = set(await ctx.store.reads.statuses.on_cluster(place.id))
+        try:
+            async with asyncio.timeout(LONGEST_APART):
+                running = {instance.service for instance in await place.engine.all()} & services
+                for service in running:
+                    await place.engine.remove(service, grace=ctx.settings.stop_seconds)
+            ended |= running
+        except (EngineError, TimeoutError) as error:
+            unreached[place.id] = str(error)
+    return ended
+
+
+async def _name(ctx: Context, cluster: str) -> str:
+    access = await find_access(ctx, cluster)
+    return access.name if access else cluster
+
+
+def _on(cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of services that are to be stopped on a cluster, by id."""
+    return {service.service: service.name for service in stopping if clusters[service.service] == cluster}
+
+
+async def _was_used(ctx: Context, cluster: str) -> bool:
+    """True if services were deployed on a cluster: instances may be left of one that is stopped by now."""
+    reads = ctx.store.reads
+    statuses = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
+    return any(status and status.deployed_at for status in statuses)
+
+
+async def _install(settings: Settings, parts: Parts | None) -> Installation:
+    try:
+        # A stopping service need not be reached, so ports that other programs use do not matter.
+        return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
+    except InUse as error:
+        raise CommandRefused(
+            "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "
+            "it runs on this data directory"
+        ) from error
+
+
+async def _end_elsewhere(ctx: Context) -> set[str]:
+    """Ends services on engines that the settings do not name: the server may have been started with another
+    --engine. Returns their ids."""
+    services, ended = set(await ctx.store.reads.statuses.services()), set()
+    for name in ENGINES:
+        if name == ctx.places.local.engine.name or (
+            name == DOCKER and not await docker_answers(docker_at(ctx.settings))
+        ):
+            continue
+        other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
+        await other.engine.start(lambda service: None, lambda service, lines: None)
+        try:
+            running = {instance.service for instance in await other.engine.all()} & services
+            for service in running:
+                await other.engine.remove(service, grace=ctx.settings.stop_seconds)
+        finally:
+            await other.engine.stop()
+        ended |= running
+    return ended
+
+
+async def _count(settings: Settings) -> int:
+    """Counts running services without changing anything: it may be the wrong database."""
+    async with looking(settings) as line:
+        return len(await up(Reads(line)))
+
+
+async def _carry_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
+    source, failed, left = installation.ctx.store.reads, [], list(stopping)
+    while left:
+        for service in list(left):
+            deployment = await source.deployments.get(service.deployment)
+            if deployment is not None and deployment.status in OPEN:
+                continue
+            left.remove(service)
+            well = deployment is None or deployment.status == Progress.SUCCEEDED
+            say_state(service.name, "STOPPED" if well else "ERROR")
+            failed += [] if well else [service.name]
+        await asyncio.sleep(_LOOK if left else 0)
+    if failed:
+        raise _not_stopped(failed)
+
+
+def _not_stopped(names: Sequence[str]) -> Stopped:
+    some = ", ".join(itertools.islice(names, 5))
+    return Stopped(f"repeat the command: {len(names)} of the services did not stop ({some})")
+
+
+def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:
+    names = ", ".join(cluster.name for cluster in clusters)
+    left = [name for cluster in clusters for name in cluster.services.values()]
+    some = ", ".join(itertools.islice(left, 5)) + (", …" if len(left) > 5 else "")
+    reasons = "; ".join(f"{cluster.name}: {cluster.why}" for cluster in clusters)
+    goes_on = f"what runs there goes on ({some})" if some else "what may be left there was not looked for"
+    return Stopped(
+        f"start the engine of each cluster that was not reached ({names}), and repeat the command: {goes_on}"
+        f". Everything else is stopped. {reasons}"
+    )
+
+
+def report(count: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"stopped": count})
+        return
+    services = "1 service is" if count == 1 else f"{count} services are"
+    outcome = f"{services} stopped; data, settings and history stay" if count else "Nothing was running"
+    click.echo(outcome) if count else say(outcome)

@@ -1,0 +1,152 @@
+"""Logins for registries of AWS: a password of some hours, for which a signed request asks.
+
+The request is signed as AWS describes it (Signature Version 4): with a key that is derived from the secret
+one for a day, a region and a service. The secret key itself is never sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.http_out import (
+    AddressRefused,
+    HttpResult,
+    HttpTransport,
+    NoAnswer,
+    TlsFailure,
+    UnknownName,
+)
+from windlass.core.deploy.registries import RegistryLogin
+from windlass.registries.client import SECONDS
+from windlass.registries.failures import Problem, RegistryFailure
+
+_TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
+_TYPE: Final = "application/x-amz-json-1.1"
+_ALGORITHM: Final = "AWS4-HMAC-SHA256"
+
+
+class AccessKeys(Struct, frozen=True):
+    id: str
+    secret: str
+    region: str
+
+    def __repr__(self) -> str:
+        return f"AccessKeys({self.id!r}, …)"
+
+
+class EcrLogin(Struct, frozen=True):
+    login: RegistryLogin
+    url: str
+    """The address of the registry of the account."""
+
+
+class AwsAuthorization(Struct):
+    token: str = msgspec.field(name="authorizationToken")
+    url: str = msgspec.field(name="proxyEndpoint", default="")
+
+
+class AwsAuthorizations(Struct):
+    data: list[AwsAuthorization] = msgspec.field(name="authorizationData")
+
+
+class AwsError(Struct):
+    type: str = msgspec.field(name="__type", default="")
+
+
+async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
+    """Returns a login for the registry of the account that the keys belong to."""
+    host, body = _host(keys.region), b"{}"
+    headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
+    signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
+    try:
+        answer = await out.send("POST", f"https://{host}/", body, signed, seconds=SECONDS)
+    except AddressRefused as error:
+        raise RegistryFailure(Problem.ADDRESS, str(error)) from error
+    except UnknownName as error:
+        raise RegistryFailure(Problem.NAME, f"config.region: check the region. {error}") from error
+    except TlsFailure as error:
+        raise RegistryFailure(Problem.TLS, str(error)) from error
+    except NoAnswer as error:
+        raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: AWS gives no login. {error}") from error
+    if answer.status != 200:
+        raise _refusal(answer)
+    return _login_in(answer)
+
+
+def _host(region: str) -> str:
+    return f"api.ecr.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
+
+
+def _login_in(answer: HttpResult) -> EcrLogin:
+    try:
+        entry = read_json(answer.body, AwsAuthorizations).data[0]
+        username, _, password = base64.b64decode(entry.token, validate=True).decode().partition(":")
+    except (ValueError, IndexError) as error:
+        raise RegistryFailure(
+            Problem.NOT_A_REGISTRY, "Check region and access keys: AWS answers with no login for the registry"
+        ) from error
+    return EcrLogin(RegistryLogin(username, password), entry.url.rstrip("/"))
+
+
+def _refusal(answer: HttpResult) -> RegistryFailure:
+    try:
+        word = read_json(answer.body, AwsError).type.rpartition("#")[2]
+    except BadJson:
+        word = ""
+    if word == "AccessDeniedException":
+        return RegistryFailure(
+            Problem.RIGHT,
+            "Give the access keys the right ecr:GetAuthorizationToken: AWS says that they lack it",
+        )
+    if answer.status == 429 or "Throttling" in word:
+        return RegistryFailure(Problem.RATE_LIMIT, "Try again in a minute: AWS allows no more requests", 60)
+    if answer.status >= 500:
+        return RegistryFailure(
+            Problem.UNREACHABLE, f"Try again later: AWS answers with the error {answer.status}"
+        )
+    return RegistryFailure(
+        Problem.LOGIN,
+        f"Check access_key_id and secret_access_key: AWS refuses them ({word or answer.status})",
+    )
+
+
+def sign(
+    keys: AccessKeys,
+    service: str,
+    method: str,
+    host: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    now: time.struct_time,
+) -> dict[str, str]:
+    """Returns the headers of a request to `/`, with a signature over them, the time and the body."""
+    moment, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
+    whole = {"host": host, "x-amz-date": moment} | {name.lower(): value for name, value in headers.items()}
+    names = ";".join(sorted(whole))
+    canonical = "\n".join(
+        [
+            method,
+            "/",
+            "",
+            *(f"{name}:{whole[name]}" for name in sorted(whole)),
+            "",
+            names,
+            hashlib.sha256(body).hexdigest(),
+        ]
+    )
+    scope = f"{day}/{keys.region}/{service}/aws4_request"
+    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = f"AWS4{keys.secret}".encode()
+    for part in (day, keys.region, service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    authorization = f"{_ALGORITHM} Credential={keys.id}/{scope}, SignedHeaders={names}, Signature={signature}"
+    return {**headers, "X-Amz-Date": moment, "Authorization": authorization}

@@ -1,0 +1,71 @@
+"""Searches Docker Hub, which does not list its images as other registries do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
+from windlass.registries.client import LONGEST, SECONDS
+from windlass.registries.failures import Problem, RegistryFailure
+
+_HUB: Final = "https://hub.docker.com/v2"
+OFFICIAL: Final = "library"
+_MOST: Final = 100
+
+
+class FoundImage(Struct):
+    repo_name: str = ""
+    """The whole name, in an answer to a search."""
+    name: str = ""
+    namespace: str = ""
+
+
+class SearchAnswer(Struct):
+    results: list[FoundImage] = []
+    count: int = 0
+
+
+async def search_images(out: HttpTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
+    """Returns one page of the names of public images, and how many there are. No login is sent."""
+    answer = await _ask(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
+    return [image.repo_name for image in answer.results], answer.count
+
+
+async def public_images(
+    out: HttpTransport, namespace: str, page: int, size: int
+) -> tuple[Sequence[str], int]:
+    """Returns one page of the public images of a user or an organization there; those of `library` are the
+    official ones."""
+    answer = await _ask(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
+    above = "" if namespace == OFFICIAL else f"{namespace}/"
+    return [f"{above}{image.name}" for image in answer.results], answer.count
+
+
+async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
+    paged = f"{url}&page={page}&page_size={min(size, _MOST)}"
+    try:
+        answer = await out.send(
+            "GET", paged, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST
+        )
+    except (AddressRefused, NoAnswer) as error:
+        raise RegistryFailure(
+            Problem.UNREACHABLE, f"Try again later: Docker Hub cannot be searched. {error}"
+        ) from error
+    if answer.status == 429:
+        raise RegistryFailure(
+            Problem.RATE_LIMIT, "Try again in a minute: Docker Hub allows no more searches", 60
+        )
+    if answer.status == 404:  # past the last page, or no such user
+        return SearchAnswer()
+    try:
+        if answer.status == 200:
+            return read_json(answer.body, SearchAnswer)
+    except BadJson as error:
+        raise RegistryFailure(
+            Problem.UNREACHABLE, "Try again later: Docker Hub answers with no list of images"
+        ) from error
+    raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: Docker Hub answers {answer.status}")

@@ -1,0 +1,128 @@
+"""Websockets on the wire: uvicorn's protocol over wsproto. See `api.sockets`.
+
+Most clients only listen: more than a few bytes from them ends the connection. Where a session reads, its
+accept says so, and reading from the client stops while the session does not take what has come.
+
+Loaded with the first of them, because few installations ever see one, and it takes 20 ms.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final
+
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+from windlass.base.http_in.connections import ConnectionTable, OpenConnection
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection
+
+_SAID: Final = 16 * 1024
+"""Bytes that a client may send at once. It has to answer pings and closes; more is not read."""
+_SAID_EACH_SECOND: Final = 1024
+_POLICY: Final = 1008
+_STOPPED: Final = 1012
+_STOPPING: Final = "This server is stopping: connect again"
+
+
+class WebSocket(WSProtocol):
+    """A websocket that keeps nothing for a client that does not read, and leaves one that does not answer."""
+
+    def join(self, table: ConnectionTable, before: OpenConnection) -> None:
+        """Takes the place of the connection that asked for it. Called before anything else."""
+        self._table = table
+        self.network = before.network
+        self._may_say = float(_SAID)
+        self._told_at = self._stuck_since = table.now
+        self._accepted = self._stuck = self._is_read = False
+        table.replace(before, self)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        # Until the websocket is accepted, uvicorn would collect frames without a limit.
+        transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.remove(self)
+        super().connection_lost(exc)
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.accept" and (longest := message.get("longest")):
+            self._is_read = True
+            self.buffer.max_length = longest
+            self.config = copy(self.config)  # the reason of a close names its limit
+            self.config.ws_max_size = longest
+        await super().send(message)
+        if message["type"] == "websocket.accept" and not self._accepted:
+            self._accepted = True
+            if not (self.transport.is_closing() or self.read_paused):
+                self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._accepted and not self._is_read:
+            self._may_say -= len(data)
+            if self._may_say < 0:
+                self._end_flood()
+                return
+        super().data_received(data)
+
+    def shutdown(self) -> None:
+        """Tells the client why its websocket is closed."""
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(self.conn.send(CloseConnection(_STOPPED, _STOPPING)))
+            self.close_sent = True
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": _STOPPED, "reason": None})
+        super().shutdown()
+
+    def _end_flood(self) -> None:
+        self._table.refuse("websocket flood")
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(
+                self.conn.send(CloseConnection(_POLICY, "Send less: messages are not read here"))
+            )
+            self.close_sent = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": _POLICY, "reason": None})
+        self.transport.close()
+
+    def waits_since(self) -> float | None:
+        return self._stuck_since if self._stuck else None
+
+    def age(self, now: float) -> None:
+        self._may_say = min(_SAID, self._may_say + (now - self._told_at) * _SAID_EACH_SECOND)
+        self._told_at = now
+        if self._stuck and now - self._stuck_since > self._table.bounds.stall_seconds:
+            self.transport.abort()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Called when the client does not read. Then its pings are not answered either."""
+        super().pause_writing()
+        self._stuck = True
+        self._stuck_since = self._table.now
+        self._table.unsent(self, self.transport.get_write_buffer_size())
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stuck = False
+        self._table.sent(self)
+        if self._accepted and not self.read_paused:
+            self.transport.resume_reading()
+
+    def handle_close(self, event: CloseConnection) -> None:
+        """Tells a client that broke the rules of the protocol which one."""
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(self.conn.send(CloseConnection(event.code, event.reason)))
+        super().handle_close(event)
+
+    def keepalive_timeout(self) -> None:
+        """Aborts the connection, which would wait for ever for the client to read. While nothing is read from
+        the client, its answer is not seen either."""
+        if self.read_paused and not self._stuck:
+            self.pong_timer = None
+            self.pending_ping_payload = None
+            self.schedule_ping()
+            return
+        super().keepalive_timeout()
+        self.transport.abort()

@@ -1,0 +1,219 @@
+"""Group commit: changes that arrive while one group is being committed form the next group.
+
+Every caller is answered, also when a group fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+from windlass.base.clock import Clock
+from windlass.base.commit_thread import settle
+from windlass.base.errors import Unavailable
+from windlass.base.fair_share import FairShare
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.base.trace import start_untraced
+from windlass.base.turn_budget import in_background
+from windlass.store.chain import ChainEnd
+from windlass.store.tables.table import DatabaseSession, Measured, NewEvent
+from windlass.store.transaction import Tx, Write
+
+T = TypeVar("T")
+
+GROUP, BACKGROUND = 128, 8
+"""The most changes in a group: of requests, and of background work. A request that comes just after the
+start of a group waits for all of them."""
+_log = log("store")
+
+Measurer = Callable[[str, float, tuple[str, ...]], None]
+"""Takes the word, the seconds and the labels of a measurement."""
+Outcome = tuple[Any, Exception | None]
+"""The answer of a change, or the reason why it failed."""
+
+
+class ChangingSession(DatabaseSession, Protocol):
+    """The connection on which a group of changes runs."""
+
+    @property
+    def touched(self) -> bool:
+        """True if the change that was tried last has written something."""
+        ...
+
+    async def begin(self) -> None: ...
+
+    async def execute(self, statements: str) -> object: ...
+
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
+        """Runs one change. Raises only if no change of the group can be stored."""
+        ...
+
+
+class _Spoiled(Exception):
+    """A change failed after it had written."""
+
+
+class QueuedChange(Struct, eq=False, gc=False):
+    change: Write[Any]
+    answer: asyncio.Future[Any]
+
+
+class GroupCommit:
+    """A queue of changes. `_commit` of each database makes a group of them durable."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end = ChainEnd()
+        self.writes = self.groups = 0
+        self._waiting: deque[QueuedChange] = deque()
+        self._waiting_behind: deque[QueuedChange] = deque()
+        """Changes of background work."""
+        self._committing: asyncio.Task[None] | None = None
+        self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        """By the first part of the word; those of all words by an empty one."""
+        self._measurer: Measurer = _count_nothing
+        self._measured: list[Measured] = []
+        """Measurements of the group that is being committed."""
+        self._outage = Outage(_log, "changes could not be committed", "changes are committed again")
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
+        for kind in kinds or ("",):
+            self._listeners[kind].append(listener)
+
+    def measure_with(self, measurer: Measurer) -> None:
+        self._measurer = measurer
+
+    async def write(self, change: Write[T]) -> T:
+        if self._closed:
+            raise Unavailable("This server is stopping; nothing was changed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+        queue = self._waiting_behind if in_background.get() else self._waiting
+        queue.append(QueuedChange(change, answer))
+        if self._committing is None or self._committing.done():
+            self._committing = start_untraced(self._drain())
+        return await answer
+
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        """Runs the changes in one transaction, each as if it were alone; returns their outcomes and nudges
+        when they are durable. Raises if the group as a whole failed."""
+        raise NotImplementedError
+
+    async def _run_all(
+        self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]]
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        """Runs a group without savepoints, each of which would cost as much as a small change, or two more
+        round trips to a server. Only if a change fails after it has written, all run again, each in one."""
+        try:
+            return await self._run_each(session, tx, changes, apart=False)
+        except _Spoiled:
+            await session.execute("ROLLBACK")
+            return await self._run_each(session, tx, changes, apart=True)
+
+    async def _run_each(
+        self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]], *, apart: bool
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        await session.begin()
+        outcomes: list[Outcome] = []
+        events: list[NewEvent] = []
+        nudges: dict[str, None] = {}
+        self._measured = []
+        tx.resources.read_again()
+        written, share = tx.session, FairShare()
+        for change in changes:
+            await share.pause()
+            written.begin(self._clock.now())
+            if apart:
+                outcome = await _apart(session, change, tx)
+            else:
+                outcome = await session.attempt(change, tx)
+                if outcome[1] is not None and session.touched:
+                    raise _Spoiled
+            outcomes.append(outcome)
+            if outcome[1] is None:
+                events += written.emitted
+                nudges |= dict.fromkeys(written.nudges)
+                self._measured += written.measured
+            else:
+                tx.resources.read_again()
+        await tx.events.add(events, self._end)
+        return outcomes, nudges
+
+    async def _wind_up(self) -> None:
+        """Refuses new changes, and waits until the queued ones are stored."""
+        self._closed = True
+        if self._committing:
+            try:
+                await asyncio.wait([self._committing])
+            finally:
+                self._committing.cancel()  # if this is cancelled, because the database does not answer
+
+    async def _drain(self) -> None:
+        while self._waiting or self._waiting_behind:
+            taken = [*_take(self._waiting, GROUP), *_take(self._waiting_behind, BACKGROUND)]
+            group = [queued for queued in taken if not queued.answer.done()]
+            if group:
+                await self._serve(group)
+
+    async def _serve(self, group: Sequence[QueuedChange]) -> None:
+        try:
+            outcomes, nudges = await self._commit([queued.change for queued in group])
+        except Unavailable as refusal:
+            self._outage.note(str(refusal.__cause__ or "") or str(refusal))
+            _refuse(group, refusal)
+        except Exception as error:  # noqa: BLE001 (every caller of the group has to be answered)
+            _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
+            _refuse(group, error)
+        else:
+            self._outage.end()
+            self.groups += 1
+            self.writes += len(group)
+            for queued, (answer, failure) in zip(group, outcomes, strict=True):
+                settle(queued.answer, answer, failure)
+            for word in nudges:
+                self._tell(word)
+            for measured in self._measured:
+                self._measurer(*measured)
+        finally:
+            # Callers are without an answer only if this task itself was cancelled.
+            for queued in group:
+                queued.answer.cancel()
+
+    def _tell(self, word: str) -> None:
+        for listener in self._listeners.get(word.partition(":")[0], ()):
+            listener(word)
+        for listener in self._listeners[""]:
+            listener(word)
+
+
+def _take(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChange]:
+    return [queue.popleft() for _ in range(min(most, len(queue)))]
+
+
+def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
+    """Leaves out what happens before metrics are counted, such as in a command on the database."""
+
+
+async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+    await session.execute("SAVEPOINT change")
+    outcome = await session.attempt(change, tx)
+    await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")
+    return outcome
+
+
+def _trouble(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
+    return {"error": str(error.__cause__ or "") or str(error), "writes": len(group)}
+
+
+def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
+    """Gives each caller an exception of its own: a shared one would collect the traces of all of them."""
+    message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
+    for queued in group:
+        refusal = Unavailable(message)
+        refusal.__cause__ = error
+        settle(queued.answer, None, refusal)

@@ -1,0 +1,342 @@
+"""PostgreSQL, for several replicas. The same statements and the same order: one writer at a time.
+
+Each replica commits its waiting changes as one group; an advisory lock takes the groups of all replicas one
+after the other. So a change sees everything before it and events have no gaps, as on SQLite.
+A replica that is paused while it holds the lock is disconnected after a few seconds: by the server, or else
+by a replica that waits for the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+from windlass.base.clock import Clock
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.store.groups import GroupCommit, Outcome
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
+from windlass.store.nudges import DEAF
+from windlass.store.postgres_clock import follow_clock
+from windlass.store.postgres_limits import (
+    AWAY,
+    CONNECT_SECONDS,
+    CUT,
+    LOOK_SECONDS,
+    PooledSession,
+    connect,
+    first_connection,
+    limit,
+)
+from windlass.store.statements import LOOKING
+from windlass.store.store import KeyGuard
+from windlass.store.tables.figures import Figure, FigureTable
+from windlass.store.tables.table import NameTaken
+from windlass.store.transaction import Reads, Tx, Write
+
+T = TypeVar("T")
+
+CHANNEL = "windlass"
+LISTEN = f'LISTEN "{CHANNEL}"'
+LISTEN_SECONDS = 15.0
+"""Seconds after which a connection that listens is tried."""
+_CLOSE_SECONDS = 2.0
+# Any two numbers, as long as they stay the same.
+WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
+_LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+# The last statement fails for a server that does not know all migrations of the database. A migration takes
+# the lock, too: so no change of an older version comes after it.
+_TURN = f"""
+BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
+# Neither does a change come from a server that seals with another key than the present one.
+_PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
+_APPLIED = "SELECT count(*) FROM migration"
+OUTDATED = (
+    "Use a server of the present version: this one is older than the database, and changes nothing any more. "
+    "Operators: upgrade or stop it"
+)
+_TRIES = 4
+_OTHER_KEY = "The key that seals secrets is being replaced; nothing was changed. Try again shortly"
+# No limit of the server ends a connection that was paused while asyncpg prepares a statement: to the server
+# it is neither idle nor at work. A replica that waits for it ends it.
+_CUT_OFF = f"""
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
+WHERE locktype = 'advisory' AND granted AND datname = current_database() AND datid = database
+    AND (classid::bigint << 32) + objid::bigint = {WRITER_LOCK} AND objsubid = 1
+    AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - interval '5 seconds'"""
+_log = log("store")
+
+
+class PostgresSession:
+    """A connection, or a pool of them."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        try:
+            row: Sequence[Any] | None = await self._connection.fetchrow(statement, *values)
+        except asyncpg.UniqueViolationError as error:
+            raise NameTaken(str(error)) from error
+        return row
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        try:
+            rows: Sequence[Sequence[Any]] = await self._connection.fetch(statement, *values)
+        except asyncpg.UniqueViolationError as error:
+            raise NameTaken(str(error)) from error
+        return rows
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        await self._connection.executemany(statement, rows)
+
+
+class PostgresWriter(PostgresSession):
+    """Records whether the change that runs has written, and so has to be undone if it fails."""
+
+    def __init__(self, connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
+        super().__init__(connection)
+        self._migrations, self._guard = migrations, guard
+        self.execute = connection.execute
+        self.touched = False
+        self._refusal: Exception | None = None
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        return await self._run(statement, super().one(statement, *values))
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return await self._run(statement, super().all(statement, *values))
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        await self._run(statement, super().many(statement, rows))
+
+    async def _run(self, statement: str, asked: Awaitable[T]) -> T:
+        self.touched |= statement not in LOOKING
+        try:
+            return await asked
+        except (NameTaken, *CUT, asyncpg.PostgresError) as refusal:
+            self.touched, self._refusal = True, refusal  # PostgreSQL accepts no more statements
+            raise
+
+    async def begin(self) -> None:
+        await _take_turn(self._connection, self._migrations, self._guard)
+
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
+        self.touched, self._refusal = False, None
+        try:
+            answer = await change(tx)
+        except Exception as failure:  # any failure of a change is the answer to its caller
+            if self._connection.is_closed() or isinstance(failure, AWAY):
+                raise
+            return None, failure
+        return answer, self._refusal  # a change that ignores a refusal fails all the same
+
+
+class PostgresStore(GroupCommit):
+    """A store on PostgreSQL; `PostgresStore.open(url, clock)` makes one."""
+
+    def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock, migrations: int) -> None:
+        super().__init__(clock)
+        self._url = url
+        self._pool = pool
+        self._migrations = migrations
+        """The number of migrations that this version knows."""
+        self.reads = Reads(PooledSession(pool))
+        self._writer: asyncpg.Connection[Any] | None = None
+        self._deafness = Outage(_log, "not listening to the database", "listening to the database again")
+        self._guard: KeyGuard | None = None
+        self._ear = asyncio.create_task(self._hear())
+
+    @classmethod
+    async def open(cls, url: str, clock: Clock) -> PostgresStore:
+        steps = migrations()
+        connection = await first_connection(url)
+        try:
+            await migrate(connection, steps)
+            await follow_clock(connection, clock)
+        finally:
+            await connection.close()
+        pool = await asyncpg.create_pool(
+            url, min_size=1, max_size=8, timeout=CONNECT_SECONDS, init=limit, reset=_as_it_is
+        )
+        return cls(url, pool, clock, len(steps))
+
+    def guard_key(self, guard: KeyGuard) -> None:
+        self._guard = guard
+
+    async def trouble(self) -> str:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                row = await self.reads.session.one(_APPLIED)
+        except TimeoutError:
+            return "The database does not answer"
+        return "" if row and row[0] == self._migrations else OUTDATED
+
+    def shortage(self) -> str:
+        """Returns nothing: the disk is that of another program, which refuses a change by itself."""
+        return ""
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        idle = self._pool.get_idle_size()
+        return {"used": self._pool.get_size() - idle, "idle": idle, "most": self._pool.get_max_size()}
+
+    async def figures(self, now: int) -> list[Figure]:
+        return await FigureTable(self.reads.session).all(now)
+
+    async def close(self) -> None:
+        """Waits for changes under way, but not for a database that stalls: then connections are cut."""
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._wind_up()
+                self._ear.cancel()
+                await asyncio.gather(self._ear, return_exceptions=True)
+                if self._writer:
+                    await self._writer.close()
+                await self._pool.close()
+        except TimeoutError:
+            _log.warning("connections to the database are cut: it does not answer")
+        finally:
+            self._ear.cancel()
+            self._drop_writer()
+            self._pool.terminate()
+
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        refusal = "The database cannot be reached; nothing was changed. Try again shortly."
+        stored = False
+        try:
+            connection = await self._open_writer()
+            session = PostgresWriter(connection, self._migrations, self._guard)
+            outcomes, nudges = await self._run_all(session, Tx(session), changes)
+            refusal = (
+                "The database went away while the change was being stored, and perhaps it was: look, or "
+                "repeat the request under its Idempotency-Key."
+            )
+            await connection.execute(_commit_statement(nudges))
+            stored = True
+        except (*CUT, asyncpg.PostgresError) as error:
+            raise Unavailable(refusal) from error
+        finally:
+            if not stored:
+                self._drop_writer()
+        return outcomes, nudges  # told here at once, and not only when they come back from the database
+
+    async def _open_writer(self) -> asyncpg.Connection[Any]:
+        if self._writer is None or self._writer.is_closed():
+            self._writer = await connect(self._url)
+        return self._writer
+
+    def _drop_writer(self) -> None:
+        """Closes the connection of the writer, which undoes its transaction."""
+        self._end.forget()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.terminate()
+
+    async def _hear(self) -> None:
+        """Listens for nudges; a lost connection is made again, and missed nudges cost only time."""
+        while True:
+            try:
+                await self._hear_until_lost()
+            except (*CUT, asyncpg.PostgresError) as error:
+                self._deafness.note(str(error))
+            await asyncio.sleep(1)
+
+    async def _hear_until_lost(self) -> None:
+        connection = await self._connect()
+        try:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_: lost.set())
+            await follow_clock(connection, self._clock)
+            await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
+            self._deafness.end()
+            self._tell("work")
+            self._tell(DEAF)
+            while not await _happens(lost, LISTEN_SECONDS):
+                # Also finds out that the database stalls, or is cut off without a word.
+                await follow_clock(connection, self._clock)
+                await connection.execute(LISTEN)
+        finally:
+            connection.terminate()
+
+    async def _connect(self) -> asyncpg.Connection[Any]:
+        """Connects; a connection that is cancelled while it is made would otherwise stay half open."""
+        connecting = asyncio.ensure_future(connect(self._url))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(*CUT, asyncpg.PostgresError):
+                (await connecting).terminate()
+            raise
+
+
+async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
+    """Begins a transaction that has the lock, even if a paused replica holds it. Raises Unavailable if the
+    database has other migrations than these, or a sealing key that this server does not get."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            await connection.execute(_TURN.format(migrations, _key_check(guard)))
+        except asyncpg.DivisionByZeroError:
+            await connection.execute("ROLLBACK")
+            if guard is None or await connection.fetchval(_APPLIED) != migrations:
+                raise Unavailable(OUTDATED) from None  # the log says this, and not how it was found out
+            await guard.adopt()
+        except asyncpg.LockNotAvailableError:
+            if attempt == _TRIES:
+                raise
+            await connection.execute("ROLLBACK")
+            await _cut_off_the_paused(connection)
+        else:
+            return
+    raise Unavailable(_OTHER_KEY)
+
+
+def _key_check(guard: KeyGuard | None) -> str:
+    return _PRESENT_KEY.format(*guard.present) if guard else "true"
+
+
+async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:
+    """Disconnects replicas that hold the lock and do nothing; their changes are undone."""
+    for row in await connection.fetch(_CUT_OFF):
+        _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})
+
+
+def _commit_statement(nudges: Iterable[str]) -> str:
+    """Returns the statements that notify the other replicas and commit, in one round trip."""
+    notifications = (
+        f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges
+    )
+    return f"{''.join(notifications)} COMMIT"
+
+
+async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
+    """Migrates the database while other replicas wait; each migration is one transaction, with its record."""
+    await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
+    try:
+        await connection.execute(RECORDS)
+        applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
+        for migration in find_missing(wanted, applied):
+            async with connection.transaction():
+                await connection.execute(_LOCK)
+                for statement in migration.statements:
+                    await connection.execute(statement)
+                await connection.execute(RECORD, *migration.record)
+    finally:
+        if not connection.is_closed():
+            await connection.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})")
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event; returns False if it does not happen in time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+async def _as_it_is(connection: object) -> None:
+    """Leaves a session as it is: readers change nothing, and a reset costs each read a second round trip."""

@@ -1,0 +1,361 @@
+"""The embedded database: one file, one process, nothing to install.
+
+Reads run on the event loop: a point read takes a few microseconds, a hop through a thread ten times
+that. Statements of a write run there, too; only the commit, which waits for the disk, goes to a
+thread, and changes that arrive meanwhile form the next group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import apsw
+from windlass.base import filelock
+from windlass.base.clock import Clock
+from windlass.base.commit_thread import CommitThread
+from windlass.base.errors import Unavailable
+from windlass.base.private import private_file
+from windlass.base.subprocesses import in_thread
+from windlass.store.groups import GroupCommit, Outcome
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
+from windlass.store.store import KeyGuard
+from windlass.store.tables import work
+from windlass.store.tables.figures import Figure, FigureTable
+from windlass.store.tables.table import NameTaken
+from windlass.store.transaction import Reads, Tx, Write
+
+T = TypeVar("T")
+
+# Before this version, WAL mode can lose committed pages when two connections write and checkpoint at once.
+OLDEST_SAFE = (3, 51, 3)
+# Failures of the file or of the machine, and not of one change: SQLite may have ended the transaction.
+_AWAY = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.NoMemError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.InterruptError,
+    apsw.CantOpenError,
+    apsw.ReadOnlyError,
+    apsw.ProtocolError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+)
+_LEAST = 1 << 20
+"""Free bytes below which a disk counts as full."""
+_ROOM = 4 << 20
+"""Bytes of the file that are kept free for changes that end something. Its log is as long."""
+_PLENTY = 16
+"""Free times the room, above which it is made."""
+_LOOK_EVERY = 64
+"""Groups of changes between two looks at that room."""
+_TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
+
+
+class TooOld(Exception):
+    """This SQLite may lose committed data."""
+
+
+class InUse(Exception):
+    """Another process has the data directory."""
+
+
+def check_version(version: str | None = None) -> None:
+    """Refuses an old SQLite library: an apsw of a distribution may use one that is older than its own."""
+    version = version or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
+        raise TooOld(
+            f"SQLite {version} can lose committed data in WAL mode; 3.51.3 or later is needed: "
+            "install the apsw version of the lock file"
+        )
+
+
+class SqliteSession:
+    """A connection with asynchronous methods, none of which ever waits."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.execute
+        self._execute_many = connection.executemany
+        self._refusal: Exception | None = None
+        """Why the database refused a statement of the change that runs."""
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        try:
+            row: Sequence[Any] | None = self._execute(statement, values).fetchone()
+        except apsw.ConstraintError as error:
+            self._refusal = _translate(error)
+            raise self._refusal from error
+        return row
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        try:
+            rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
+        except apsw.ConstraintError as error:
+            self._refusal = _translate(error)
+            raise self._refusal from error
+        return rows
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._execute_many(statement, rows)
+
+
+class SqliteWriter(SqliteSession):
+    """Runs a group of changes."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._changes = connection.total_changes
+        self._before = 0
+
+    @property
+    def touched(self) -> bool:
+        return self._changes() != self._before
+
+    async def begin(self) -> None:
+        self._execute("BEGIN IMMEDIATE")
+
+    async def execute(self, statements: str) -> None:
+        self._execute(statements)
+
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
+        self._refusal, self._before = None, self._changes()
+        try:
+            answer = _finish(change(tx))
+        except _AWAY:
+            raise
+        except Exception as failure:  # noqa: BLE001 (any failure of a change is the answer to its caller)
+            return None, failure
+        return answer, self._refusal  # a change that ignores a refusal fails all the same, as on PostgreSQL
+
+
+class ReadingSession(SqliteSession):
+    """Reads outside a change: a file that cannot be read now raises `Unavailable`.
+
+    Looking for new data in the file takes longer than most reads. So all reads of one turn of the event loop
+    share a transaction. Not while a commit is under way: a log with a reader cannot be restarted, and would
+    grow."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+        self._moment: asyncio.Handle | None = None
+        """Ends the transaction of this turn of the event loop."""
+        self._paused = False
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        try:
+            if self._moment is None:
+                self._hold()
+            row: Sequence[Any] | None = self._execute(statement, values).fetchone()
+        except _AWAY as error:
+            raise _unreadable() from error
+        return row
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        try:
+            if self._moment is None:
+                self._hold()
+            rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
+        except _AWAY as error:
+            raise _unreadable() from error
+        return rows
+
+    def pause(self) -> None:
+        """From now on, each read has a transaction of its own."""
+        self._paused = True
+        self._let_go()
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def _hold(self) -> None:
+        """Begins a transaction, until all callbacks that are ready now have run; news of a later commit comes
+        after them."""
+        if not self._paused:
+            self._execute("BEGIN")
+            self._moment = asyncio.get_running_loop().call_soon(self._let_go)
+
+    def _let_go(self) -> None:
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.cancel()
+            if self._connection.in_transaction:
+                self._execute("COMMIT")
+
+
+class SqliteStore(GroupCommit):
+    """A store on SQLite; `SqliteStore.open(path, clock)` makes one."""
+
+    def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
+        super().__init__(clock)
+        self._lock = lock
+        self._path = path
+        self._writer = connect(path)
+        self._reader = connect(path)
+        self._session = SqliteWriter(self._writer)
+        self._tx = Tx(self._session)
+        self._reading = ReadingSession(self._reader)
+        self.reads = Reads(self._reading)
+        self._thread = CommitThread("windlass-commit")
+
+    @classmethod
+    async def open(cls, path: Path, clock: Clock) -> SqliteStore:
+        check_version()
+        lock = own(path)
+        private_file(path)  # its other files take their mode from it
+        async with contextlib.AsyncExitStack() as opened:
+            opened.callback(lock.close)
+            store = cls(path, clock, lock)
+            opened.push_async_callback(store.close)
+            migrate(store._writer, migrations())
+            # No other process has this file: the workers that held work have ended.
+            store._writer.execute(work.RELEASE_ALL, (clock.now(),))
+            opened.pop_all()
+        return store
+
+    async def close(self) -> None:
+        await self._wind_up()
+        self._thread.close()
+        self._reading.pause()
+        self._reader.close()
+        self._writer.close()
+        self._lock.close()
+
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        try:
+            done = await self._run_all(self._session, self._tx, changes)
+            self._reading.pause()
+            await self._thread.run(self._writer.execute, "COMMIT")
+            if self.groups % _LOOK_EVERY == _LOOK_EVERY - 1:
+                await self._thread.run(self._keep_room)
+        except apsw.Error as error:
+            self._roll_back()
+            raise Unavailable(
+                "The change could not be stored; nothing was changed. Is the disk full?"
+            ) from error
+        except Exception:  # a bug in a change must not leave its transaction open
+            self._roll_back()
+            raise
+        finally:
+            self._reading.resume()
+        return done
+
+    def _roll_back(self) -> None:
+        self._end.forget()
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+
+    def guard_key(self, guard: KeyGuard) -> None:
+        """Does nothing: no other server has this database, and this one replaces the key itself."""
+
+    async def trouble(self) -> str:
+        await self.reads.counters.get("event")
+        return self.shortage()
+
+    def shortage(self) -> str:
+        if _free(self._path.parent) < _LEAST:
+            return (
+                "Free space on the disk of the data directory, or stop or delete a service: the disk is "
+                "full, and other changes cannot be stored"
+            )
+        return ""
+
+    def _keep_room(self) -> None:
+        """Keeps free pages in the file for changes that end something, which have to work on a full disk.
+        Makes them by a table that is stored as a whole before it is dropped: pages of a table that was made
+        and dropped in one transaction would have no place on the disk."""
+        write = self._writer.execute
+        with contextlib.suppress(apsw.Error):  # the group of changes was stored; the next look follows
+            free = self._writer.pragma("freelist_count") * self._writer.pragma("page_size")
+            if free < _ROOM // 2 and _free(self._path.parent) > _ROOM * _PLENTY:
+                self._writer.wal_checkpoint()  # so that the log begins again, and does not get longer
+                write("CREATE TABLE IF NOT EXISTS room (content BLOB)")
+                write("INSERT INTO room VALUES (zeroblob(?))", (_ROOM,))
+                self._writer.wal_checkpoint()
+                write("DROP TABLE room")
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        return {}
+
+    async def figures(self, now: int) -> list[Figure]:
+        """Reads in a thread: counting takes longer than an answer may wait."""
+        return await in_thread(self._read_figures, now)
+
+    def _read_figures(self, now: int) -> list[Figure]:
+        try:
+            with contextlib.closing(self.snapshot()) as connection:
+                return _finish(FigureTable(SqliteSession(connection)).all(now))
+        except _AWAY as error:
+            raise _unreadable() from error
+
+    def snapshot(self) -> apsw.Connection:
+        """Opens a connection of its own, for a long read of one moment."""
+        return connect(self._path)
+
+
+def connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(5_000)
+    # A statement is planned once. Otherwise each new LIMIT takes a new plan: half the cost of a page.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("cache_size", -16_000)
+    return connection
+
+
+def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
+    """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
+    connection.execute(RECORDS)
+    for migration in find_missing(wanted, _applied_migrations(connection)):
+        with connection:
+            for statement in migration.statements:
+                connection.execute(statement)
+            connection.execute(RECORD, migration.record)
+
+
+def _applied_migrations(connection: apsw.Connection) -> dict[int, str]:
+    return {cast(int, number): cast(str, checksum) for number, checksum in connection.execute(APPLIED)}
+
+
+def own(path: Path) -> IO[bytes]:
+    """Locks the file for this process: two processes would not see each other's changes."""
+    place = path.with_name(path.name + ".lock")
+    private_file(place)
+    lock = filelock.try_hold(place)
+    if lock is None:
+        raise InUse("another Windlass runs on this data directory: stop it first")
+    return os.fdopen(lock, "rb")
+
+
+def _translate(error: apsw.ConstraintError) -> Exception:
+    twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
+    return NameTaken(str(error)) if twin else error
+
+
+def _free(folder: Path) -> int:
+    """Returns the free bytes of a disk; 0 if it can have no more files."""
+    facts = os.statvfs(folder)
+    return 0 if facts.f_files and not facts.f_favail else facts.f_bavail * facts.f_frsize
+
+
+def _unreadable() -> Unavailable:
+    return Unavailable("The database cannot be read now. Try again shortly.")
+
+
+def _finish(work: Awaitable[T]) -> T:
+    """Runs a coroutine that never waits, to its end."""
+    coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each change
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise RuntimeError("a change waited for something other than its transaction")

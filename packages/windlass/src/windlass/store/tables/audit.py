@@ -1,0 +1,105 @@
+"""The search for events of an organization, by the index that leaves least to look at. It only reads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+from windlass.store.tables.events import EventRow
+from windlass.store.tables.table import FAR, Table, columns
+
+_MOST_KINDS, _MOST_FAMILIES = 4, 2
+_INDEXED = ("subject", "environment", "project")
+"""Columns with an index of their own, the most selective first."""
+
+
+class EventFilter(Struct, frozen=True, kw_only=True):
+    """The events to be found. An empty value matches every event."""
+
+    org: str
+    since: int = 0
+    until: int = FAR
+    kinds: tuple[str, ...] = ()
+    """Up to four."""
+    subject_families: tuple[str, ...] = ()
+    """Up to two."""
+    family: str = ""
+    subject: str = ""
+    actor: str = ""
+    origin: str = ""
+    project: str = ""
+    environment: str = ""
+
+    @property
+    def is_choosy(self) -> bool:
+        """True if few of the events that are looked at match."""
+        named = [name for name in _INDEXED if getattr(self, name)]
+        others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
+        return any(others) or self.since > 0 or self.until < FAR
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """The column whose index leaves least to look at, and its value."""
+        for name in _INDEXED:
+            if value := getattr(self, name):
+                return name, value
+        return "org", self.org
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return (
+            self.org, self.since, self.until,
+            *_fill(self.kinds, _MOST_KINDS), *_fill(self.subject_families, _MOST_FAMILIES),
+            self.family, self.subject, self.actor, self.origin, self.project, self.environment,
+        )  # fmt: skip
+
+
+def _fill(values: tuple[str, ...], places: int) -> tuple[str, ...]:
+    """Repeats the first value until all places are filled."""
+    assert len(values) <= places
+    return (*values, *[values[0] if values else ""] * (places - len(values)))
+
+
+_COLUMNS: Final = columns(EventRow)
+_MATCHES: Final = """
+    AND org = $4 AND at >= $5 AND at <= $6
+    AND ($7 = '' OR kind IN ($7, $8, $9, $10))
+    AND ($11 = '' OR subject_family IN ($11, $12))
+    AND ($13 = '' OR family = $13) AND ($14 = '' OR subject = $14)
+    AND ($15 = '' OR actor = $15) AND ($16 = '' OR origin = $16)
+    AND ($17 = '' OR project = $17) AND ($18 = '' OR environment = $18)"""
+
+
+def _older(base: str) -> str:
+    where = f"{base} AND seq < $2 AND seq >= $3 {_MATCHES}"
+    return f"SELECT {_COLUMNS} FROM event WHERE {where} ORDER BY seq DESC LIMIT $19"
+
+
+def _newer(base: str) -> str:
+    where = f"{base} AND seq > $2 AND seq <= $3 {_MATCHES}"
+    return f"SELECT {_COLUMNS} FROM event WHERE {where} ORDER BY seq LIMIT $19"
+
+
+# The second half is the condition of the partial index.
+_BASES: Final = {
+    "org": "org = $1",
+    **{name: f"{name} = $1 AND {name} <> ''" for name in _INDEXED},
+}
+OLDER: Final = {name: _older(base) for name, base in _BASES.items()}
+NEWER: Final = {name: _newer(base) for name, base in _BASES.items()}
+
+
+class AuditSearch(Table):
+    __slots__ = ()
+
+    async def older(self, filter: EventFilter, below: int, down_to: int, most: int) -> list[EventRow]:
+        """Returns the events below this number, the newest first."""
+        column, value = filter.base
+        rows = await self._session.all(OLDER[column], value, below, down_to, *filter.values, most)
+        return [EventRow(*row) for row in rows]
+
+    async def newer(self, filter: EventFilter, above: int, up_to: int, most: int) -> list[EventRow]:
+        """Returns the events above this number, the oldest first."""
+        column, value = filter.base
+        rows = await self._session.all(NEWER[column], value, above, up_to, *filter.values, most)
+        return [EventRow(*row) for row in rows]

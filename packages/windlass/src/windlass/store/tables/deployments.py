@@ -1,0 +1,85 @@
+"""Deployments: what is done with a service, one row each time, numbered for each service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.core.deploy.states import OPEN as OPEN_PROGRESS
+from windlass.core.deploy.states import Progress
+from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+
+
+class DeploymentRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    service: str
+    number: int
+    status: str
+    created: int
+    changed: int
+    body: bytes
+    action: str = "DEPLOY"
+    sealed: bytes | None = None
+    """The workload that it runs, in every detail."""
+
+
+# As the condition of the index `deployment_open` has it: SQLite compares the two letter by letter.
+OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
+_COLUMNS: Final = columns(DeploymentRow)
+GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
+OPEN: Final = f"""
+SELECT {_COLUMNS} FROM deployment
+WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
+# By number and not by offset: a page costs the same wherever it is.
+LATEST: Final = f"""
+SELECT {_COLUMNS} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
+ENDED: Final = f"""
+SELECT {_COLUMNS} FROM deployment
+WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
+ORDER BY number DESC LIMIT $3"""
+NUMBER_AT: Final = """
+SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY number DESC LIMIT 1"""
+ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
+CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
+FORGET: Final = "DELETE FROM deployment WHERE service = $1"
+
+
+class DeploymentTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> DeploymentRow | None:
+        row = await self._session.one(GET, id)
+        return DeploymentRow(*row) if row else None
+
+    async def open(self, service: str) -> list[DeploymentRow]:
+        """Returns those that wait or are under way, the oldest first."""
+        return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
+
+    async def latest(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+        """Returns the newest first, from this number downwards."""
+        return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
+
+    async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+        """Returns those that neither wait nor are under way, as `latest` does."""
+        return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
+
+    async def number_at(self, service: str, moment: int) -> int:
+        """Returns the number of the last deployment that there was at a moment; 0 if there was none."""
+        row = await self._session.one(NUMBER_AT, service, moment)
+        return int(row[0]) if row else 0
+
+
+class DeploymentChanges(DeploymentTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, row: DeploymentRow) -> None:
+        await self._session.all(ADD, *msgspec.structs.astuple(row))
+
+    async def change(self, row: DeploymentRow) -> None:
+        await self._session.all(CHANGE, row.status, self._session.now, row.body, row.sealed, row.id)
+
+    async def forget(self, service: str) -> None:
+        await self._session.all(FORGET, service)

@@ -1,0 +1,128 @@
+"""Events: what happened, numbered in the order of commit and chained by hashes (see `chain`).
+
+A change emits events with `Tx.emit`; they are numbered when its group is committed. `audit` searches them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chain_rows
+from windlass.store.tables import counters, facts
+from windlass.store.tables.table import ChangeSession, NewEvent, Table, columns, places
+
+
+class EventRow(Struct, frozen=True, gc=False):
+    seq: int
+    id: str
+    org: str
+    kind: str
+    target: str
+    at: int
+    body: bytes
+    family: str = ""
+    subject: str = ""
+    """The resource that the event is looked up by: of a variable its service, otherwise the target itself."""
+    subject_family: str = ""
+    actor: str = ""
+    origin: str = ""
+    project: str = ""
+    environment: str = ""
+    hash: bytes = b""
+
+
+_COLUMNS: Final = columns(EventRow)
+AFTER: Final = f"SELECT {_COLUMNS} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+CHAIN: Final = f"SELECT {_COLUMNS} FROM event WHERE seq > $1 ORDER BY seq LIMIT $2"
+ALL: Final = f"SELECT {_COLUMNS} FROM event ORDER BY seq"
+SPAN: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
+NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
+OLDEST: Final = "SELECT seq, at, hash FROM event ORDER BY seq LIMIT $1"
+HASH: Final = "SELECT hash FROM event WHERE seq = $1"
+TIME: Final = "SELECT at FROM event WHERE seq >= $1 ORDER BY seq LIMIT 1"
+LAST_TIME: Final = "SELECT max(at) FROM event"
+LAST_OF: Final = f"""
+SELECT {_COLUMNS} FROM event WHERE subject = $1 AND subject <> '' AND target = subject
+ORDER BY seq DESC LIMIT 1"""
+ADD: Final = f"INSERT INTO event ({_COLUMNS}) VALUES ({places(len(EventRow.__struct_fields__))})"
+FORGET: Final = "DELETE FROM event WHERE seq <= $1"
+
+
+class EventTable(Table):
+    __slots__ = ()
+
+    async def after(self, org: str, number: int = 0, most: int = 1000) -> list[EventRow]:
+        """Returns the events of an organization after this number, the oldest first."""
+        return [EventRow(*row) for row in await self._session.all(AFTER, org, number, most)]
+
+    async def chain(self, number: int, most: int) -> list[Sequence[Any]]:
+        """Returns the rows of the events of all organizations after this number, the oldest first."""
+        return [*await self._session.all(CHAIN, number, most)]
+
+    async def span(self) -> tuple[int, int]:
+        """Returns the numbers of the oldest and the newest event; (0, 0) if there is none."""
+        row = await self._session.one(SPAN)
+        return (row[0] or 0, row[1] or 0) if row else (0, 0)
+
+    async def newest(self) -> tuple[int, bytes | None]:
+        """Returns number and hash of the newest event; (0, None) if there is none."""
+        row = await self._session.one(NEWEST)
+        return (row[0], row[1]) if row else (0, None)
+
+    async def hash(self, number: int) -> bytes | None:
+        """Returns None if there is no such event."""
+        row = await self._session.one(HASH, number)
+        return row[0] if row else None
+
+    async def time(self, number: int) -> int | None:
+        """Returns the time of the event of this number, or of the first one after it."""
+        row = await self._session.one(TIME, number)
+        return row[0] if row else None
+
+    async def last_time(self) -> int | None:
+        row = await self._session.one(LAST_TIME)
+        return row[0] if row else None
+
+    async def last_of(self, subject: str) -> EventRow | None:
+        """Returns the newest event about this resource itself, and not about a part of it."""
+        row = await self._session.one(LAST_OF, subject)
+        return EventRow(*row) if row else None
+
+    async def anchor(self) -> Anchor | None:
+        row = await self._session.one(facts.GET, ANCHOR)
+        return anchor_of(row[0] if row else None)
+
+
+class EventChanges(EventTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, events: Sequence[NewEvent], end: ChainEnd) -> None:
+        """Numbers and chains the events of a whole group; the store forgets `end` if the group fails."""
+        if not events:
+            return
+        before = await counters.advance(self._session, "event", len(events)) - len(events)
+        rows = list(chain_rows(end.at(before) or await self._head(before), events))
+        await self._session.many(ADD, rows)
+        end.head = Head(before + len(events), rows[-1][-1])
+
+    async def _head(self, number: int) -> Head:
+        """Returns the head that the next event is chained to. An event that is missing is no link: a new
+        chain begins after it, and verifying tells whether that is allowed."""
+        return Head(number, await self.hash(number) or BEGINNING)
+
+    async def forget(self, before: int, most: int) -> int:
+        """Deletes the oldest events, at most so many, and records where the rest begins. The newest always
+        stays: the next is chained to it."""
+        oldest = (await self._session.all(OLDEST, most + 1))[:-1]
+        expired = list(itertools.takewhile(lambda row: row[1] < before, oldest))
+        if expired:
+            number, _, hash = expired[-1]
+            await self._session.all(FORGET, number)
+            anchor = Anchor(number, hash.hex())
+            await self._session.all(facts.SET, ANCHOR, msgspec.json.encode(anchor))
+        return len(expired)

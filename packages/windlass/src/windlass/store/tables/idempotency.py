@@ -1,0 +1,53 @@
+"""Answers to requests with an Idempotency-Key, kept so that a repetition gets the same answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns
+
+
+class IdempotentAnswer(Struct, frozen=True, gc=False):
+    request: str
+    """A keyed digest of the request."""
+    at: int
+    answer: bytes
+    once: bytes | None
+    """The part of the answer that is shown once only, as long as it may be shown again."""
+
+
+_COLUMNS: Final = columns(IdempotentAnswer)
+GET: Final = f"SELECT {_COLUMNS} FROM idempotency WHERE caller = $1 AND key = $2"
+SET: Final = f"""
+INSERT INTO idempotency (caller, key, {_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (caller, key) DO UPDATE SET
+    request = excluded.request, at = excluded.at, answer = excluded.answer, once = excluded.once"""
+ERASE_SECRETS: Final = "UPDATE idempotency SET once = NULL WHERE once IS NOT NULL AND at <= $1"
+OLDEST_SECRET: Final = "SELECT min(at) FROM idempotency WHERE once IS NOT NULL"
+SWEEP: Final = "DELETE FROM idempotency WHERE at < $1"
+
+
+class IdempotentAnswerTable(Table):
+    __slots__ = ()
+
+    async def get(self, caller: str, key: str) -> IdempotentAnswer | None:
+        row = await self._session.one(GET, caller, key)
+        return IdempotentAnswer(*row) if row else None
+
+
+class IdempotentAnswerChanges(IdempotentAnswerTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, caller: str, key: str, kept: IdempotentAnswer) -> None:
+        await self._session.all(SET, caller, key, kept.request, kept.at, kept.answer, kept.once)
+
+    async def erase_secrets(self, before: int) -> int | None:
+        """Erases secrets shown by older answers; returns the time of the oldest remaining one."""
+        await self._session.all(ERASE_SECRETS, before)
+        row = await self._session.one(OLDEST_SECRET)
+        return row[0] if row else None
+
+    async def sweep(self, before: int) -> None:
+        await self._session.all(SWEEP, before)

@@ -1,0 +1,42 @@
+"""The outputs of jobs: for each, what its last output file said, sealed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class JobOutputRow(Struct, frozen=True, gc=False):
+    job: str
+    org: str
+    sealed: bytes
+
+
+_COLUMNS: Final = columns(JobOutputRow)
+GET: Final = f"SELECT {_COLUMNS} FROM job_output WHERE job = $1"
+SET: Final = f"""
+INSERT INTO job_output ({_COLUMNS}) VALUES ({places(len(JobOutputRow.__struct_fields__))})
+ON CONFLICT (job) DO UPDATE SET sealed = excluded.sealed"""
+FORGET: Final = "DELETE FROM job_output WHERE job = $1"
+
+
+class JobOutputTable(Table):
+    __slots__ = ()
+
+    async def get(self, job: str) -> JobOutputRow | None:
+        row = await self._session.one(GET, job)
+        return JobOutputRow(row[0], row[1], bytes(row[2])) if row else None
+
+
+class JobOutputChanges(JobOutputTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, row: JobOutputRow) -> None:
+        await self._session.all(SET, *msgspec.structs.astuple(row))
+
+    async def forget(self, job: str) -> None:
+        await self._session.all(FORGET, job)

@@ -1,0 +1,50 @@
+"""Servers of a shared database, with the sealing keys that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns
+
+
+class KeyHolder(Struct, frozen=True, gc=False):
+    server: str
+    name: str
+    """The host and the process, for messages."""
+    keys: str
+    """Ids of the keys that it has, with spaces between them."""
+
+    def has(self, key: str) -> bool:
+        return key in self.keys.split()
+
+
+LIVE: Final = f"SELECT {columns(KeyHolder)} FROM key_holder WHERE until > $1 ORDER BY name"
+HOLD: Final = f"""
+INSERT INTO key_holder ({columns(KeyHolder)}, until) VALUES ($1, $2, $3, $4)
+ON CONFLICT (server) DO UPDATE SET keys = excluded.keys, until = excluded.until"""
+LEAVE: Final = "DELETE FROM key_holder WHERE server = $1"
+SWEEP: Final = "DELETE FROM key_holder WHERE until < $1"
+
+
+class KeyHolderTable(Table):
+    __slots__ = ()
+
+    async def live(self, now: int) -> list[KeyHolder]:
+        """Returns the servers that run."""
+        return [KeyHolder(*row) for row in await self._session.all(LIVE, now)]
+
+
+class KeyHolderChanges(KeyHolderTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def hold(self, server: str, name: str, keys: Iterable[str], lease: int) -> None:
+        """Records that a server runs, for as long as the lease, and has these keys."""
+        now = self._session.now
+        await self._session.all(HOLD, server, name, " ".join(sorted(keys)), now + lease)
+        await self._session.all(SWEEP, now - lease)
+
+    async def leave(self, server: str) -> None:
+        await self._session.all(LEAVE, server)

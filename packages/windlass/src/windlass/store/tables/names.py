@@ -1,0 +1,73 @@
+"""Names: each is held by one service. The table is `host`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.nudges import route_word
+from windlass.store.tables import counters
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class NameRow(Struct, frozen=True, gc=False):
+    """A name that a service holds: the label of a host, or a port of the machine."""
+
+    name: str
+    service: str
+    port: str = ""
+    """The port of the service that it is for, by name; empty for the service itself."""
+    wish: str = ""
+    """The name that was asked for, if another service holds it."""
+    number: int = 0
+    """Counts reservations: of two that held one name, the later one has the greater number."""
+
+
+_COLUMNS: Final = columns(NameRow)
+OF: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
+BEGINNING: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
+COUNT_OF_ORG: Final = """
+SELECT count(*) FROM resource JOIN host ON host.service = resource.id
+WHERE resource.org = $1 AND substr(host.name, 1, length($2)) = $3 AND host.name <> $4"""
+TAKE: Final = f"""
+INSERT INTO host ({_COLUMNS}) VALUES ({places(len(NameRow.__struct_fields__))})
+ON CONFLICT (name) DO NOTHING RETURNING name"""
+RELEASE: Final = "DELETE FROM host WHERE name = $1 AND service = $2"
+FORGET: Final = "DELETE FROM host WHERE service = $1 RETURNING name"
+
+
+class NameTable(Table):
+    __slots__ = ()
+
+    async def of(self, service: str) -> list[NameRow]:
+        """Returns the names that this service holds, in the order in which it got them."""
+        return [NameRow(*row) for row in await self._session.all(OF, service)]
+
+    async def beginning(self, prefix: str) -> set[str]:
+        """Returns the names that begin like this, whoever holds them. Reads all names."""
+        return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
+
+    async def count_others(self, org: str, prefix: str, name: str) -> int:
+        """Counts the names besides this one that begin like this, of services of an organization."""
+        row = await self._session.one(COUNT_OF_ORG, org, prefix, prefix, name)
+        return int(row[0]) if row else 0
+
+
+class NameChanges(NameTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def take(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
+        """Reserves a name for a service; returns None if it is reserved already."""
+        row = NameRow(name, service, port, wish, await counters.advance(self._session, "host"))
+        added = await self._session.one(TAKE, *msgspec.structs.astuple(row))
+        return row if added else None
+
+    async def release(self, row: NameRow) -> None:
+        await self._session.all(RELEASE, row.name, row.service)
+        self._session.nudge(route_word(row.service))
+
+    async def forget(self, service: str) -> None:
+        if await self._session.all(FORGET, service):
+            self._session.nudge(route_word(service))

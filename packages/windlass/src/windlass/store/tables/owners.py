@@ -1,0 +1,120 @@
+"""Owners of places: the server that a place belongs to, with a lease.
+
+A server that was stopped keeps its place: only an operator gives it to another server. The clocks of two
+servers may differ, so the end of a lease is compared with the clock of its owner alone. Each renewal changes
+it: by that, other servers see that the owner is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns
+
+
+class Surroundings(Struct, frozen=True, gc=False):
+    """Describes a place to servers on other machines."""
+
+    takes: str = ""
+    """The kind of artifact that its engine runs."""
+    host: str = ""
+    """The host under which public ports are reached."""
+    domain: str = ""
+    """The end of the host names of its services."""
+    port: int = 0
+    """The port of its gateway."""
+
+
+NOT_TOLD: Final = Surroundings()
+
+
+class OwnerRow(Struct, frozen=True, gc=False):
+    place: str
+    owner: str
+    until: int
+    """The end of the lease by the clock of the owner."""
+    is_lost: int
+    """1 if other servers have seen that the lease ended."""
+    former: str
+    """The owners from whom the place was taken, whose programs may still run; spaces are between them."""
+    takes: str = ""
+    host: str = ""
+    domain: str = ""
+    port: int = 0
+    home: str = ""
+    """The data directory that the server with the lease has open; empty if it does not matter."""
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return Surroundings(self.takes, self.host, self.domain, self.port)
+
+    @property
+    def formers(self) -> frozenset[str]:
+        return frozenset(self.former.split())
+
+
+GET: Final = f"SELECT {columns(OwnerRow)} FROM place_owner WHERE place = $1"
+ALL: Final = f"SELECT {columns(OwnerRow)} FROM place_owner ORDER BY place"
+RENEW: Final = """
+INSERT INTO place_owner (place, owner, until, takes, host, domain, port, home)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (place) DO UPDATE SET is_lost = 0, takes = excluded.takes, host = excluded.host,
+    domain = excluded.domain, port = excluded.port, home = excluded.home,
+    until = CASE WHEN excluded.until > place_owner.until THEN excluded.until ELSE place_owner.until + 1 END
+WHERE place_owner.owner = excluded.owner
+    AND (place_owner.home IN ('', excluded.home) OR excluded.home = '' OR place_owner.until <= $9)
+RETURNING owner"""
+TAKE: Final = """
+UPDATE place_owner SET former = $1, owner = $2, until = $3, is_lost = 0, home = $4
+WHERE place = $5 AND owner = $6 AND until = $7 RETURNING place"""
+LOSE: Final = """
+UPDATE place_owner SET is_lost = 1 WHERE place = $1 AND until = $2 AND is_lost = 0 RETURNING place"""
+RELINQUISH: Final = "UPDATE place_owner SET former = $1 WHERE place = $2 AND former = $3"
+
+
+class OwnerTable(Table):
+    __slots__ = ()
+
+    async def get(self, place: str) -> OwnerRow | None:
+        row = await self._session.one(GET, place)
+        return OwnerRow(*row) if row else None
+
+    async def all(self) -> list[OwnerRow]:
+        return [OwnerRow(*row) for row in await self._session.all(ALL)]
+
+
+class OwnerChanges(OwnerTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def renew(
+        self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD, home: str = ""
+    ) -> bool:
+        """Renews the lease of an owner, or begins it where the place has none. Returns False if the place
+        belongs to another owner, even if its lease has ended, or if the same owner has a lease from another
+        home."""
+        now = self._session.now
+        about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
+        return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
+
+    async def take(self, seen: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
+        """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""
+        former = _join((seen.formers | {seen.owner}) - {owner})
+        until = self._session.now + lease
+        row = await self._session.one(TAKE, former, owner, until, home, seen.place, seen.owner, seen.until)
+        return row is not None
+
+    async def lose(self, seen: OwnerRow) -> bool:
+        """Marks a place whose owner is gone; returns True once for each time that it is gone."""
+        return await self._session.one(LOSE, seen.place, seen.until) is not None
+
+    async def relinquish(self, seen: OwnerRow, former: str) -> None:
+        """Records that a former owner has ended what ran at the place. Does nothing if the row has changed:
+        the former owner looks again."""
+        await self._session.all(RELINQUISH, _join(seen.formers - {former}), seen.place, seen.former)
+
+
+def _join(owners: Iterable[str]) -> str:
+    return " ".join(sorted(owners))

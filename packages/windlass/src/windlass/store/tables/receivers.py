@@ -1,0 +1,55 @@
+"""Receivers: the health of the servers behind webhooks. A healthy receiver has no row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns
+
+
+class Receiver(Struct, frozen=True, gc=False):
+    failing: int = 0
+    """The time since when it accepts nothing; 0 if it is healthy."""
+    fails: int = 0
+    """The number of failed attempts in a row."""
+    silent: int = 0
+    """1 if the last attempt could not even connect."""
+
+
+_COLUMNS: Final = columns(Receiver)
+GET: Final = f"SELECT {_COLUMNS} FROM receiver WHERE webhook = $1"
+SET: Final = f"""
+INSERT INTO receiver (webhook, {_COLUMNS}) VALUES ($1, $2, $3, $4)
+ON CONFLICT (webhook) DO UPDATE SET
+    failing = excluded.failing, fails = excluded.fails, silent = excluded.silent"""
+FORGET: Final = "DELETE FROM receiver WHERE webhook = $1"
+SWEEP: Final = """
+DELETE FROM receiver WHERE NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = receiver.webhook)"""
+
+
+class ReceiverTable(Table):
+    __slots__ = ()
+
+    async def get(self, webhook: str) -> Receiver:
+        row = await self._session.one(GET, webhook)
+        return Receiver(*row) if row else Receiver()
+
+
+class ReceiverChanges(ReceiverTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, webhook: str, receiver: Receiver) -> None:
+        if receiver == Receiver():
+            await self.forget(webhook)
+        else:
+            await self._session.all(SET, webhook, *msgspec.structs.astuple(receiver))
+
+    async def forget(self, webhook: str) -> None:
+        await self._session.all(FORGET, webhook)
+
+    async def sweep(self) -> None:
+        """Deletes the receivers of webhooks that were removed."""
+        await self._session.all(SWEEP)

@@ -1,0 +1,120 @@
+"""Resources: each is a row with the document that the API serves.
+
+`lists` counts them and finds pages, `tree` follows parents and children, `links` has references.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from windlass.core.declare.stored import read
+from windlass.store.tables import lists
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+R = TypeVar("R", bound=Struct)
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A resource; `body` is the answer of the API."""
+
+    id: str
+    family: str
+    org: str
+    parent: str
+    pos: int
+    name: str | None
+    created: int
+    tag: str
+    body: bytes
+    sealed: bytes | None = None
+
+    def read(self, struct: type[R]) -> R:
+        """Decodes the part of the document that a struct declares: `row.read(Application)`."""
+        return read(self.body, struct)
+
+
+_COLUMNS: Final = columns(Row)
+FIND: Final = f"SELECT {_COLUMNS} FROM resource WHERE id = $1 AND family = $2"
+GET: Final = f"SELECT {_COLUMNS} FROM resource WHERE id = $1"
+NAMED: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 AND name = $3"
+OF_ORG: Final = f"SELECT {_COLUMNS} FROM resource WHERE org = $1 AND family = $2 ORDER BY created, id"
+OF_PARENT: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos"
+FIRST: Final = f"{OF_PARENT} LIMIT 1"
+ADD: Final = f"INSERT INTO resource ({_COLUMNS}) VALUES ({places(len(Row.__struct_fields__))})"
+CHANGE: Final = "UPDATE resource SET name = $1, tag = $2, body = $3, sealed = $4 WHERE id = $5"
+REWRITE: Final = "UPDATE resource SET body = $1 WHERE id = $2"
+FORGET: Final = "DELETE FROM resource WHERE id = $1"
+
+
+class ResourceTable(Table):
+    __slots__ = ()
+
+    async def find(self, family: str, id: str) -> Row | None:
+        row = await self._session.one(FIND, id, family)
+        return Row(*row) if row else None
+
+    async def get(self, id: str) -> Row | None:
+        row = await self._session.one(GET, id)
+        return Row(*row) if row else None
+
+    async def named(self, parent: str, family: str, name: str) -> Row | None:
+        row = await self._session.one(NAMED, parent, family, name)
+        return Row(*row) if row else None
+
+    async def first(self, parent: str, family: str) -> Row | None:
+        row = await self._session.one(FIRST, parent, family)
+        return Row(*row) if row else None
+
+    async def of_org(self, org: str, family: str) -> list[Row]:
+        return [Row(*row) for row in await self._session.all(OF_ORG, org, family)]
+
+    async def of_parent(self, parent: str, family: str) -> list[Row]:
+        return [Row(*row) for row in await self._session.all(OF_PARENT, parent, family)]
+
+
+class ResourceChanges(ResourceTable):
+    """Remembers the resources that changes of one group have read: what is created together is mostly
+    created in one place."""
+
+    __slots__ = ("_known",)
+    _session: ChangeSession
+
+    def __init__(self, session: ChangeSession) -> None:
+        super().__init__(session)
+        self._known: dict[str, Row] = {}
+
+    def read_again(self) -> None:
+        """Forgets what was read: a change that failed may have read its own writes, which are undone."""
+        self._known.clear()
+
+    async def find(self, family: str, id: str) -> Row | None:
+        row = self._known.get(id)
+        if row is not None:
+            return row if row.family == family else None
+        row = await super().find(family, id)
+        if row is not None:
+            self._known[id] = row
+        return row
+
+    async def add(self, row: Row) -> None:
+        """Adds a resource at the place it was given; raises `NameTaken` if a sibling has its name."""
+        await self._session.all(ADD, *msgspec.structs.astuple(row))
+
+    async def change(self, row: Row) -> None:
+        """Replaces a resource; raises `NameTaken` if a sibling has its new name."""
+        self._known.pop(row.id, None)
+        await self._session.all(CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
+        await self._session.all(lists.EDIT, row.parent, row.family)
+
+    async def rewrite(self, id: str, body: bytes) -> None:
+        """Changes what the server itself keeps up to date: the tag stays, so that `If-Match` of clients
+        still holds."""
+        self._known.pop(id, None)
+        await self._session.all(REWRITE, body, id)
+
+    async def forget(self, id: str) -> None:
+        """Removes this row alone; `Tx.remove` removes a resource from all tables."""
+        self._known.pop(id, None)
+        await self._session.all(FORGET, id)

@@ -1,0 +1,119 @@
+"""Runs: each attempt of a job to run to its end, numbered for each job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.tables.deployments import OPEN_STATES as OPEN_DEPLOYMENTS
+from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+
+
+class RunRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    job: str
+    number: int
+    generation: int
+    """The number by which engines know it: greater than those of all deployments, and used once."""
+    deployment: str
+    """The version that it starts."""
+    cause: str
+    status: str
+    due: int
+    """The time for which it was scheduled; 0 for all others."""
+    created: int
+    awaited_by: str
+    """The deployment that waits for its end; empty for all others."""
+    body: bytes
+
+
+# As the condition of the index `run_open` has it: SQLite compares the two letter by letter.
+OPEN_STATES: Final = "'QUEUED', 'RUNNING'"
+_COLUMNS: Final = columns(RunRow)
+GET: Final = f"SELECT {_COLUMNS} FROM run WHERE id = $1"
+OPEN: Final = f"SELECT {_COLUMNS} FROM run WHERE job = $1 AND status IN ({OPEN_STATES}) ORDER BY number"
+VERSIONS: Final = f"SELECT DISTINCT deployment FROM run WHERE job = $1 AND status IN ({OPEN_STATES})"
+LATEST: Final = f"""
+SELECT {_COLUMNS} FROM run WHERE job = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
+AWAITED: Final = f"""
+SELECT {_COLUMNS} FROM run WHERE awaited_by = $1 AND awaited_by <> '' ORDER BY number DESC LIMIT 1"""
+COUNT: Final = "SELECT count(*) FROM run WHERE job = $1"
+PAGE: Final = f"SELECT {_COLUMNS} FROM run WHERE job = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"
+NUMBER: Final = """
+INSERT INTO run_count (job, runs) VALUES ($1, 1) ON CONFLICT (job) DO UPDATE SET runs = run_count.runs + 1
+RETURNING runs"""
+ADD: Final = f"""
+INSERT INTO run ({_COLUMNS}) VALUES ({places(len(RunRow.__struct_fields__))})
+ON CONFLICT DO NOTHING RETURNING id"""
+CHANGE: Final = "UPDATE run SET status = $1, deployment = $2, body = $3 WHERE id = $4"
+# A deployment that has yet to read the end of its run would start another one.
+PURGE_FAILED: Final = f"""
+DELETE FROM run WHERE job = $1 AND status = 'FAILED' AND NOT EXISTS (
+    SELECT 1 FROM deployment WHERE id = run.awaited_by AND status IN ({OPEN_DEPLOYMENTS})
+) RETURNING id"""
+TRIM: Final = f"DELETE FROM run WHERE job = $1 AND number <= $2 AND status NOT IN ({OPEN_STATES})"
+FORGET: Final = "DELETE FROM run WHERE job = $1"
+FORGET_COUNT: Final = "DELETE FROM run_count WHERE job = $1"
+
+
+class RunTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> RunRow | None:
+        row = await self._session.one(GET, id)
+        return RunRow(*row) if row else None
+
+    async def open(self, job: str) -> list[RunRow]:
+        """Returns those that wait or are under way, the oldest first."""
+        return [RunRow(*row) for row in await self._session.all(OPEN, job)]
+
+    async def versions(self, job: str) -> list[str]:
+        """Returns the deployments whose builds open runs need."""
+        return [row[0] for row in await self._session.all(VERSIONS, job)]
+
+    async def latest(self, job: str, most: int, newest: int = FAR) -> list[RunRow]:
+        return [RunRow(*row) for row in await self._session.all(LATEST, job, newest, most)]
+
+    async def awaited_by(self, deployment: str) -> RunRow | None:
+        """Returns the last run that a deployment waits for."""
+        row = await self._session.one(AWAITED, deployment)
+        return RunRow(*row) if row else None
+
+    async def count(self, job: str) -> int:
+        row = await self._session.one(COUNT, job)
+        return int(row[0]) if row else 0
+
+    async def page(self, job: str, skip: int, most: int) -> list[RunRow]:
+        """Returns the newest first. Few runs of a job are kept, so that skipping some is cheap."""
+        return [RunRow(*row) for row in await self._session.all(PAGE, job, most, skip)]
+
+
+class RunChanges(RunTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def next_number(self, job: str) -> int:
+        row = await self._session.one(NUMBER, job)
+        assert row is not None
+        return int(row[0])
+
+    async def add(self, row: RunRow) -> bool:
+        """Returns False if the job had a run for this due time before."""
+        return bool(await self._session.all(ADD, *msgspec.structs.astuple(row)))
+
+    async def change(self, row: RunRow) -> None:
+        await self._session.all(CHANGE, row.status, row.deployment, row.body, row.id)
+
+    async def purge_failed(self, job: str) -> list[str]:
+        """Deletes runs that failed, and that no deployment waits for; returns their ids."""
+        return [row[0] for row in await self._session.all(PURGE_FAILED, job)]
+
+    async def trim(self, job: str, newest: int) -> None:
+        """Deletes runs that have ended, from this number downwards."""
+        await self._session.all(TRIM, job, newest)
+
+    async def forget(self, job: str) -> None:
+        await self._session.all(FORGET, job)
+        await self._session.all(FORGET_COUNT, job)

@@ -1,0 +1,131 @@
+"""Columns with sealed values: each is declared here, with the owner that its values are bound to.
+
+Code that seals a value asks its column for the owner. So the replacement of the key finds all values, and
+opens each with the same owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from windlass.base.encryption import HEAD_BYTES, WITH_ID
+from windlass.store.tables.table import ChangeSession, Table, places
+
+ISSUER_KEY: Final = "issuer_key"
+"""The fact with the key that signs sessions."""
+DIGEST_KEY: Final = "digest_key"
+"""The fact with the key of digests, as soon as it is not that of the sealing key any more."""
+_WORD: Final = ":"
+
+
+class SealedValue(Struct, frozen=True, gc=False):
+    key: tuple[str, ...]
+    """The primary key of its row."""
+    owner: tuple[str, ...]
+    value: bytes
+
+
+class SealedColumn(Struct, frozen=True):
+    table: str
+    column: str
+    key: tuple[str, ...]
+    """The columns of the primary key."""
+    bound_to: tuple[str, ...]
+    """The parts of the owner: columns of the row, and fixed words after a colon."""
+    only: str = ""
+    """A condition for rows, where some hold values that are not sealed."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}.{self.column}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are parts of the owner."""
+        return tuple(part for part in self.bound_to if not part.startswith(_WORD))
+
+    @property
+    def condition(self) -> str:
+        return f"{self.column} IS NOT NULL{f' AND {self.only}' if self.only else ''}"
+
+    def owner(self, **values: str) -> tuple[str, ...]:
+        """Returns the owner of the value of a row, from its columns by name."""
+        return tuple(part[1:] if part.startswith(_WORD) else values[part] for part in self.bound_to)
+
+
+RESOURCE: Final = SealedColumn("resource", "sealed", ("id",), ("org", "id", ":hidden", "tag"))
+DEPLOYMENT: Final = SealedColumn("deployment", "sealed", ("id",), ("org", "id", ":wanted", ":1"))
+ANSWER: Final = SealedColumn("idempotency", "answer", ("caller", "key"), ("caller", "key"))
+ONCE: Final = SealedColumn("idempotency", "once", ("caller", "key"), ("caller", "key", ":once"))
+FACT: Final = SealedColumn(
+    "fact", "value", ("name",), ("name",), only=f"name IN ('{ISSUER_KEY}', '{DIGEST_KEY}')"
+)
+STATE: Final = SealedColumn("terraform_state", "sealed", ("id",), ("org", "service", "id", ":state"))
+RESOURCES: Final = SealedColumn("terraform_state", "shown", ("id",), ("org", "service", "id", ":shown"))
+PLAN: Final = SealedColumn(
+    "terraform_plan", "sealed", ("deployment",), ("org", "service", "deployment", ":plan")
+)
+OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
+COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT, STATE, RESOURCES, PLAN, OUTPUTS)
+
+
+def _page(sealed: SealedColumn) -> str:
+    key, count = ", ".join(sealed.key), len(sealed.key)
+    return f"""
+SELECT {", ".join((*sealed.key, *sealed.columns))}, {sealed.column} FROM {sealed.table}
+WHERE ({key}) > ({places(count)}) AND {sealed.condition} ORDER BY {key} LIMIT ${count + 1}"""
+
+
+def _replace(sealed: SealedColumn) -> str:
+    place = " AND ".join(f"{name} = ${number}" for number, name in enumerate(sealed.key, 2))
+    return f"""
+UPDATE {sealed.table} SET {sealed.column} = $1
+WHERE {place} AND {sealed.column} = ${len(sealed.key) + 2} RETURNING {sealed.key[0]}"""
+
+
+def _count(sealed: SealedColumn) -> str:
+    """A value without the id of its key begins with random bytes: all of these are one group."""
+    first = f"substr({sealed.column}, 1, {len(WITH_ID)})"
+    head = f"CASE WHEN {first} = $1 THEN substr({sealed.column}, 1, {HEAD_BYTES}) ELSE {first} END"
+    return f"SELECT {head}, count(*) FROM {sealed.table} WHERE {sealed.condition} GROUP BY {head}"
+
+
+PAGES: Final = {sealed.name: _page(sealed) for sealed in COLUMNS}
+REPLACE: Final = {sealed.name: _replace(sealed) for sealed in COLUMNS}
+COUNTS: Final = {sealed.name: _count(sealed) for sealed in COLUMNS}
+
+
+class SealedTable(Table):
+    __slots__ = ()
+
+    async def page(self, sealed: SealedColumn, after: Sequence[str], most: int) -> list[SealedValue]:
+        """Returns values in the order of their keys, from the first one after a key."""
+        rows = await self._session.all(PAGES[sealed.name], *after, most)
+        return [_value(sealed, row) for row in rows]
+
+    async def counts(self) -> Mapping[bytes, int]:
+        """Counts values by their first bytes. Reads everything: for commands, and seldom for a server."""
+        counts: dict[bytes, int] = {}
+        for statement in COUNTS.values():
+            for head, count in await self._session.all(statement, WITH_ID):
+                counts[bytes(head)] = counts.get(bytes(head), 0) + count
+        return counts
+
+
+class SealedChanges(SealedTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def replace(self, sealed: SealedColumn, old: SealedValue, value: bytes) -> bool:
+        """Replaces a value; returns False if it is another one by now, or gone."""
+        statement = REPLACE[sealed.name]
+        return await self._session.one(statement, value, *old.key, old.value) is not None
+
+
+def _value(sealed: SealedColumn, row: Sequence[str | bytes]) -> SealedValue:
+    *texts, value = row
+    count = len(sealed.key)
+    values = dict(zip(sealed.columns, map(str, texts[count:]), strict=True))
+    return SealedValue(tuple(map(str, texts[:count])), sealed.owner(**values), bytes(value))  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""Statuses: the state of each service, and the deployment that it runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from windlass.store.nudges import status_word
+from windlass.store.tables.deployments import OPEN_STATES
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class StatusRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    state: str
+    message: str
+    deployment: str | None
+    deployments: int
+    deployed_at: int | None
+    changed: int
+    serving: str | None = None
+    """The deployment that the service is to run."""
+    digest: str = ""
+    """Over everything that it was deployed with."""
+    instances: int = 0
+    """The number of instances decided last, between minimum and maximum."""
+    cluster: str = ""
+    """The cluster where the service runs: work on it needs the engine of this cluster."""
+    running: int = 0
+    ready: int = 0
+    """The instances of `serving` that ran, and that were ready, when the engine was last looked at."""
+
+
+_COLUMNS: Final = columns(StatusRow)
+GET: Final = f"SELECT {_COLUMNS} FROM status WHERE id = $1"
+BELOW: Final = f"""
+SELECT {columns(StatusRow, "status")}
+FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
+ORDER BY resource.created, resource.id"""
+SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
+KEPT: Final = f"""
+SELECT deployment.number, {columns(StatusRow, "status")}
+FROM status JOIN deployment ON deployment.id = status.serving
+WHERE status.serving IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM deployment AS next WHERE next.service = status.id AND next.status IN ({OPEN_STATES})
+)"""
+SERVICES: Final = "SELECT id FROM status ORDER BY id"
+CLUSTERS: Final = "SELECT DISTINCT cluster FROM status WHERE cluster <> '' ORDER BY cluster"
+ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
+DEPLOYED: Final = f"""
+SELECT status.org, status.cluster FROM status JOIN resource ON resource.id = status.id
+WHERE status.serving IS NOT NULL OR EXISTS (
+    SELECT 1 FROM deployment
+    WHERE deployment.service = status.id
+    AND (deployment.sealed IS NOT NULL OR deployment.status IN ({OPEN_STATES}))
+)
+GROUP BY status.org, status.cluster
+ORDER BY MIN(CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END), MIN(resource.created), status.org"""
+ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
+CHANGE: Final = """
+UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
+    serving = $7, digest = $8, instances = $9, running = $10, ready = $11
+WHERE id = $12"""
+REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
+
+
+class StatusTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> StatusRow | None:
+        row = await self._session.one(GET, id)
+        return StatusRow(*row) if row else None
+
+    async def below(self, parent: str) -> list[StatusRow]:
+        return [StatusRow(*row) for row in await self._session.all(BELOW, parent)]
+
+    async def serving(self) -> list[tuple[str, str, str]]:
+        """Returns the services that are to run, each with its organization and the deployment it runs."""
+        return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
+
+    async def kept(self) -> list[tuple[int, StatusRow]]:
+        """Returns the services that are to run as they are: no deployment waits or is under way. Each comes
+        after the number of the deployment that it runs."""
+        return [(row[0], StatusRow(*row[1:])) for row in await self._session.all(KEPT)]
+
+    async def services(self) -> list[str]:
+        return [row[0] for row in await self._session.all(SERVICES)]
+
+    async def clusters(self) -> list[str]:
+        """Returns the clusters that environments or services are on."""
+        return [row[0] for row in await self._session.all(CLUSTERS)]
+
+    async def on_cluster(self, cluster: str) -> list[str]:
+        """Returns the services and environments on a cluster."""
+        return [row[0] for row in await self._session.all(ON_CLUSTER, cluster)]
+
+    async def deployed(self) -> list[tuple[str, str]]:
+        """Returns organizations with services that have something built, started or kept, or are being
+        deployed, each with the cluster of these: those whose services run first, and in each part the oldest
+        first."""
+        return [(row[0], row[1]) for row in await self._session.all(DEPLOYED)]
+
+
+class StatusChanges(StatusTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, id: str, org: str, state: str, cluster: str = "") -> None:
+        now = self._session.now
+        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster, 0, 0)
+
+    async def change(self, row: StatusRow) -> None:
+        self._session.nudge(status_word(row.id))
+        await self._session.all(
+            CHANGE, row.state, row.message, row.deployment, row.deployments, row.deployed_at,
+            self._session.now, row.serving, row.digest, row.instances, row.running, row.ready, row.id,
+        )  # fmt: skip
+
+    async def remove(self, id: str) -> str | None:
+        """Removes a status; returns the cluster with data of its service, or None if there was no status.
+        Streams of it end at once."""
+        rows = await self._session.all(REMOVE, id)
+        if not rows:
+            return None
+        self._session.nudge(status_word(id))
+        cluster, deployments = rows[0]
+        return str(cluster) if deployments else ""

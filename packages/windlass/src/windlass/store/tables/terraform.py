@@ -1,0 +1,163 @@
+"""The state of Terraform services: sealed versions, the lock of a run, and plans.
+
+A version is never changed, except that the resources in it are noted once they are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class StateVersion(Struct, frozen=True, gc=False):
+    """One version of the state of a service, without its content."""
+
+    id: str
+    org: str
+    service: str
+    number: int
+    created: int
+    deployment: str
+    restored: int
+    """The number of the version whose content was restored; 0 for one that a run wrote."""
+    bytes: int
+    digest: str
+
+
+class StateLock(Struct, frozen=True, gc=False):
+    """The lock on the state of a service. Only its owner releases it, or a person by force."""
+
+    service: str
+    id: str
+    deployment: str
+    operation: str
+    owner: str
+    created: int
+    info: bytes
+    """The description that the program sent, which it gets back."""
+
+
+class StoredPlan(Struct, frozen=True, gc=False):
+    """The plan of a deployment."""
+
+    deployment: str
+    org: str
+    service: str
+    created: int
+    added: int
+    changed: int
+    destroyed: int
+    sealed: bytes
+
+
+_VERSION: Final = columns(StateVersion)
+_LOCK: Final = columns(StateLock)
+_PLAN: Final = columns(StoredPlan)
+
+NEWEST: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 ORDER BY number DESC LIMIT 1"
+VERSION: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 AND number = $2"
+VERSIONS: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 ORDER BY number DESC LIMIT $2"
+CONTENT: Final = "SELECT sealed FROM terraform_state WHERE id = $1"
+SHOWN: Final = "SELECT shown FROM terraform_state WHERE id = $1"
+ADD: Final = f"INSERT INTO terraform_state ({_VERSION}, sealed) VALUES ({places(10)})"
+NOTE_SHOWN: Final = "UPDATE terraform_state SET shown = $1 WHERE id = $2"
+TRIM: Final = "DELETE FROM terraform_state WHERE service = $1 AND number <= $2"
+LOCK: Final = f"SELECT {_LOCK} FROM terraform_lock WHERE service = $1"
+TAKE: Final = f"INSERT INTO terraform_lock ({_LOCK}) VALUES ({places(7)})"
+RELEASE: Final = "DELETE FROM terraform_lock WHERE service = $1"
+PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
+PLANS: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
+PUT_PLAN: Final = f"""
+INSERT INTO terraform_plan ({_PLAN}) VALUES ({places(8)})
+ON CONFLICT (deployment) DO UPDATE SET created = excluded.created, added = excluded.added,
+changed = excluded.changed, destroyed = excluded.destroyed, sealed = excluded.sealed"""
+OLD_PLANS: Final = """
+DELETE FROM terraform_plan WHERE service = $1 AND deployment NOT IN (
+    SELECT deployment FROM terraform_plan WHERE service = $2 ORDER BY created DESC LIMIT $3
+)"""
+FORGET: Final = tuple(
+    f"DELETE FROM {table} WHERE service = $1"
+    for table in ("terraform_state", "terraform_lock", "terraform_plan")
+)
+
+
+def _lock(row: Sequence[Any]) -> StateLock:
+    """SQLite and PostgreSQL return bytes of different types."""
+    values: Any = (*row[:-1], bytes(row[-1]))
+    return StateLock(*values)
+
+
+def _plan(row: Sequence[Any]) -> StoredPlan:
+    values: Any = (*row[:-1], bytes(row[-1]))
+    return StoredPlan(*values)
+
+
+class TerraformTable(Table):
+    __slots__ = ()
+
+    async def newest(self, service: str) -> StateVersion | None:
+        """Returns the present version of the state."""
+        row = await self._session.one(NEWEST, service)
+        return StateVersion(*row) if row else None
+
+    async def version(self, service: str, number: int) -> StateVersion | None:
+        row = await self._session.one(VERSION, service, number)
+        return StateVersion(*row) if row else None
+
+    async def versions(self, service: str, most: int) -> list[StateVersion]:
+        """Returns the latest versions, the newest first."""
+        return [StateVersion(*row) for row in await self._session.all(VERSIONS, service, most)]
+
+    async def content(self, id: str) -> bytes | None:
+        """Returns the sealed content of a version."""
+        row = await self._session.one(CONTENT, id)
+        return bytes(row[0]) if row else None
+
+    async def shown(self, id: str) -> bytes | None:
+        """Returns the resources of a version, sealed, if they were noted."""
+        row = await self._session.one(SHOWN, id)
+        return bytes(row[0]) if row and row[0] is not None else None
+
+    async def lock(self, service: str) -> StateLock | None:
+        row = await self._session.one(LOCK, service)
+        return _lock(row) if row else None
+
+    async def plan(self, deployment: str) -> StoredPlan | None:
+        row = await self._session.one(PLAN, deployment)
+        return _plan(row) if row else None
+
+    async def plans(self, service: str) -> list[StoredPlan]:
+        """Returns the kept plans, the newest first."""
+        return [_plan(row) for row in await self._session.all(PLANS, service)]
+
+
+class TerraformChanges(TerraformTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, version: StateVersion, sealed: bytes, keep: int) -> None:
+        """Adds the newest version, and removes those that are older than the last `keep`."""
+        values = (getattr(version, name) for name in StateVersion.__struct_fields__)
+        await self._session.all(ADD, *values, sealed)
+        await self._session.all(TRIM, version.service, version.number - keep)
+
+    async def note_shown(self, id: str, sealed: bytes) -> None:
+        await self._session.all(NOTE_SHOWN, sealed, id)
+
+    async def take_lock(self, lock: StateLock) -> None:
+        await self._session.all(TAKE, *(getattr(lock, name) for name in StateLock.__struct_fields__))
+
+    async def release_lock(self, service: str) -> None:
+        await self._session.all(RELEASE, service)
+
+    async def put_plan(self, plan: StoredPlan, keep: int) -> None:
+        """Stores a plan, and removes all but the last `keep` of its service."""
+        await self._session.all(PUT_PLAN, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
+        await self._session.all(OLD_PLANS, plan.service, plan.service, keep)
+
+    async def forget(self, service: str) -> None:
+        for statement in FORGET:
+            await self._session.all(statement, service)

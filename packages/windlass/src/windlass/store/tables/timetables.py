@@ -1,0 +1,65 @@
+"""Timetables: the version that runs of each job start, and the time at which it is due next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+
+
+class TimetableRow(Struct, frozen=True, gc=False):
+    job: str
+    org: str
+    deployment: str
+    due: int
+    """FAR for a job that waits for events, and for one that is stopped."""
+    body: bytes
+
+
+_COLUMNS: Final = columns(TimetableRow)
+GET: Final = f"SELECT {_COLUMNS} FROM timetable WHERE job = $1"
+DUE: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due <= $1 ORDER BY due, job LIMIT $2"
+AFTER: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due > $1 AND due < $2"
+NEXT: Final = "SELECT min(due) FROM timetable"
+SET: Final = f"""
+INSERT INTO timetable ({_COLUMNS}) VALUES ({places(len(TimetableRow.__struct_fields__))})
+ON CONFLICT (job) DO UPDATE SET deployment = excluded.deployment, due = excluded.due, body = excluded.body"""
+MOVE: Final = "UPDATE timetable SET due = $1 WHERE job = $2"
+FORGET: Final = "DELETE FROM timetable WHERE job = $1"
+
+
+class TimetableTable(Table):
+    __slots__ = ()
+
+    async def get(self, job: str) -> TimetableRow | None:
+        row = await self._session.one(GET, job)
+        return TimetableRow(*row) if row else None
+
+    async def due(self, until: int, most: int) -> list[TimetableRow]:
+        """Returns timetables that are due, those first that have waited longest."""
+        return [TimetableRow(*row) for row in await self._session.all(DUE, until, most)]
+
+    async def after(self, moment: int) -> list[TimetableRow]:
+        """Returns timetables that are due later."""
+        return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, FAR)]
+
+    async def next_due(self) -> int | None:
+        """Returns the time at which the next timetable is due; None if there is none."""
+        row = await self._session.one(NEXT)
+        return None if row is None or row[0] is None else int(row[0])
+
+
+class TimetableChanges(TimetableTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, row: TimetableRow) -> None:
+        await self._session.all(SET, *msgspec.structs.astuple(row))
+
+    async def move(self, job: str, due: int) -> None:
+        await self._session.all(MOVE, due, job)
+
+    async def forget(self, job: str) -> None:
+        await self._session.all(FORGET, job)

@@ -1,0 +1,295 @@
+"""Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
+
+The column `lane` holds the number of its queue, and `org` whose turn it takes: that of an organization, or of
+an environment of it, see `turn_key`. `turns` decides the order in which work is claimed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
+from windlass.store.tables.table import FAR, ChangeSession, Table, places
+from windlass.store.turns import Due, Idle, Turns, turn_key
+
+_QUEUES: Final = {
+    "reconcile": Queue.RECONCILE,
+    "deliver": Queue.DELIVER,
+    "tidy": Queue.LOCAL,
+    "scale": Queue.LOCAL,
+    "discard": Queue.LOCAL,
+    "auto deploy": Queue.BRANCHES,
+    "run": Queue.RUNS,
+}
+"""Kinds of work with a queue of their own; all others are quick."""
+_FRONT: Final = 64
+"""The number of pieces, waiting longest, that are looked at before all organizations are."""
+_AT_ONCE: Final = 16
+"""The number of pieces that one statement claims; places that are not needed are empty."""
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """A piece of work, held until the lease ends or the epoch moves on."""
+
+    id: str
+    kind: str
+    epoch: int
+    attempts: int
+    is_taken_over: bool = False
+    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
+    queue: int = Queue.RECONCILE
+    """The queue that it was claimed from."""
+
+
+class PlaceHolder(Struct, frozen=True, gc=False):
+    """A server that owns a place."""
+
+    place: str
+    owner: str
+
+
+# While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
+# An epoch never comes again, also not when a row was deleted and inserted again: so it begins at random.
+ASK: Final = """
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
+VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
+    SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1
+), $6) * $7)
+ON CONFLICT (id) DO UPDATE SET
+    lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
+# None of these statements looks at everything that is due; what is held is never more than the slots of all
+# workers.
+FRONT: Final = """
+SELECT 'held' AS what, count(*) AS since, '' AS id, org FROM work WHERE lease > 0 AND lease > $1 GROUP BY org
+UNION ALL
+SELECT 'ended', lease, id, org FROM work WHERE lease > 0 AND lease <= $1 AND lane = $2
+UNION ALL
+SELECT 'waiting', due, id, org FROM (
+    SELECT due, id, org FROM work WHERE lane = $2 AND lease = 0 AND due <= $1 ORDER BY due, id LIMIT $3
+) AS front"""
+# The first piece of each environment: from one to the next by the index, whatever lies between. Without a
+# join, for which PostgreSQL might read everything.
+_FIRST = """
+SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
+ORDER BY due, id LIMIT 1"""
+FIRSTS: Final = f"""
+WITH RECURSIVE waiting (org) AS (
+    SELECT min(org) FROM work WHERE lane = $1 AND lease = 0
+    UNION ALL
+    SELECT (SELECT min(org) FROM work WHERE lane = $1 AND lease = 0 AND work.org > waiting.org)
+    FROM waiting WHERE waiting.org IS NOT NULL
+)
+SELECT ({_FIRST.format("due")}), ({_FIRST.format("id")}), org FROM waiting"""
+OF_ORG: Final = """
+SELECT due, id, org FROM work WHERE lane = $1 AND lease = 0 AND org = $2 AND due <= $3
+ORDER BY due, id LIMIT $4"""
+CLAIM: Final = f"""
+UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
+WHERE id IN ({places(_AT_ONCE, first=3)}) RETURNING id, kind, epoch, attempts"""
+CLAIM_OWNED: Final = f"""
+UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
+WHERE id IN ({places(_AT_ONCE, first=3)}) AND EXISTS (
+    SELECT 1 FROM place_owner
+    WHERE place = ${_AT_ONCE + 3} AND owner = ${_AT_ONCE + 4} AND until > ${_AT_ONCE + 5}
+) RETURNING id, kind, epoch, attempts"""
+HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
+HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
+DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
+AGAIN: Final = """
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
+WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
+# Asking may have moved it to the other queue meanwhile.
+LEAVE_TO_BUILDS: Final = """
+UPDATE work SET lease = 0, lane = $1, due = CASE WHEN due < $2 THEN due ELSE $2 END, attempts = 0
+WHERE id = $3 AND epoch = $4 AND lease > 0"""
+RELEASE_ALL: Final = """
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
+NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND lane <> $2 AND due > $3 AND due < $4"
+END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
+# Workers of the former owner find that they have lost their claims.
+REVOKE: Final = """
+UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4, $5)"""
+# From one queue to the next by the index, whatever lies between.
+DUE: Final = """
+WITH RECURSIVE waiting (lane) AS (
+    SELECT min(lane) FROM work WHERE lease = 0
+    UNION ALL
+    SELECT (SELECT min(lane) FROM work WHERE lease = 0 AND work.lane > waiting.lane)
+    FROM waiting WHERE waiting.lane IS NOT NULL
+)
+SELECT lane, (SELECT min(due) FROM work WHERE lease = 0 AND work.lane = waiting.lane)
+FROM waiting WHERE lane IS NOT NULL
+UNION ALL
+SELECT lane, min(lease) FROM work WHERE lease > 0 GROUP BY lane"""
+FORGET: Final = "DELETE FROM work WHERE id = $1"
+QUEUE_OF_SERVICE: Final = """
+SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1"""
+ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFLICT (cluster) DO NOTHING"
+REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
+
+
+def _values_of(
+    kind: str, id: str, due: int, org: str, queue: int | None = None, *, builds: bool = False
+) -> tuple[str | int, ...]:
+    """Returns the values of the statement ASK."""
+    usual = _QUEUES.get(kind, Queue.QUICK)
+    number = usual if queue is None else queue
+    return id, kind, due, secrets.randbits(48), org, number, builds_beside(1) if builds else 1
+
+
+class WorkTable(Table):
+    __slots__ = ()
+
+    async def due(self) -> dict[int, int]:
+        """Returns, for each queue that has work, when the next piece is due or the next lease ends."""
+        nearest: dict[int, int] = {}
+        for queue, since in await self._session.all(DUE):
+            nearest[queue] = min(since, nearest.get(queue, since))
+        return nearest
+
+    async def next_pieces(
+        self, queue: int, most: int, now: int, only: Idle | None = None
+    ) -> tuple[list[str], set[str]]:
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`: the
+        turns of those with nothing under way."""
+        rows = await self._session.all(FRONT, now, queue, _FRONT)
+        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
+        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
+        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
+        if len(front) < _FRONT:
+            turns.add([*ended, *front], whole=True)
+        else:
+            # If enough organizations in front have nothing under way, no others can come before them.
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            if turns.idle() < most:
+                firsts = await self._session.all(FIRSTS, queue, now)
+                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
+        taken: list[str] = []
+        while len(taken) < most and (piece := turns.take(only)):
+            taken.append(piece.id)
+            if turns.lacks(piece.key):
+                rows = await self._session.all(OF_ORG, queue, piece.key, now, _FRONT + most)
+                own = [due for due in ended if due.key == piece.key]
+                turns.refill(piece.key, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.key)
+        return taken, {piece.id for piece in ended}
+
+    async def queue_of_runs(self, job: str) -> int:
+        """Returns the queue of runs of a job."""
+        row = await self._session.one(QUEUE_OF_SERVICE, job)
+        return runs_beside(int(row[0]) if row else Queue.RECONCILE)
+
+
+class WorkChanges(WorkTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def ask(
+        self,
+        kind: str,
+        id: str,
+        due: int | None = None,
+        org: str = "",
+        queue: int | None = None,
+        environment: str = "",
+        *,
+        builds: bool = False,
+    ) -> None:
+        """Asks for a piece of work. Asking twice is asking once. Without a `queue`, it is that of the kind;
+        work for a service waits in the queue of its cluster, or in that of `builds` beside it, and takes the
+        turn of its `environment`."""
+        moment = self._session.now if due is None else due
+        key = turn_key(org, environment)
+        await self._session.all(ASK, *_values_of(kind, id, moment, key, queue, builds=builds))
+        self._session.nudge("work")
+
+    async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
+        """Asks for one piece of work for each id, which comes with its organization."""
+        await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
+        self._session.nudge("work")
+
+    async def claim(
+        self,
+        lease: int,
+        most: int,
+        queue: int = Queue.RECONCILE,
+        owner: PlaceHolder | None = None,
+        only: Idle | None = None,
+    ) -> list[Claim]:
+        """Claims due work, organizations by turns; `only`: of those with nothing under way. A lease that has
+        not ended is left to its worker, and with `owner` everything unless it holds its place now."""
+        claims: list[Claim] = []
+        while (missing := min(_AT_ONCE, most - len(claims))) > 0:
+            now = self._session.now
+            pieces, ended = await self.next_pieces(queue, missing, now, only)
+            taken = await self._take(pieces, lease, owner)
+            claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)
+            if len(taken) < missing:
+                break
+        return claims
+
+    async def _take(self, pieces: list[str], lease: int, owner: PlaceHolder | None) -> list[Claim]:
+        if not pieces:
+            return []
+        padding = [""] * (_AT_ONCE - len(pieces))
+        now = self._session.now
+        statement, holder = (CLAIM_OWNED, (owner.place, owner.owner, now)) if owner else (CLAIM, ())
+        rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
+        return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
+
+    async def revoke(self, place: str) -> None:
+        """Takes away the claims of all work at a place, which is due again at once."""
+        queues = queues_of(place)
+        builds = builds_beside(queues.deployments)
+        await self._session.all(REVOKE, self._session.now, *queues, builds)
+        self._session.nudge("work")
+
+    async def held(self, claim: Claim) -> bool:
+        """True if this worker still holds the claim."""
+        return await self._session.one(HELD, claim.id, claim.epoch) is not None
+
+    async def hold(self, claim: Claim, lease: int) -> bool:
+        """Renews the lease; returns whether the claim was still held."""
+        return await self._session.one(HOLD, self._session.now + lease, claim.id, claim.epoch) is not None
+
+    async def done(self, claim: Claim) -> None:
+        """Ends the work, unless it was asked for once more meanwhile: then it is due again."""
+        if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
+            await self.again(claim, self._session.now)
+
+    async def again(self, claim: Claim, due: int, attempts: int = 0) -> bool:
+        """Releases the claim; the work is due then, or when it is asked for. `attempts` counts failures.
+
+        Returns whether the claim was still held."""
+        released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
+        self._session.nudge("work")
+        return released is not None
+
+    async def leave_to_builds(self, claim: Claim, since: int) -> None:
+        """Releases the claim: the work waits in the queue of builds, among those that wait since then."""
+        queue = builds_beside(claim.queue)
+        await self._session.all(LEAVE_TO_BUILDS, queue, since, claim.id, claim.epoch)
+        self._session.nudge("work")
+
+    async def bring_nearer(self, moment: int) -> None:
+        """Makes work due now that is due after a moment, without deliveries, which may wait longer. Leases
+        that end later have ended."""
+        now = self._session.now
+        await self._session.all(NEARER, now, Queue.DELIVER, moment, FAR)
+        await self._session.all(END_LEASES, now, moment)
+
+    async def forget(self, id: str) -> None:
+        await self._session.all(FORGET, id)
+
+    async def add_queue(self, cluster: str, number: int) -> None:
+        """Gives deployments of a cluster another queue than the usual one, if they have none. It applies to
+        work that is asked for from now on."""
+        await self._session.all(ADD_QUEUE, cluster, number)
+
+    async def remove_queue(self, cluster: str) -> None:
+        """Has deployments of a cluster wait with those of this machine. Work that waits keeps its queue."""
+        await self._session.all(REMOVE_QUEUE, cluster)

@@ -1,0 +1,44 @@
+"""The end of a command that cannot do what it was asked: one line that says why, and no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Final
+
+import click
+from windlass.terminal.tables import plain
+
+INTERRUPTED: Final = 130
+"""The exit code of a program that was ended with Ctrl-C, by the convention of shells."""
+
+
+class Stopped(click.ClickException):
+    """The command could not be carried out."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"windlass: {plain(self.format_message())}", file=file, err=True)
+
+
+class Misused(Stopped):
+    """The command was used wrongly."""
+
+    exit_code = 2
+
+
+def in_sentence(message: str) -> str:
+    """Returns a message of the server or of a library as what follows `windlass: `."""
+    return message[:1].lower() + message[1:]
+
+
+@contextmanager
+def ended_by_hand(remark: str = "") -> Iterator[None]:
+    """Ends quietly on Ctrl-C, for commands that run until they are stopped: there it is no failure."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if remark:
+            click.echo(remark, err=True)
+        click.get_current_context().exit(INTERRUPTED)

@@ -1,3 +1,0 @@
-"""Windlass: a self-hosted control plane for infrastructure."""
-
-__version__ = "0.1.0"

@@ -1,7 +1,0 @@
-"""Dockerfiles of recipes: `dockerfile(recipe, tree)` writes one. Runs nothing and reads no registry."""
-
-from windlass.core.detect.dockerfile.shell import argv
-from windlass.core.detect.dockerfile.stages import DockerfileOptions
-from windlass.core.detect.dockerfile.writer import dockerfile, is_static
-
-__all__ = ["DockerfileOptions", "argv", "dockerfile", "is_static"]

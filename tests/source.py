@@ -1,0 +1,27 @@
+"""The source of all packages: the files, and where each room is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+_PORTIONS: Final = sorted((ROOT / "packages").glob("*/src/windlass"))
+"""The folder of each package that holds its rooms."""
+SOURCES: Final = sorted(file for portion in _PORTIONS for file in portion.rglob("*.py"))
+
+
+def room(name: str) -> Path:
+    """Returns the file or folder of a room, such as `control/records`, in whichever package it is."""
+    (found,) = (portion / name for portion in _PORTIONS if (portion / name).exists())
+    return found
+
+
+def is_room(name: str) -> bool:
+    return any((portion / name).is_dir() for portion in _PORTIONS)
+
+
+def place(file: Path) -> str:
+    """Returns where a file is, such as `control/records/names.py`."""
+    (portion,) = (portion for portion in _PORTIONS if portion in file.parents)
+    return file.relative_to(portion).as_posix()
