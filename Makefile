@@ -88,9 +88,9 @@ pictures: dev  ## draw the pictures of the manual again, after a change of their
 	$(BIN)/python docs/pictures/draw.py
 
 lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
-	$(COMPILE) requirements/run.in $(PACKAGES:%=--no-emit-package windlass-%) --no-emit-package windlass -o requirements/run.lock
+	$(COMPILE) requirements/run.in $(OURS) -o requirements/run.lock
 	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
-	$(COMPILE) pyproject.toml --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
+	$(COMPILE) requirements/run.in $(OURS) --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
 
 wheels: dev  ## write again which Pythons have wheels of compiled packages, from the registry
 	$(BIN)/python requirements/wheels.py
@@ -99,6 +99,7 @@ clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find packages tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
+OURS = --no-emit-package windlass $(PACKAGES:%=--no-emit-package windlass-%)
 # One resolution for every Python from 3.11 and every platform, without the address of the registry that answered.
 COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$(PIP_INDEX_URL)") $(BIN)/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
