@@ -143,21 +143,18 @@ async def test_a_record_of_another_version_that_counts_as_none_starts_another_co
         assert await rig.copies(SERVICE) == []
 
 
-RECORD_OF_THE_FIRST_VERSION = {
-    "service",
-    "pod",
-    "deployment",
-    "workdir",
-    "memory",
-    "ports",
-    "made",
-    "process",
-}
-
-
-CELL_OF_THE_FIRST_VERSION = {
-    "identity", "uid", "inner", "name", "mounts", "processes", "landlock",
-    "readable", "writable", "temporary", "hidden", "most_processes",
+RECORD_OF_0_1_0 = {
+    "service", "pod", "deployment", "org", "workdir", "memory",
+    "ports", "made", "made_at", "process", "first", "space",
+    "engine", "last", "cell", "cgroup", "started_at", "restarts",
+    "exit_code", "reason", "verdict", "pause", "resume_at", "once",
+    "ended_at", "peak_memory", "removing",
+}  # fmt: skip
+CELL_OF_0_1_0 = {
+    "identity", "uid", "inner", "name", "mounts", "processes",
+    "landlock", "readable", "writable", "temporary", "hidden", "private",
+    "settings", "most_processes", "most_memory", "largest_file", "shared_memory", "families",
+    "refuses_ports", "network",
 }  # fmt: skip
 
 
@@ -167,9 +164,9 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
     file = RecordStore(rig.folder).home(KEY) / "record.json"
     record = json.loads(file.read_bytes())
     process = record["process"]
-    kept = {name: record[name] for name in RECORD_OF_THE_FIRST_VERSION}
+    kept = {name: record[name] for name in RECORD_OF_0_1_0}
     assert record["cell"]  # rigs keep services apart as far as this machine allows
-    kept["cell"] = {name: record["cell"][name] for name in CELL_OF_THE_FIRST_VERSION}
+    kept["cell"] = {name: record["cell"][name] for name in CELL_OF_0_1_0}
     file.write_text(json.dumps(kept))
     async with Station(rig) as after:
         [instance] = await after.seen(SERVICE)
