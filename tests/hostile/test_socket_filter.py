@@ -1,6 +1,7 @@
 """Programs open only sockets that belong to a network or a file: those of other families reach the machine
-and all services, whatever networks they have. They make no namespaces, mount nothing, and take no leases of
-files, for which others would wait. Without the filter, the same program does all of this."""
+and all services, whatever networks they have. They make no namespaces, mount nothing, take no leases of files, for
+which others would wait, and hide no open files in tables of single threads, nor memory in pipes. Without the
+filter, the same program does all of this."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 
 CLONE = 56 if os.uname().machine == "x86_64" else 220
+VMSPLICE = 278 if os.uname().machine == "x86_64" else 75
 ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = """
-import ctypes, errno, fcntl, json, os, socket
+import ctypes, errno, fcntl, json, os, socket, threading
 def tried(family):
     try:
         socket.socket(family, socket.SOCK_STREAM if family != 38 else socket.SOCK_SEQPACKET).close()
@@ -56,6 +58,25 @@ if not cloned:
 found["clone"] = "cloned" if cloned > 0 else errno.errorcode[ctypes.get_errno()]
 libc.syscall(435, 0, 0)
 found["clone3"] = errno.errorcode[ctypes.get_errno()]
+def answer(result):
+    return "done" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+def in_thread(work):
+    said = []
+    thread = threading.Thread(target=lambda: said.append(answer(work())))
+    thread.start()
+    thread.join()
+    return said[0]
+found["table"] = in_thread(lambda: libc.unshare(0x400))
+found["close_range"] = in_thread(lambda: libc.syscall(436, 1000, 2000, 2))
+found["close_range of all"] = in_thread(lambda: libc.syscall(436, 1000, 2000, 0))
+found["thread"] = answer(libc.syscall(CLONE, 0x10000, 0, 0, 0, 0))  # for the kernel, a flag is missing
+found["thread with the table"] = answer(libc.syscall(CLONE, 0x10400, 0, 0, 0, 0))
+class Piece(ctypes.Structure):
+    _fields_ = [("at", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+page = ctypes.create_string_buffer(8192)
+pipe = os.pipe()
+piece = Piece(ctypes.addressof(page), 4096)
+found["vmsplice"] = answer(libc.syscall(VMSPLICE, pipe[1], ctypes.byref(piece), 1, 0))
 open("/tmp/leased", "w").close()
 with open("/tmp/leased") as file:
     fcntl.fcntl(file, fcntl.F_GETFL)
@@ -65,7 +86,7 @@ with open("/tmp/leased") as file:
     except OSError as error:
         found["lease"] = errno.errorcode[error.errno]
 print("found " + json.dumps(found), flush=True)
-""".replace("ADD_KEY", str(ADD_KEY)).replace("CLONE,", f"{CLONE},")
+""".replace("ADD_KEY", str(ADD_KEY)).replace("CLONE,", f"{CLONE},").replace("VMSPLICE", str(VMSPLICE))
 USUAL = {"1": "opened", "2": "opened", "10": "opened"}
 REFUSED = {
     **USUAL,
@@ -78,6 +99,12 @@ REFUSED = {
     "clone3": "ENOSYS",
     "lease": "EINVAL",
     "secret": "ENOSYS",
+    "table": "EPERM",
+    "close_range": "EINVAL",
+    "close_range of all": "done",
+    "thread": "EPERM",
+    "thread with the table": "EINVAL",
+    "vmsplice": "ENOSYS",
 }
 
 
@@ -103,6 +130,8 @@ def check(said: str, *, filtered: bool) -> None:
         assert found["lease"] == "taken"
         assert found["secret"] == has_secret()
         assert (found["clone"], found["clone3"]) == ("cloned", "EINVAL")
+        assert (found["table"], found["close_range"], found["vmsplice"]) == ("done", "done", "done")
+        assert found["thread"] == "EINVAL"
         if has_vsock():
             assert found["40"] == "opened"
 

@@ -1,5 +1,5 @@
 """A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
-AF_VSOCK and AF_ALG, new namespaces and mounts, and leases.
+AF_VSOCK and AF_ALG, new namespaces and mounts, leases, and open files that the server does not see.
 
 AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
 kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
@@ -12,6 +12,9 @@ flags through memory, where no filter sees them: it fails with ENOSYS, and progr
 
 It refuses leases of files, too: whoever writes to a leased file waits up to 45 seconds for its holder, and
 the server writes files that services see.
+
+A process has one table of open files, which the server reads in /proc to count files and memory. The filter
+refuses calls that give a thread a table of its own, and `vmsplice`, by which a pipe of 4 KiB keeps 2 MiB.
 """
 
 from __future__ import annotations
@@ -33,14 +36,21 @@ _MEMFD_SECRET: Final = 447
 _NEW_MOUNTING: Final = (428, 429, 430, 431, 432, 433, 442, 467)
 """The newer calls that mount, from `open_tree` to `mount_setattr`, have the same numbers everywhere."""
 _CLONE3: Final = 435
+_CLOSE_RANGE: Final = 436
 _NAMESPACES: Final = 0x7E020000
 """The flags of new namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _TIME_NAMESPACE: Final = 0x80
 """A flag of `unshare` alone."""
+_FILES: Final = 0x400
+"""CLONE_FILES: `unshare` makes a table of open files of its own, `clone` shares that of the caller."""
+_THREAD: Final = 0x10000
+"""CLONE_THREAD: the new task is a thread of the caller's process."""
+_OWN_FILES: Final = 2
+"""CLOSE_RANGE_UNSHARE, a flag of `close_range`."""
 _LEASE: Final = 1024
 """F_SETLEASE, a command of `fcntl`."""
-_NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD = 0, 4, 16, 24
-"""Offsets in `struct seccomp_data` of the system call's number, architecture and first two arguments."""
+_NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
+"""Offsets in `struct seccomp_data` of the system call's number, architecture and first three arguments."""
 _LOAD, _AND, _IF_EQUAL, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
@@ -62,6 +72,7 @@ class _Interface(NamedTuple):
     """The calls `mount`, `umount` and `pivot_root`."""
     clone: int
     unshare: int
+    vmsplice: int
     commanding: tuple[int, ...]
     """The calls `fcntl` and `fcntl64`."""
     hidden: tuple[int, ...] = ()
@@ -70,16 +81,16 @@ class _Interface(NamedTuple):
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
     "x86_64": (
-        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272, (72,)),
-        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, (55, 221), (102,)),
+        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272, 278, (72,)),
+        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, 316, (55, 221), (102,)),
     ),
     "aarch64": (
-        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
-        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337, (55, 221)),
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
+        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337, 343, (55, 221)),
     ),
     "riscv64": (
-        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
-        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, (25,)),
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
     ),
 }
 
@@ -100,27 +111,30 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
     usual = b"".join(_if(family, _return(_ALLOW)) for family in _ALLOWED)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
+    unshared = _NAMESPACES | _TIME_NAMESPACE | _FILES
+    no_own_files = _step(_AND, _THREAD | _FILES) + _if(_THREAD, forbidden) + _return(_ALLOW)
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
         block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
         block += b"".join(
-            _if(number, missing) for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, *interface.keys)
+            _if(number, missing)
+            for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, interface.vmsplice, *interface.keys)
         )
         block += b"".join(_if(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
         block += b"".join(_if(number, refused) for number in interface.hidden)
         block += b"".join(_if(number, opened) for number in interface.opening)
-        block += _if(interface.clone, _first_word_without(_NAMESPACES, forbidden))
-        block += _if(interface.unshare, _first_word_without(_NAMESPACES | _TIME_NAMESPACE, forbidden))
+        block += _if(interface.clone, _without(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files)
+        block += _if(interface.unshare, _without(_FIRST_WORD, unshared, forbidden) + _return(_ALLOW))
+        block += _if(_CLOSE_RANGE, _without(_THIRD_WORD, _OWN_FILES, unsupported) + _return(_ALLOW))
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
 
 
-def _first_word_without(flags: int, answer: bytes) -> bytes:
-    """Returns code that gives this answer if the first argument has one of these flags, and allows others."""
-    has_flag = _step(_IF_SET, flags, len(answer) // 8) + answer
-    return _step(_LOAD, _FIRST_WORD) + has_flag + _return(_ALLOW)
+def _without(word: int, flags: int, answer: bytes) -> bytes:
+    """Returns code that loads an argument, and gives this answer if it has one of these flags."""
+    return _step(_LOAD, word) + _step(_IF_SET, flags, len(answer) // 8) + answer
 
 
 def _if(value: int, steps: bytes) -> bytes:
