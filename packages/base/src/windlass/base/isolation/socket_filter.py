@@ -14,7 +14,8 @@ It refuses leases of files, too: whoever writes to a leased file waits up to 45 
 the server writes files that services see.
 
 A process has one table of open files, which the server reads in /proc to count files and memory. The filter
-refuses calls that give a thread a table of its own, and `vmsplice`, by which a pipe of 4 KiB keeps 2 MiB.
+refuses calls that give a thread a table of its own. It refuses `vmsplice` and SO_ZEROCOPY, by which 4 KiB in
+a pipe or a socket keep 2 MiB of memory.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _THREAD: Final = 0x10000
 """CLONE_THREAD: the new task is a thread of the caller's process."""
 _OWN_FILES: Final = 2
 """CLOSE_RANGE_UNSHARE, a flag of `close_range`."""
+_ZERO_COPY: Final = (1, 60)
+"""SOL_SOCKET and SO_ZEROCOPY, the level and the option of `setsockopt`."""
 _LEASE: Final = 1024
 """F_SETLEASE, a command of `fcntl`."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
@@ -73,6 +76,8 @@ class _Interface(NamedTuple):
     clone: int
     unshare: int
     vmsplice: int
+    setting: int
+    """The call `setsockopt`."""
     commanding: tuple[int, ...]
     """The calls `fcntl` and `fcntl64`."""
     hidden: tuple[int, ...] = ()
@@ -81,16 +86,18 @@ class _Interface(NamedTuple):
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
     "x86_64": (
-        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272, 278, (72,)),
-        _Interface(0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, 316, (55, 221), (102,)),
+        _Interface(0xC000003E, (41, 53), (248, 249, 250), (165, 166, 155), 56, 272, 278, 54, (72,)),
+        _Interface(
+            0x40000003, (359, 360), (286, 287, 288), (21, 22, 52, 217), 120, 310, 316, 366, (55, 221), (102,)
+        ),
     ),
     "aarch64": (
-        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
-        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337, 343, (55, 221)),
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, 208, (25,)),
+        _Interface(0x40000028, (281, 288), (309, 310, 311), (21, 22, 52, 218), 120, 337, 343, 294, (55, 221)),
     ),
     "riscv64": (
-        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
-        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, (25,)),
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, 208, (25,)),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, 208, (25,)),
     ),
 }
 
@@ -126,6 +133,11 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
         block += _if(interface.clone, _without(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files)
         block += _if(interface.unshare, _without(_FIRST_WORD, unshared, forbidden) + _return(_ALLOW))
         block += _if(_CLOSE_RANGE, _without(_THIRD_WORD, _OWN_FILES, unsupported) + _return(_ALLOW))
+        level, option = _ZERO_COPY
+        no_zero_copy = _step(_LOAD, _THIRD_WORD) + _if(option, unsupported)
+        block += _if(
+            interface.setting, _step(_LOAD, _SECOND_WORD) + _if(level, no_zero_copy) + _return(_ALLOW)
+        )
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
         program += _if(interface.architecture, block + _return(_ALLOW))
