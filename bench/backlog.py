@@ -19,6 +19,11 @@ import asyncpg
 import msgspec
 import uvloop
 from msgspec import Struct
+
+from bench.machine import SERVER_CORE, run_module
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine
+from tests.fakes.router import FakeRouter
 from windlass.base.clock import SystemClock
 from windlass.base.http_out import HttpSender
 from windlass.builders.terraform import InstalledPrograms
@@ -32,11 +37,6 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Queue, Store, Tx, builds_beside
-
-from bench.machine import SERVER_CORE, run_module
-from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
-from tests.fakes.engine import FakeEngine
-from tests.fakes.router import FakeRouter
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4

@@ -15,16 +15,16 @@ from typing import Any
 import apsw
 import msgspec
 from msgspec import Struct
+
+from bench.fill import template
+from bench.load import Loaded
+from bench.machine import SERVER_CORE, Asked
 from windlass.base import ids
 from windlass.config import DATABASE
 from windlass.store import EventRow, Row
 from windlass.store.sqlite import connect
 from windlass.store.tables import counters, lists, resources
 from windlass.store.tables import events as event_table
-
-from bench.fill import template
-from bench.load import Loaded
-from bench.machine import SERVER_CORE, Asked
 
 
 class Turn(Struct, frozen=True):

@@ -17,6 +17,11 @@ from typing import Any
 import msgspec
 import uvloop
 from msgspec import Struct
+
+from bench.machine import LOAD_CORE, SERVER_CORE, run_module
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine
+from tests.fakes.router import FakeRouter
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
@@ -33,11 +38,6 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
-
-from bench.machine import LOAD_CORE, SERVER_CORE, run_module
-from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
-from tests.fakes.engine import FakeEngine
-from tests.fakes.router import FakeRouter
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 LOOPBACK = ("127.0.0.0/8",)

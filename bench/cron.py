@@ -17,6 +17,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 from msgspec import Struct
+
+from bench.backlog import ADMIN, Deployer, IdleEngine
+from bench.machine import SERVER_CORE, run_module
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.router import FakeRouter
 from windlass.base.clock import MINUTE, Clock, SystemClock
 from windlass.base.http_out import HttpSender
 from windlass.builders.terraform import InstalledPrograms
@@ -29,11 +34,6 @@ from windlass.install.installation import install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
-
-from bench.backlog import ADMIN, Deployer, IdleEngine
-from bench.machine import SERVER_CORE, run_module
-from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
-from tests.fakes.router import FakeRouter
 
 _EACH = 100
 """Jobs of an environment."""

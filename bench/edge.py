@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 import uvloop
 from msgspec import Struct
+
+from bench.machine import SERVER_CORE, run_module
 from windlass.api.answers import HttpAnswer
 from windlass.api.dialect import PLAIN
 from windlass.api.requests import Request
 from windlass.config import Settings
 from windlass.install.installation import Installation, install
-
-from bench.machine import SERVER_CORE, run_module
 
 Spent = dict[str, list[float]]
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import apsw
 import msgspec
+
+from bench.servers import windlass
 from windlass.base import ids
 from windlass.base.clock import SystemClock, stamp
 from windlass.config import DATABASE
@@ -21,8 +23,6 @@ from windlass.store import Row, Tx
 from windlass.store.sqlite import SqliteStore, connect
 from windlass.store.tables import names, resources, statuses
 from windlass.store.tables.names import NameRow
-
-from bench.servers import windlass
 
 _BATCH = 50_000
 _APPLICATION = {

@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 import uvloop
 from msgspec import Struct
-from windlass.serve.server import tune_interpreter
 
 from bench.backlog import Deployer, deployer, waits
 from bench.machine import SERVER_CORE, run_module
+from windlass.serve.server import tune_interpreter
 
 _BETWEEN = 0.02
 """Seconds from one request to the next of its kind."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint, Route
 from windlass.routers.sites.publish import SiteSettings, publish

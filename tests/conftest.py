@@ -8,10 +8,10 @@ import sys
 import tempfile
 
 import pytest
-from windlass.base import cgroups
 
 from tests.postgres import chosen_database, running_postgres
 from tests.world import make_world
+from windlass.base import cgroups
 
 pytest_plugins = ["pytester", "tests.marks", "tests.skips", "tests.patience", "tests.tables", "tests.report"]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from openapi_schema_validator import oas30_format_checker
+
+from tests.tables import table
 from windlass.api import account_document
 from windlass.api.openapi import encoded_document
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
-
-from tests.tables import table
 
 Document = dict[str, Any]
 

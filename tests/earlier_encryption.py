@@ -6,6 +6,7 @@ import hmac
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from windlass.base.encryption import CannotDecrypt
 
 KEY = bytes(range(32))

@@ -21,15 +21,15 @@ from typing import Any
 
 import asyncpg
 import pytest
-from windlass.base.child_process import ChildProcess
-from windlass.base.commit_thread import CommitThread
-from windlass.store.postgres import PostgresSession, PostgresStore
-from windlass.store.sqlite import SqliteStore
 
 from tests import world
 from tests.fakes.builder import FakeBuilder, FakeRepositories
 from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
+from windlass.base.child_process import ChildProcess
+from windlass.base.commit_thread import CommitThread
+from windlass.store.postgres import PostgresSession, PostgresStore
+from windlass.store.sqlite import SqliteStore
 
 SEED = os.environ.get("JITTER", "1")
 MOST = 0.05

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+
 import windlass.control.kinds
 import windlass.families
 from windlass.families import find_declarations, registry_of

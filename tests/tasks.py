@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+
+from tests.engines.dockers import BOX
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.context import Context
 from windlass.control.kinds import find_kinds as declared_kinds
@@ -26,8 +28,6 @@ from windlass.families import find_declarations as declared_families
 from windlass.families import registry_of
 from windlass.families.environment import environment
 from windlass.store import Row
-
-from tests.engines.dockers import BOX
 
 
 class TaskSpec(Spec):

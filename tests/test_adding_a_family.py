@@ -6,12 +6,12 @@ import types
 from pathlib import Path
 
 import pytest
+
+from tests.world import make_world
 from windlass.base.encryption import key_of
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.families import find_declarations, registry_of
 from windlass.install.key import add_key
-
-from tests.world import make_world
 
 PAGE = Path(__file__).parent.parent / "docs" / "adding-a-family.md"
 

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import windlass.control.kinds
 import windlass.families
+from tests.fakes.engine import FakeEngine
+from tests.world import make_world
 from windlass.control.kinds import find_kinds as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.core.deploy.workload import OutputLine
 from windlass.families import find_declarations, registry_of
-
-from tests.fakes.engine import FakeEngine
-from tests.world import make_world
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "adding-a-service-kind.md"

@@ -7,9 +7,9 @@ import threading
 from ipaddress import ip_address
 
 import pytest
-from windlass.base.addresses import BadHost, Reach, host, in_a_thread, is_public, resolve
 
 from tests.tables import rows
+from windlass.base.addresses import BadHost, Reach, host, in_a_thread, is_public, resolve
 
 PUBLIC = [
     "1.1.1.1",

@@ -9,10 +9,10 @@ import warnings
 from pathlib import Path
 
 import pytest
-from windlass.base.bounded import BoundedCalls, CallLimits, OutOfBounds
-from windlass.builders.detecting import bounded_detection
 
 from tests.builders.test_native_runs import until
+from windlass.base.bounded import BoundedCalls, CallLimits, OutOfBounds
+from windlass.builders.detecting import bounded_detection
 
 ENDLESS = range(10**14)
 """To sum it up takes hours."""

@@ -6,9 +6,9 @@ import re
 
 import msgspec
 import pytest
-from windlass.core.words.regions import COUNTRIES, REGIONS, CloudRegion
 
 from tests.tables import rows
+from windlass.core.words.regions import COUNTRIES, REGIONS, CloudRegion
 
 EVERY = [
     pytest.param(cloud, region, id=f"{cloud}-{region.name}") for cloud in REGIONS for region in REGIONS[cloud]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from windlass.base.cleanup import on_failure
 
 

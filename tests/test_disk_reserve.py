@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from windlass.base import disk_reserve, process_memory
-from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, keep_messages, unlinked
-from windlass.engines.process import files
 
 from tests.needs import needs_root
 from tests.world import make_world
+from windlass.base import disk_reserve, process_memory
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, keep_messages, unlinked
+from windlass.engines.process import files
 
 MIB = 1 << 20
 ONE = Amount(MIB, 1, new_bytes=MIB, new_files=1)

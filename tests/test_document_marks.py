@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from windlass.families import registry
-
 from tests.documented import DOCUMENT, schema
+from windlass.families import registry
 
 
 def test_a_group_of_a_family_has_the_description_of_that_family() -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+
 from windlass.base.erasing import _open_folder, erase
 
 DEEP = 3000

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from openapi_schema_validator import OAS30ReadValidator, OAS30WriteValidator
+
+from tests.documented import DOCUMENT, Document, complaints
 from windlass.api.openapi import document
 from windlass.api.samples import NO_EXAMPLE
 from windlass.core.declare.fields import EXAMPLE_MARK
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family, Shown, Spec
-
-from tests.documented import DOCUMENT, Document, complaints
 
 
 def examples(document: Document) -> Iterator[tuple[str, Any]]:

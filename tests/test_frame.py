@@ -8,10 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from windlass.base.version import VERSION
 
 from tests.patience import dealt
 from tests.skips import SKIPPED
+from windlass.base.version import VERSION
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+
+from tests.tables import rows
 from windlass.core.deploy.registries import PullRequest
 from windlass.docker import EngineRefused
 from windlass.docker import images as pulls
 from windlass.docker.images import why_not_pulled
 from windlass.engines.docker import images
 from windlass.engines.engine import EngineError
-
-from tests.tables import rows
 
 REF = "ghcr.io/acme/shop:9.9"
 

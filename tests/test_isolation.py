@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.engines.processes import open_engine
+from tests.needs import needs_root
 from windlass.base.isolation import isolation, network, pasta
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
@@ -26,9 +29,6 @@ from windlass.install.parts import concerns, isolation_of
 from windlass.operate import machine as machine_checks
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
-
-from tests.engines.processes import open_engine
-from tests.needs import needs_root
 
 ALL = {
     "identity": "namespace",

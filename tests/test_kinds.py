@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+
+from tests.world import make_world
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
@@ -16,8 +18,6 @@ from windlass.families import find_declarations as declared_families
 from windlass.families import registry, registry_of
 from windlass.families.environment import environment
 from windlass.families.project import project
-
-from tests.world import make_world
 
 
 class Rope(Spec):

@@ -6,9 +6,9 @@ import json
 import logging
 
 import pytest
-from windlass.base.log import JsonLines, TextLines
 
 from tests.tables import rows
+from windlass.base.log import JsonLines, TextLines
 
 HARMFUL = ["\n", "\r", "\x1b[31m", "\x7f", "\x85", "\x9b31m", "\u2028", "\u2029", "\u202e", "\u2066"]
 

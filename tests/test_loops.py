@@ -8,9 +8,9 @@ import os
 from functools import partial
 
 import pytest
-from windlass.base.loops import keep_running
 
 from tests.world import World
+from windlass.base.loops import keep_running
 
 
 class FailingLoop:

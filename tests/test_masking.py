@@ -13,9 +13,9 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.core.words.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
 
 from tests.tables import rows
+from windlass.core.words.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
 
 SECRET = 's3cret"val/ue+1'
 

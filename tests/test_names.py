@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from windlass.families import registry
 
 from tests.world import World
+from windlass.families import registry
 
 
 @pytest.fixture

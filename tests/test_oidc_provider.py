@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
-from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
-from windlass.base.oidc import TokenIssuer, Verifier
 
 from tests.real_provider import ES256, HERE, LIFETIME, LOCK, RS256, Provider, running_provider
+from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
+from windlass.base.oidc import TokenIssuer, Verifier
 
 LEEWAY, PATIENCE = 30, 30
 

@@ -11,10 +11,6 @@ from openapi_schema_validator import OAS30ReadValidator, OAS30WriteValidator
 from openapi_spec_validator import OpenAPIV30SpecValidator
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 from referencing.exceptions import Unresolvable
-from windlass.api.openapi import document, encoded_document
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
-from windlass.families.organization import organization
 
 from tests.documented import (
     ACCOUNT,
@@ -35,6 +31,10 @@ from tests.documented import (
 from tests.fakes.engine import FakeEngine
 from tests.tables import rows
 from tests.world import World, make_world
+from windlass.api.openapi import document, encoded_document
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
+from windlass.families.organization import organization
 
 EVERYWHERE = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id"}
 CONTRACT = [

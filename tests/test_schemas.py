@@ -10,6 +10,9 @@ import pytest
 from msgspec import Meta, Struct
 from openapi_schema_validator import OAS30WriteValidator
 from openapi_spec_validator import OpenAPIV30SpecValidator
+
+from tests.documented import DOCUMENT, Document, body, complaints, operations, resolved, said, schema, success
+from tests.tables import rows
 from windlass.api.openapi import document
 from windlass.api.samples import Samples
 from windlass.api.schemas import translate
@@ -18,9 +21,6 @@ from windlass.core.declare.fields import Maybe, absent
 from windlass.core.declare.registry import Operation, Registry, StandaloneOperation
 from windlass.core.declare.resource import Action, Family, Shown, Spec, Verb
 from windlass.families import registry
-
-from tests.documented import DOCUMENT, Document, body, complaints, operations, resolved, said, schema, success
-from tests.tables import rows
 
 # Its schemas
 

@@ -10,11 +10,11 @@ from functools import partial
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tests.tables import rows
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
 from windlass.serve.server import ApiServer, listen, tune_interpreter
-
-from tests.tables import rows
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 

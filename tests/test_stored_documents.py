@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+
+from tests.tables import rows
+from tests.world import World
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument, read, rewritten, stored_form
 from windlass.families import registry
@@ -11,9 +14,6 @@ from windlass.families.application import Application
 from windlass.families.environment import Environment
 from windlass.families.webhook import Webhook
 from windlass.store import Tx
-
-from tests.tables import rows
-from tests.world import World
 
 OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.git"}}'
 """An application as a version stored it that had few fields."""

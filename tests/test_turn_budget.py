@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+
 from windlass.base.turn_budget import TurnBudget
 
 PIECES, STEPS = 20, 5

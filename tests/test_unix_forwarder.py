@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
 from windlass.base.unix_forwarder import UnixForwarder, short
 
 

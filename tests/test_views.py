@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
+from tests.documented import body, operations, success
 from windlass.core.declare.document import veil, view_of
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Spec
-
-from tests.documented import body, operations, success
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)

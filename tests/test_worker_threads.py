@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+
 from windlass.base.worker_threads import OF_A_DEPLOYMENT, use_worker_threads
 from windlass.config import Settings
 from windlass.control.context.git_reader import MOST, SPARE, SPARE_OF_CALLERS

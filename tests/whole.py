@@ -21,16 +21,15 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
+from tests.cli.conftest import Said, say
+from tests.interface import calls
+from tests.schemathesis.serving import served
+from tests.world import ADMIN, World
 from windlass.builders.native.artifacts import CACHE
 from windlass.config import Settings
 from windlass.docker import Docker, EngineRefused
 from windlass.install import mark
 from windlass.install.installation import Installation, install
-
-from tests.cli.conftest import Said, say
-from tests.interface import calls
-from tests.schemathesis.serving import served
-from tests.world import ADMIN, World
 
 PATIENCE = 80.0
 BETWEEN_VISITS = 0.005

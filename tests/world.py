@@ -20,6 +20,12 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine, FakeProbes
+from tests.fakes.programs import FakePrograms
+from tests.fakes.router import FakeRouter
+from tests.interface import calls
 from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
@@ -38,12 +44,6 @@ from windlass.install.parts import Parts
 from windlass.store import CLUSTER
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
-
-from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
-from tests.fakes.engine import FakeEngine, FakeProbes
-from tests.fakes.programs import FakePrograms
-from tests.fakes.router import FakeRouter
-from tests.interface import calls
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
 NOON = 1_790_000_000_000

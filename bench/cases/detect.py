@@ -7,10 +7,9 @@ import time
 from functools import partial
 from pathlib import Path
 
+from bench.measure import Bench, Line, Target
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Tree, detect
-
-from bench.measure import Bench, Line, Target
 
 _FILES = 50_000
 _AT_MOST = Target(0.3, "≤", "s")

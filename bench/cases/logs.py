@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from windlass.base.segments import Segments
-
 from bench.intake import BATCH, SECRETS, Taking, batch, taken
 from bench.measure import Bench, Line, Target
 from bench.servers import Windlass, windlass
+from windlass.base.segments import Segments
 
 _SHORT = 1 << 20
 _RETENTION = 1 << 40

@@ -8,11 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from windlass.config import DATABASE
-
 from bench.fill import fill
 from bench.machine import SERVER_CORE, start
 from bench.measure import Bench, Line, Target
+from windlass.config import DATABASE
 
 _GB = 1e9
 _MANY = 1_300_000

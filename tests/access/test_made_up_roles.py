@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.base.tokens import new_token
-from windlass.core.access import Actor, Permit, Scope, Where
 
 from tests.world import World, make_world
+from windlass.base.tokens import new_token
+from windlass.core.access import Actor, Permit, Scope, Where
 
 READ, WRITE, DEPLOY, ADMIN = Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
+
+from tests.tables import rows
 from windlass.core.access import (
     Actor,
     Permit,
@@ -17,8 +19,6 @@ from windlass.core.access import (
     may_somewhere,
     permits_throughout,
 )
-
-from tests.tables import rows
 
 READ, WRITE, DEPLOY, ADMIN = Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN
 NEEDS = (READ, WRITE, DEPLOY, ADMIN)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from windlass.core.access import Scope
 
 from tests.source import place, room
 from tests.tables import rows
+from windlass.core.access import Scope
 
 ROOMS = ("api", "console", "control")
 RIGHTS = {"permits", "allows", "limited_to"}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from tests.store.stores import Place, add
 from windlass.config import Settings
 from windlass.operate.audit import Verdict, verify
 from windlass.store import Row, Write
-
-from tests.store.stores import Place, add
 
 
 def adding(name: str) -> Write[Row]:

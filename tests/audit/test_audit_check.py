@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from windlass.control.telling import audit_check
-from windlass.store.chain import ChainWalk, Head, chain_rows
-from windlass.store.sqlite import SqliteStore
 
 from tests.metrics.prometheus import scraped
 from tests.world import World, make_world
+from windlass.control.telling import audit_check
+from windlass.store.chain import ChainWalk, Head, chain_rows
+from windlass.store.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from windlass.main import main
-from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
-from windlass.terminal.refused import CommandRefused
 
 from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
+from windlass.main import main
+from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
+from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
 

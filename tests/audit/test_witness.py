@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.audit.asking import events, told, types
+from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
 from windlass.control.context.call import Origin
 from windlass.control.telling.security_events import MOST_WAITING, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store import Store, Write
-
-from tests.audit.asking import events, told, types
-from tests.world import World, make_world
 
 
 async def test_a_token_at_a_new_address_is_an_event(world: World):

@@ -11,17 +11,17 @@ from typing import Any
 
 import aiohttp
 import pytest
-from windlass.base.clock import DAY
-from windlass.config import Settings
-from windlass.operate.audit import verify
-from windlass.operate.backup import backup, restore
-from windlass.store import Tx
 
 from tests.audit.chains import adding, settings_of, verdict
 from tests.forks import Brood, breeding
 from tests.store.processes import PROGRAM, Server
 from tests.store.stores import ORG, Place, add, until
 from tests.world import ADMIN, HandClock, make_world
+from windlass.base.clock import DAY
+from windlass.config import Settings
+from windlass.operate.audit import verify
+from windlass.operate.backup import backup, restore
+from windlass.store import Tx
 
 
 async def test_a_change_that_fails_takes_its_event_with_it(place: Place):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.builders.builder import BuildError
-from windlass.builders.git import Git, GitError, GitSource
 
 from tests.builders.native_sites import Site
 from tests.builders.repositories import Listener, Repository, serving
+from windlass.builders.builder import BuildError
+from windlass.builders.git import Git, GitError, GitSource
 
 
 @pytest.fixture(autouse=True)

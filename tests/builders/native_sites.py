@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder
 

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.caches import TORN, CacheStore

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from windlass.base import cgroups
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import Isolation, Mode

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
-from windlass.docker import Docker
-from windlass.docker.images import image, push
-from windlass.engines.docker import DockerEngine
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
+from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
+from windlass.docker import Docker
+from windlass.docker.images import image, push
+from windlass.engines.docker import DockerEngine
 
 LOGIN = RegistryLogin(USER, PASSWORD)
 DOCKERFILE = f'FROM {BOX}\nCMD ["echo", "hello"]\n'

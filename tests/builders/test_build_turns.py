@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
+
 from windlass.builders.docker.build_turns import BuildOwner, BuildTurns
 
 

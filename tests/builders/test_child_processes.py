@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from windlass.base.subprocesses import running
 
 from tests.builders.test_native_runs import until
+from windlass.base.subprocesses import running
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 LARGE = 3_000_000

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
 from windlass.builders.databases.machine import ServerFolders

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
+
 from windlass.builders.builder import Order
 from windlass.builders.detecting import bounded_detection, read_order
 

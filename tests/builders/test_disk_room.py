@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.base import disk_reserve
 from windlass.base.disk_reserve import Room
 from windlass.core.deploy.build_settings import BuildSettings

@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.builders.benches import Bench
+from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
+from tests.engines.proxies import proxied, when_back
+from tests.marks import nightly
+from tests.registries.docker_registry import PASSWORD, USER, docker_registry
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.builders.docker import builder
 from windlass.core.deploy.build_settings import BuildSettings
@@ -18,12 +24,6 @@ from windlass.core.deploy.registries import RegistryLogin
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
 from windlass.docker.images import image, pull, push
-
-from tests.builders.benches import Bench
-from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
-from tests.engines.proxies import proxied, when_back
-from tests.marks import nightly
-from tests.registries.docker_registry import PASSWORD, USER, docker_registry
 
 pytestmark = pytest.mark.slow
 

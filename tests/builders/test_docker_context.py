@@ -6,6 +6,7 @@ import asyncio
 from pathlib import PurePosixPath
 
 import pytest
+
 from windlass.base import dockerignore
 from windlass.builders.builder import BuildError
 from windlass.builders.docker import context as contexts

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.tables import rows
 from windlass.builders.builder import BuildError
 from windlass.builders.docker.expansion import FromImages, inherited
 from windlass.builders.docker.guard import (
@@ -18,8 +20,6 @@ from windlass.builders.docker.guard import (
     is_plain_image,
     rewritten,
 )
-
-from tests.tables import rows
 
 HERE = "linux/amd64"
 NOTHING = FromImages()

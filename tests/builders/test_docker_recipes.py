@@ -6,6 +6,9 @@ import io
 import tarfile
 
 import pytest
+
+from tests.builders.benches import Bench
+from tests.engines.dockers import BOX, docker_host
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.image_notes import NOTES, ImageNotes, notes_of
 from windlass.builders.docker.recipes import choose_dockerfile
@@ -15,9 +18,6 @@ from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact
 from windlass.detect.recipe import SITE
 from windlass.docker import Docker
-
-from tests.builders.benches import Bench
-from tests.engines.dockers import BOX, docker_host
 
 FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp = Flask(__name__)\n"}
 

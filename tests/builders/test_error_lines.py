@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.builders.error_lines import error_line
-
 from tests.tables import rows
+from windlass.builders.error_lines import error_line
 
 OUTPUTS = [
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from windlass.builders.native.detected import follow
 from windlass.builders.native.start import Start
 from windlass.core.deploy.build_settings import BuildSettings

@@ -7,10 +7,10 @@ import errno
 import shutil
 
 import pytest
-from windlass.builders.git import GitCommit, GitError, GitSource, fetch
 
 from tests.builders.fetched import files
 from tests.builders.repositories import Repository
+from windlass.builders.git import GitCommit, GitError, GitSource, fetch
 
 
 async def test_the_head_of_a_branch_is_fetched_and_described(git, repository, into):

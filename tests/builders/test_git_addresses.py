@@ -6,10 +6,10 @@ import subprocess
 from ipaddress import ip_address
 
 import pytest
-from windlass.builders.git import GitSource
-from windlass.builders.git.messages import explain
 
 from tests.builders.repositories import git as plain_git
+from windlass.builders.git import GitSource
+from windlass.builders.git.messages import explain
 
 # {port} is a listener on loopback that must not be called, {canary} a file that must not be written.
 NO_ADDRESS = [

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.builders.repositories import Repository
 from windlass.base.atomic_files import write_whole
 from windlass.builders.git import Git, GitSource
 from windlass.builders.git.kept import FOLDER, KeptCopy
-
-from tests.builders.repositories import Repository
 
 NAME = "service"
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from windlass.builders.git import GitError, GitSource
 
 from tests.builders.repositories import Repository
 from tests.builders.test_git_kept import NAME, Fetches
+from windlass.builders.git import GitError, GitSource
 
 pytestmark = pytest.mark.slow
 

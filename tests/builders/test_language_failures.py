@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.builders.remedies import build_remedy, failure
-from windlass.core.deploy.remedies import LOOK, with_remedy
 
 from tests.tables import rows
+from windlass.builders.remedies import build_remedy, failure
+from windlass.core.deploy.remedies import LOOK, with_remedy
 
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from windlass.core.deploy.build_settings import BuildSettings
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
 from tests.needs import needs
+from windlass.core.deploy.build_settings import BuildSettings
 
 needs_node = needs("node", "npm")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from windlass.builders.native.tools import LONGEST, OutputLines
-from windlass.builders.remedies import failure
-from windlass.core.deploy.build_settings import BuildSettings
 
 from tests.builders.test_native_recipes import with_tool
 from tests.needs import needs
+from windlass.builders.native.tools import LONGEST, OutputLines
+from windlass.builders.remedies import failure
+from windlass.core.deploy.build_settings import BuildSettings
 
 pytestmark = pytest.mark.slow
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+
+from tests.detect.trees import DJANGO
+from tests.needs import needs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import sources
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
-
-from tests.detect.trees import DJANGO
-from tests.needs import needs
 
 GO = {"go.mod": "module example.com/shop\n", "main.go": "package main\n"}
 VITE = {"package.json": '{"devDependencies": {"vite": "5"}, "scripts": {"dev": "vite"}}', "index.html": ""}

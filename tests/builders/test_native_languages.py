@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native.kept import keep_times
 from windlass.builders.native.language_steps import DAMAGED

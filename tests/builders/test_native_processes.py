@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+
 from windlass.core.deploy.build_settings import BuildSettings
 
 PROCFILE = "release: python migrate.py\nweb: python main.py\nworker: python work.py\n"

@@ -9,13 +9,13 @@ import os
 import tarfile
 
 import pytest
+
+from tests.builders.native_sites import wheel
+from tests.needs import needs
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
-
-from tests.builders.native_sites import wheel
-from tests.needs import needs
 
 pytestmark = pytest.mark.nightly
 

@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.builders.conftest import processes_of
+from tests.builders.native_sites import PYPROJECT, wheel, write
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.subprocesses import end_all_with
@@ -20,9 +23,6 @@ from windlass.builders.native import NativeBuilder, tools
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools
 from windlass.builders.remedies import failure
-
-from tests.builders.conftest import processes_of
-from tests.builders.native_sites import PYPROJECT, wheel, write
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
+
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
 from windlass.builders.native import NativeBuilder, tools

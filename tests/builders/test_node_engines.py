@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder, node_runtime

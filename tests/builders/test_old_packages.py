@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.builders.native_sites import Site, wheel
+from tests.tables import rows
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.python import declaration_of, dependencies_of
 from windlass.detect import Tree, detect
 from windlass.detect.dockerfile import DockerfileOptions, dockerfile
 from windlass.detect.old_packages import old_package_in
-
-from tests.builders.native_sites import Site, wheel
-from tests.tables import rows
 
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from windlass.builders.builder import BuildError
-from windlass.builders.native.pipfile import pipfile_lines
 
 from tests.builders.native_sites import write
+from windlass.builders.builder import BuildError
+from windlass.builders.native.pipfile import pipfile_lines
 
 LOCKED = {
     "flask": {

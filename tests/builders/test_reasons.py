@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
+
 from windlass.builders.native.start import nothing_found
 from windlass.builders.remedies import failure
 

@@ -4,6 +4,7 @@ import os
 import stat
 
 import pytest
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native.node import package
 from windlass.builders.native.node_engines import OtherNode, check_packages

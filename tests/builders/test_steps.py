@@ -13,12 +13,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from windlass.base.isolation import isolation
-from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native.cells import BuildStep, Cells
 
 from tests.builders.test_native_runs import until
 from tests.free_ports import free_port
+from windlass.base.isolation import isolation
+from windlass.base.isolation.isolation import Isolation
+from windlass.builders.native.cells import BuildStep, Cells
 
 MOST_USUAL = 1024
 """Descriptors that are closed one after the other where the kernel does not close a range."""

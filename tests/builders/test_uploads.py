@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from windlass.builders.git import Limits
 from windlass.builders.upload import FolderContent, UploadError, examine, unpack
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from windlass.main import main
 
 from tests.fakes.engine import FakeEngine
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
+from windlass.main import main
 
 
 class Said:

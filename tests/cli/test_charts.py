@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from windlass.cli.charts import course
 
 from tests.cli.test_stories import shop
 from tests.running.measured import count, look, use
+from windlass.cli.charts import course
 
 
 async def measured(windlass) -> None:

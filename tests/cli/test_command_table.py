@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.cli import command_table as tables
 from windlass.cli.command_table import CommandTable, GroupLines, command_table
 from windlass.main import OWN, compute_table

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 import pytest
-from windlass.main import main
 
 from tests.test_manual import PAGES
+from windlass.main import main
 
 COMMAND = re.compile(r"(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
 ENDS = {"|", ">", "<", "&&", "&", "||", ";"}

@@ -6,13 +6,13 @@ import stat
 import threading
 
 import pytest
+
+from tests.tables import rows
 from windlass.cli.client import Api
 from windlass.cli.connection import USUAL, ServerAccess, choose
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.everyday.login import _with_scheme
 from windlass.terminal.stopped import Misused, Stopped
-
-from tests.tables import rows
 
 PROD = SavedContext("https://windlass.example.com", "token-of-prod")
 HERE = SavedContext("http://127.0.0.1:8080", "token-of-here")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+
 from windlass.builders.dockerfile import read
 from windlass.main import main
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.cli.dotenv import parse_dotenv
-from windlass.terminal.stopped import Misused
 
 from tests.tables import rows
+from windlass.cli.dotenv import parse_dotenv
+from windlass.terminal.stopped import Misused
 
 
 @rows(

@@ -11,11 +11,11 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from windlass.cli.following import announcement
 
 from tests.cli.test_stories import shop
 from tests.cli.waits import held, meanwhile, states
 from tests.schemathesis.serving import served
+from windlass.cli.following import announcement
 
 pytestmark = pytest.mark.nightly
 

@@ -9,16 +9,16 @@ from functools import cache
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import say
+from tests.cli.listener import listening
+from tests.documented import body, operations
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of
 from windlass.cli.kebab import kebab
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 from windlass.main import OWN
-
-from tests.cli.conftest import say
-from tests.cli.listener import listening
-from tests.documented import body, operations
 
 IDS = {
     param: f"00000000-0000-4000-8000-{number:012x}"

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from windlass.cli.confirmed_links import note_link
-from windlass.cli.git_folder import for_server, git_folder
-from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine
-from windlass.main import main
 
 from tests.cli.conftest import say
 from tests.cli.on_a_terminal import on_a_terminal
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
+from windlass.cli.confirmed_links import note_link
+from windlass.cli.git_folder import for_server, git_folder
+from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
+from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine
+from windlass.main import main
 
 LINK = FolderLink(project="shop", environment="production", application="web")
 

@@ -7,15 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
-from windlass.config import Settings
-from windlass.operate.serving import first_steps, tell_first_steps
 
 from tests.cli.conftest import say
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.tables import rows
 from tests.world import ADMIN, REPOSITORY
+from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
+from windlass.config import Settings
+from windlass.operate.serving import first_steps, tell_first_steps
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 

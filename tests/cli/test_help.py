@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+
 from windlass.families import registry
 from windlass.main import main
 

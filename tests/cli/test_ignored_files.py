@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from windlass.cli.folder_archive import archive_folder, uploaded_files
 from windlass.cli.uploading import packed
 from windlass.terminal.stopped import Stopped

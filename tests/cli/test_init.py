@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.cli.git_folder import git_folder
 
 from tests.cli.test_everyday import commit_all, git
 from tests.world import REPOSITORY
+from windlass.cli.git_folder import git_folder
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, remove_link, write_link
 from windlass.terminal.stopped import Misused, Stopped
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from windlass.cli.linked_folder import FolderLink, write_link
 
 from tests.cli.test_stories import shop
+from windlass.cli.linked_folder import FolderLink, write_link
 
 DATABASE = ("database", "create", "--name", "orders", "--type", "POSTGRESQL", "--version", "15")
 SOURCE = json.dumps({"docker": {"git_repository": {"url": "https://git.example/acme/shop.git"}}})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+from tests.cli.test_stories import shop
+from tests.world import ADMIN
 from windlass.cli.client import Api
 from windlass.cli.names import NameResolver
 from windlass.families import registry
 from windlass.terminal.stopped import Misused
-
-from tests.cli.test_stories import shop
-from tests.world import ADMIN
 
 
 async def resolved(windlass, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from windlass.terminal.tables import print_json
 
 VALUES = ["\x1b[31m", "\x9b31m", "\x7f", "\u202eabc", "a\nb\tc", "größer ☃"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.builders.builder import BuildError
 
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
+from windlass.builders.builder import BuildError
 
 
 @pytest.fixture

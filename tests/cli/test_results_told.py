@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 
 

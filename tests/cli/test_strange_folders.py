@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from windlass.cli.git_folder import git_folder
 
 

@@ -17,14 +17,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from windlass.cli.everyday.terminal import TerminalRelay
-from windlass.cli.websocket import CommandSocket
-from windlass.engines.engine import TerminalSize
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, TextMessage
 
 from tests.cli.test_stories import shop
 from tests.world import ADMIN
+from windlass.cli.everyday.terminal import TerminalRelay
+from windlass.cli.websocket import CommandSocket
+from windlass.engines.engine import TerminalSize
 
 
 @pytest.fixture

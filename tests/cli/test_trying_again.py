@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.cli.confirmed_links import note_link
-from windlass.cli.linked_folder import FolderLink, write_link
 
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
+from windlass.cli.confirmed_links import note_link
+from windlass.cli.linked_folder import FolderLink, write_link
 
 
 @pytest.fixture

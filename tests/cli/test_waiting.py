@@ -8,6 +8,12 @@ import shlex
 from typing import Any
 
 import pytest
+
+from tests.cli.test_following import at_a_terminal
+from tests.cli.test_stories import shop
+from tests.cli.waits import held, meanwhile, states, watch
+from tests.logs.streams import settled
+from tests.schemathesis.serving import served
 from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDeployment
 from windlass.cli.names import ResolvedResource
@@ -15,12 +21,6 @@ from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
 from windlass.terminal.stopped import Stopped
-
-from tests.cli.test_following import at_a_terminal
-from tests.cli.test_stories import shop
-from tests.cli.waits import held, meanwhile, states, watch
-from tests.logs.streams import settled
-from tests.schemathesis.serving import served
 
 REFUSAL = "Ask the server that runs this service, that of the place local: lines are only known there"
 

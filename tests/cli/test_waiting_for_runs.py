@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from windlass.cli.derived_commands import commands_of
-from windlass.cli.options import options_of
-from windlass.core.declare.job_runs import JobRun
-from windlass.families import registry
 
 from tests.cli.conftest import say
 from tests.cli.test_linked_places import SCHEDULE, SOURCE
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.tables import table
+from windlass.cli.derived_commands import commands_of
+from windlass.cli.options import options_of
+from windlass.core.declare.job_runs import JobRun
+from windlass.families import registry
 
 REGISTRY = registry()
 COMMANDS = [command for words in commands_of(REGISTRY).values() for command in words.values()]

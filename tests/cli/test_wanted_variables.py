@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.cli.everyday.wanted_variables import hint_at_variables
 
 APP = """{"env": {"MAIL": {"description": "of the admin"}, "KEY": {"generator": "secret"},

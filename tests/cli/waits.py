@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+
 from windlass.cli.waiting import DeploymentWait
 
 

@@ -14,10 +14,9 @@ import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from windlass.core.words.naming import to_words
-
 from tests.code_rules.sources import PAGES, SOURCE, TESTS
 from tests.syntax import nodes
+from windlass.core.words.naming import to_words
 
 Places = Iterator[tuple[int, str]]
 """Lines and the words there that the advice is about."""

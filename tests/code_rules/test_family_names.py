@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from windlass.core.declare.resource import Family
-from windlass.families import registry
-
 from tests.source import SOURCES, place, room
 from tests.syntax import nodes, parsed
+from windlass.core.declare.resource import Family
+from windlass.families import registry
 
 FAMILIES = registry().families
 SQL = re.compile(r"\bfamily\s*(?:=|<>|!=|IN\s*\()\s*((?:'\w+'(?:\s*,\s*)?)+)", re.IGNORECASE)

@@ -9,12 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from windlass.core.words.naming import to_words
-from windlass.families import registry
-
 from tests.code_rules.sources import PAGES, SOURCE
 from tests.source import is_room, room
 from tests.syntax import nodes
+from windlass.core.words.naming import to_words
+from windlass.families import registry
 
 PAGE = PAGES["docs/glossary.md"]
 MIGRATIONS = "\n".join(file.read_text() for file in sorted(room("store/migrations").glob("*.sql")))

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax import nodes
 from windlass import control
 from windlass.core.declare.document import Document
-
-from tests.syntax import nodes
 
 ROOT = Path(control.__file__).parent
 MOST = 5

@@ -19,11 +19,11 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from windlass.api.openapi import encoded_document
-from windlass.families import registry
 
 from tests.console.servers import Repository, Server
 from tests.needs import program
+from windlass.api.openapi import encoded_document
+from windlass.families import registry
 
 CHROMIUM = Path(__file__).parent / "steady_chromium"
 PATIENCE = 60_000

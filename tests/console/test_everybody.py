@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Page, expect
-from windlass.console.files import ROOT, ConsoleFiles
 
 from tests.console.servers import Server
 from tests.marks import nightly
 from tests.needs import program
+from windlass.console.files import ROOT, ConsoleFiles
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page
+
 from windlass.core.deploy.remedies import remedy_of
 
 pytestmark = pytest.mark.slow

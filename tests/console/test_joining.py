@@ -6,6 +6,7 @@ import posixpath
 import re
 
 import pytest
+
 from windlass.base.errors import Unavailable
 from windlass.console.files import ROOT, ConsoleFiles
 from windlass.console.joining import MAIN, STYLE, UnknownForm, join

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from windlass.console.files import ROOT
 
 from tests.console.conftest import DOCUMENT
 from tests.console.servers import Refused, Server
 from tests.needs import program
+from windlass.console.files import ROOT
 
 pytestmark = pytest.mark.nightly
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from windlass.console.files import ROOT
 
 from tests.console.conftest import Watch
 from tests.console.servers import Repository, Server
+from windlass.console.files import ROOT
 
 pytestmark = pytest.mark.nightly
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from windlass.core.declare.resource import Verb
-from windlass.families import registry
 
 from tests.console.servers import Repository, Server
+from windlass.core.declare.resource import Verb
+from windlass.families import registry
 
 pytestmark = pytest.mark.nightly
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page
+
 from windlass.console.files import BASE, ConsoleFiles
 
 pytestmark = pytest.mark.nightly

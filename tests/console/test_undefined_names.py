@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from windlass.console.files import ROOT
 
 from tests.compat.npm import HERE, install_packages
+from windlass.console.files import ROOT
 
 _UNDEFINED = re.compile(r"error TS(?:2304|2305|2307|2552|2724): (.+)$", re.MULTILINE)
 """A name, a module, or an export of one that is not there, also where the compiler proposes another name."""

@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import windlass
 from playwright.sync_api import expect
 
+import windlass
 from tests.console.servers import Refused, Server
 
 pytestmark = pytest.mark.nightly

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.core.deploy.states import State
 
 from tests.contract.contract import is_refused
+from windlass.core.deploy.states import State
 
 # What the generated clients refuse to read without.
 STATUS = {"id", "state", "service_deployment_status", "is_part_last_deployment", "status_details",

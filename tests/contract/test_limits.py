@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.errors import DatabaseAway, Unavailable
-from windlass.config import Settings
 
 from tests.contract.contract import LIMITS, NOWHERE, says_its_limits
 from tests.contract.rows import row
 from tests.contract.test_errors import broken
 from tests.world import Answer, World, make_world
+from windlass.base.errors import DatabaseAway, Unavailable
+from windlass.config import Settings
 
 HOUR = 3600
 PAGES = ("/openapi.json", "/docs", "/healthz", "/readyz", "/.well-known/jwks.json")

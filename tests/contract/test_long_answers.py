@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from tests.world import World
 from windlass.api import answers
 from windlass.control.request import reading
-
-from tests.world import World
 
 
 async def test_a_whole_list_that_is_too_long_is_refused_with_the_way_to_read_it(world: World, monkeypatch):

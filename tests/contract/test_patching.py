@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.core.declare.document import apply_patch
-from windlass.core.declare.resource import Spec, Verb
-from windlass.families import registry
 
 from tests.contract.contract import is_refused
 from tests.tables import rows
+from windlass.core.declare.document import apply_patch
+from windlass.core.declare.resource import Spec, Verb
+from windlass.families import registry
 
 BASES = ("", "/api/v1", "/compat")
 REPOSITORY = {"url": "https://git.example/acme/front.git", "branch": "main", "root_path": "/web"}

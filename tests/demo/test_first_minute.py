@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from windlass.base.isolation.isolation import Isolation
 
 from tests.whole import page, place
+from windlass.base.isolation.isolation import Isolation
 
 
 async def test_one_command_leads_to_a_page_that_counts_and_another_takes_it_all_away():

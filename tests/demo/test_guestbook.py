@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
-import windlass.demo
 
+import windlass.demo
 from tests.free_ports import free_port
 from tests.launch.servers import PASSWORD, database
 

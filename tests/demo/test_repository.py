@@ -6,6 +6,7 @@ import subprocess
 import threading
 
 import pytest
+
 from windlass.builders.bundled import BundledRepositories
 from windlass.builders.git import Git, GitError, GitSource
 from windlass.demo import BRANCH, URL, repository

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import inspect
+
 from windlass.core.access import ROLE_IDS
 from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN
 from windlass.core.declare.resource import Spec

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from windlass.base.clock import SECOND
-from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
-
 from tests.derived.things import Tenant
 from tests.world import HandClock, World
+from windlass.base.clock import SECOND
+from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 
 
 async def make_member(world: World, tenant: Tenant) -> str:

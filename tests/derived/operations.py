@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.tables import table
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
-
-from tests.tables import table
 
 OPERATIONS = registry().operations
 

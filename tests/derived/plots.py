@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
-from windlass.core.declare.fields import SERVICE_OR_ABOVE
-from windlass.core.declare.operations import Operation, PathId
-from windlass.core.declare.registry import is_service, runs_once
-from windlass.core.declare.resource import Family
-from windlass.families import registry
-from windlass.families.member import member
 
 from tests.derived.bodies import referred, valid
 from tests.derived.guests import make_member
 from tests.derived.operations import adding_to, operation_of
 from tests.derived.things import Subject, Tenant, Thing
 from tests.world import World
+from windlass.core.declare.fields import SERVICE_OR_ABOVE
+from windlass.core.declare.operations import Operation, PathId
+from windlass.core.declare.registry import is_service, runs_once
+from windlass.core.declare.resource import Family
+from windlass.families import registry
+from windlass.families.member import member
 
 if TYPE_CHECKING:
     from tests.derived.stage import Stage

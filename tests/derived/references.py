@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from windlass.core.declare.registry import Operation
-from windlass.core.declare.structs import ReferenceField, references_of
 
 from tests.derived.bodies import MISSING
 from tests.derived.operations import operation_of
 from tests.derived.stage import Stage
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.structs import ReferenceField, references_of
 
 
 def references(operation: Operation) -> Mapping[str, ReferenceField]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from tests.derived.operations import for_operations
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 from windlass.families import registry
-
-from tests.derived.operations import for_operations
 
 
 def does(operation: Operation, verb: Verb) -> bool:

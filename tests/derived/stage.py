@@ -15,11 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any, TypeAlias
 
 import asyncpg
-from windlass.core.access import WORDS, Scope
-from windlass.core.declare.operations import Operation
-from windlass.core.declare.resource import Family
-from windlass.store import FAR
-from windlass.store.sqlite import SqliteStore
 
 from tests.derived.guests import ISSUER, fetch_from_people
 from tests.derived.operations import path_of
@@ -29,6 +24,11 @@ from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.fakes.registries import FakeRegistries
 from tests.world import ADMIN, Answer, World, make_world
+from windlass.core.access import WORDS, Scope
+from windlass.core.declare.operations import Operation
+from windlass.core.declare.resource import Family
+from windlass.store import FAR
+from windlass.store.sqlite import SqliteStore
 
 BASES = ("", "/api/v1", "/compat")
 Beside: TypeAlias = Callable[[str], Awaitable[Sequence[Sequence[Any]]]]

@@ -6,11 +6,6 @@ import uuid
 
 import msgspec
 import pytest
-from windlass.base.tokens import new_token
-from windlass.core.access import Scope
-from windlass.core.declare.registry import Operation, Registry
-from windlass.core.declare.resource import Family
-from windlass.families import registry
 
 from tests.derived import matrix
 from tests.derived.answers import exchanged, footprint, never_there, refused, same
@@ -19,6 +14,11 @@ from tests.derived.references import chooses, references, referring, refers_to_s
 from tests.derived.sorts import about_the_organization, below_a_limit
 from tests.derived.stage import BASES, Stage
 from tests.world import Answer
+from windlass.base.tokens import new_token
+from windlass.core.access import Scope
+from windlass.core.declare.registry import Operation, Registry
+from windlass.core.declare.resource import Family
+from windlass.families import registry
 
 every_operation = for_operations()
 with_an_id = for_operations(lambda operation: bool(operation.params))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.core.declare.registry import Operation
-
 from tests.derived.operations import for_operations
 from tests.derived.stage import Stage
+from windlass.core.declare.registry import Operation
 
 CHANGES_NOTHING: Final = {
     "autoDeployContainers",

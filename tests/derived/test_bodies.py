@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from msgspec import Meta
-from windlass.api.body import parse_body
-from windlass.base.errors import Invalid
-from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
-from windlass.core.declare.resource import Spec
 
 from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
 from tests.derived.operations import OPERATIONS
 from tests.tables import rows
+from windlass.api.body import parse_body
+from windlass.base.errors import Invalid
+from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
+from windlass.core.declare.resource import Spec
 
 
 class Stone(Spec):

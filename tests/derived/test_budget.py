@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.tokens import new_token
 
 from tests.derived.stage import keeps_the_promises_of_all_answers, together
 from tests.world import ADMIN, Answer, HandClock, World, make_world
+from windlass.base.tokens import new_token
 
 HOUR = 3600
 LIMIT = 1000

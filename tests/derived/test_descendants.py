@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from windlass.core.declare.registry import Operation
-from windlass.core.declare.resource import Family, Verb
-from windlass.families import registry
-
 from tests.derived.operations import OPERATIONS, for_families, operation_of
 from tests.derived.plots import Plot
 from tests.derived.stage import Stage, together
 from tests.derived.things import Thing
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Family, Verb
+from windlass.families import registry
 
 
 @for_families(lambda family: Verb.DELETE in family.verbs and registry().children(family))

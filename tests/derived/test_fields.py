@@ -13,11 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
-from windlass.core.declare.log_query import Tail
-from windlass.core.declare.registry import Operation, Paging
-from windlass.core.declare.resource import Spec
-from windlass.families.deployment_history import HistoryQuery
-from windlass.families.deployment_log import DeploymentLogQuery
 
 from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
 from tests.derived.operations import OPERATIONS, for_operations, path_of
@@ -25,6 +20,11 @@ from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
 from tests.marks import examples
 from tests.world import Answer
+from windlass.core.declare.log_query import Tail
+from windlass.core.declare.registry import Operation, Paging
+from windlass.core.declare.resource import Spec
+from windlass.families.deployment_history import HistoryQuery
+from windlass.families.deployment_log import DeploymentLogQuery
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(

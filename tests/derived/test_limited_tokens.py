@@ -5,9 +5,6 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from windlass.core.access import Scope
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
 
 from tests.derived.answers import footprint, never_there, same
 from tests.derived.operations import for_operations
@@ -22,6 +19,9 @@ from tests.derived.references import (
 )
 from tests.derived.sorts import about_the_organization, below_a_limit, names_a_level
 from tests.derived.stage import Stage
+from windlass.core.access import Scope
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
 
 
 @pytest.fixture(scope="module")

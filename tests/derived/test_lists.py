@@ -12,6 +12,12 @@ import asyncpg
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from tests.derived.operations import adding_to, for_operations, operation_of, path_of
+from tests.derived.stage import Stage
+from tests.derived.things import Subject
+from tests.marks import examples
+from tests.world import Answer
 from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import has_variables
@@ -21,12 +27,6 @@ from windlass.families.organization import ServiceInBrief
 from windlass.families.summaries import OrganizationEnvironment, ServiceOfAnyKind
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
-
-from tests.derived.operations import adding_to, for_operations, operation_of, path_of
-from tests.derived.stage import Stage
-from tests.derived.things import Subject
-from tests.marks import examples
-from tests.world import Answer
 
 a_few = examples(10, nightly=60)
 many = examples(80)

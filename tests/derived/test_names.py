@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from windlass.core.declare.registry import Operation
-from windlass.core.declare.resource import Verb
 
 from tests.derived.answers import same_result
 from tests.derived.operations import for_operations, operation_of
 from tests.derived.sorts import does, every_naming, named
 from tests.derived.stage import Stage, together
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Verb
 
 RIVALS = 20
 every_renaming = for_operations(

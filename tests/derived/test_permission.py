@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
-from windlass.base.tokens import new_token
-from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
 
 from tests.derived.operations import OPERATIONS
 from tests.derived.references import references, required, without_references
 from tests.derived.stage import Stage, staged
 from tests.derived.things import Subject
 from tests.marks import nightly
+from windlass.base.tokens import new_token
+from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
 
 SCOPES = (Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN)
 OTHER_LIMITS = ("no limit", "an environment", "a service", "another project", "nothing")

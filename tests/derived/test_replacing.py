@@ -8,9 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Struct
-from windlass.core.declare.document import followed_fields, narrow_document, value_at, with_hidden
-from windlass.core.declare.resource import Family, Verb
-from windlass.families import registry
 
 from tests.derived.bodies import full
 from tests.derived.operations import for_families, operation_of
@@ -19,6 +16,9 @@ from tests.derived.stage import BASES, Stage
 from tests.derived.things import Thing
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
+from windlass.core.declare.document import followed_fields, narrow_document, value_at, with_hidden
+from windlass.core.declare.resource import Family, Verb
+from windlass.families import registry
 
 every_family = for_families(lambda family: Verb.UPDATE in family.verbs)
 _IGNORED = {"id": "x", "created_at": 1, "some_new_field": {"a": 1}}

@@ -10,16 +10,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from windlass.core.declare.registry import is_service, runs_once
-from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import OutputLine, Workload
-from windlass.families import registry
-
 from tests.derived.operations import for_families
 from tests.derived.plots import to_deploy
 from tests.derived.stage import Stage
 from tests.derived.things import Thing
 from tests.world import Answer
+from windlass.core.declare.registry import is_service, runs_once
+from windlass.core.declare.resource import Family
+from windlass.core.deploy.workload import OutputLine, Workload
+from windlass.families import registry
 
 every_family = for_families(is_service)
 those_that_run_on = for_families(lambda family: is_service(family) and not runs_once(family))

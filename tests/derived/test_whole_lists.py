@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from windlass.core.declare.registry import Operation
-
 from tests.derived.operations import for_operations, path_of
 from tests.derived.stage import Stage
 from tests.derived.test_lists import asked, pagination
+from windlass.core.declare.registry import Operation
 
 
 @for_operations(lambda operation: operation.pages_if_asked)

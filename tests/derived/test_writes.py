@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
 
 from tests.derived.answers import same_result
 from tests.derived.operations import for_operations, operation_of
@@ -17,6 +15,8 @@ from tests.derived.stage import Stage, together
 from tests.derived.things import Subject
 from tests.marks import either
 from tests.world import Answer, World, make_world
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
 
 TWINS, WRITERS = either(10, 50), either(16, 32)
 _keys = itertools.count(1)

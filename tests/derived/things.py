@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+
+from tests.derived.operations import path_of
 from windlass.core.access import Scope
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
-
-from tests.derived.operations import path_of
 
 
 class Thing(Struct, frozen=True):

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.detect.rows import ROWS
+from tests.detect.trees import FLASK, package, tree_of
+from tests.tables import rows
 from windlass.builders.docker.guard import Around, rewritten
 from windlass.builders.dockerfile import Dockerfile, read
 from windlass.builders.instructions import Instruction
@@ -19,10 +23,6 @@ from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.writer import _PLANNERS
 from windlass.detect.languages import languages
 from windlass.detect.recipe import SITE, ProcessType, Recipe
-
-from tests.detect.rows import ROWS
-from tests.detect.trees import FLASK, package, tree_of
-from tests.tables import rows
 
 RUNNABLE = [row for row in ROWS if detect(tree_of(row.files)).is_runnable]
 

@@ -9,16 +9,16 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.detect.rows import ROWS
+from tests.detect.trees import FLASK, package, tree_of
+from tests.tables import rows
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Tree, detect
 from windlass.detect.detect import MOST_READ
 from windlass.detect.known_files import LARGEST
 from windlass.detect.procfile import MOST_PROCESSES
 from windlass.detect.recipe import LONGEST, Recipe
-
-from tests.detect.rows import ROWS
-from tests.detect.trees import FLASK, package, tree_of
-from tests.tables import rows
 
 NAMES = sorted({path for row in ROWS for path in row.files})
 CONTENTS = sorted({text for row in ROWS for text in row.files.values() if isinstance(text, str)})

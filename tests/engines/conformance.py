@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from windlass.core.deploy.workload import Phase, Volume
-from windlass.engines.engine import EngineError, VolumeLost
 
 from tests.engines import programs
 from tests.engines.crashes import live_until_killed
@@ -23,6 +21,8 @@ from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Rig, Station, needs, until, wanted
 from tests.marks import either
+from windlass.core.deploy.workload import Phase, Volume
+from windlass.engines.engine import EngineError, VolumeLost
 
 SECRET = "a-secret-that-nobody-writes-down"
 

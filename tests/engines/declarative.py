@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
+
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (

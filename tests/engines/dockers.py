@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
+from tests.certificates import authority, write_pair
+from tests.engines.descendants import Identity, is_alive, kill, run_by
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.images import image
 from windlass.engines.docker import DockerEngine
-
-from tests.certificates import authority, write_pair
-from tests.engines.descendants import Identity, is_alive, kill, run_by
 
 T = TypeVar("T")
 

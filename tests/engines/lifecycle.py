@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from windlass.core.deploy.workload import Phase, Volume, Workload
-from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import EngineError
 
 from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, ask, needs, until, wanted
 from tests.free_ports import free_port
+from windlass.core.deploy.workload import Phase, Volume, Workload
+from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.engine import EngineError
 
 PORT = 8080
 

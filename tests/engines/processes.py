@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from tests.engines.stations import Opener
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import Pauses, ProcessEngine
-
-from tests.engines.stations import Opener
 
 
 def open_engine(folder: Path, *, networks: bool = True, **given: Any) -> ProcessEngine:

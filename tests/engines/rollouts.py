@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
+from tests.free_ports import free_port
 from windlass.core.deploy import automatic_port
 from windlass.core.deploy.workload import (
     Artifact,
@@ -20,10 +24,6 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand import readiness
 from windlass.engines.engine import ListensElsewhere, NotReady
-
-from tests.engines import programs
-from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
-from tests.free_ports import free_port
 
 SOON = 0.05
 """Seconds between two probes of these tests."""

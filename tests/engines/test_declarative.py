@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
-from windlass.core.deploy.workload import Artifact, Phase
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.routers.router import Route
 
 from tests.engines.declarative import DeclarativeEngine
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.world import World, make_world
+from windlass.core.deploy.workload import Artifact, Phase
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.routers.router import Route
 
 
 class DeclarativeRig:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.answers import LONGEST_REASON
 from windlass.engines.docker.follow import NewOutput

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+
+from tests.engines.docker.watched import wanted
 from windlass.docker.fit import why_unfit
 from windlass.engines.docker.create import refuse_unfit
 from windlass.engines.engine import EngineError
-
-from tests.engines.docker.watched import wanted
 
 
 def some(count: int) -> dict[str, dict[str, str]]:

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
-from windlass.base.clock import SystemClock
-from windlass.config import Settings
-from windlass.install.installation import install
-from windlass.install.parts import real_parts
 
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.fakes.router import FakeRouter
 from tests.world import ADMIN, HandClock, World
+from windlass.base.clock import SystemClock
+from windlass.config import Settings
+from windlass.install.installation import install
+from windlass.install.parts import real_parts
 
 pytestmark = pytest.mark.slow
 IMAGE, _, TAG = BOX.partition(":")

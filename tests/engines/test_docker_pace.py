@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from windlass.docker import Docker
 from windlass.docker.pace import BYTES_A_SECOND, Pace
 

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from windlass.engines.docker.follow import NewOutput
 from windlass.engines.docker.position import _ROOM, Position, Positions
 

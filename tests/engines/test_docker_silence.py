@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from windlass.docker import client
-from windlass.docker.transports import KEEPALIVE, _end_when_silent
-from windlass.engines.docker import DockerEngine, watch
 
 from tests.certificates import authority
 from tests.hostile.engines import HostileEngine, hangs, says
+from windlass.docker import client
+from windlass.docker.transports import KEEPALIVE, _end_when_silent
+from windlass.engines.docker import DockerEngine, watch
 
 
 async def until(is_true: Callable[[], bool]) -> None:

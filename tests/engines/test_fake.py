@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
-from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
 
 from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.fakes.engine import FakeEngine
+from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
 
 
 class FakeRig:

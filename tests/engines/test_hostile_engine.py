@@ -12,6 +12,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+
+from tests.certificates import Authority, authority, write_pair
+from tests.tables import rows
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import EngineAccess
@@ -19,9 +22,6 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker import client as docker_client
 from windlass.install import connecting
 from windlass.install.connecting import DockerConnector, EngineReach
-
-from tests.certificates import Authority, authority, write_pair
-from tests.tables import rows
 
 HERE = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\nApi-Version: 1.44\r\nContent-Type: application/json\r\n"

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.engines.stations import wanted
+from tests.fakes.engine import FakeEngine
+from tests.free_ports import free_port
 from windlass.base.clock import SystemClock
 from windlass.core.deploy.workload import (
     Artifact,
@@ -29,10 +33,6 @@ from windlass.engines.by_hand.listeners import (
 from windlass.engines.by_hand.probes import speaks_http
 from windlass.engines.by_hand.readiness import ReadinessWait
 from windlass.engines.engine import ListensElsewhere, NotReady
-
-from tests.engines.stations import wanted
-from tests.fakes.engine import FakeEngine
-from tests.free_ports import free_port
 
 EVERYWHERE, LOOPBACK = "0.0.0.0", "127.0.0.1"
 PROBE = HealthProbe(kind=ProbeKind.TCP, port=3000)

@@ -7,13 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from windlass.builders.docker import builder as docker_builder
-from windlass.builders.native import cells
 
 from tests.engines.dockers import BOX, Dockerd, own_engine
 from tests.engines.newcomers import advice_for
 from tests.faults.house import ROOT
 from tests.whole import place
+from windlass.builders.docker import builder as docker_builder
+from windlass.builders.native import cells
 
 pytestmark = pytest.mark.nightly
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 
 import pytest
-from windlass.docker import Docker
-from windlass.engines.by_hand import readiness
 
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.engines.newcomers import Newcomer, advice_for
 from tests.free_ports import free_port
 from tests.marks import nightly
 from tests.whole import page, place
+from windlass.docker import Docker
+from windlass.engines.by_hand import readiness
 
 pytestmark = pytest.mark.nightly
 

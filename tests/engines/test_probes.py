@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.free_ports import free_port
 from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind
 from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.listeners import queued_at
 from windlass.engines.by_hand.probes import ask
 from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.process import listening
-
-from tests.free_ports import free_port
 
 ENGINE = SimpleNamespace(has_go_between=False)
 

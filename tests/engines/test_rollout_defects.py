@@ -7,10 +7,6 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
-from windlass.core.deploy.workload import Instance, Observation, Workload
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.by_hand.health import HealthMonitor
-from windlass.engines.engine import Leave, Note, NotReady, leave_at_once, note_nothing
 
 from tests.engines import rollouts, stations
 from tests.engines.processes import ProcessRig
@@ -18,6 +14,10 @@ from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Station
 from tests.engines.test_fake import FakeRig
 from tests.fakes.engine import FakeEngine
+from windlass.core.deploy.workload import Instance, Observation, Workload
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.health import HealthMonitor
+from windlass.engines.engine import Leave, Note, NotReady, leave_at_once, note_nothing
 
 
 class StartsOne(FakeEngine):

@@ -12,16 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from windlass.builders.builder import BuilderAway
-from windlass.docker import Docker
-from windlass.engines.docker import names as words
-from windlass.engines.engine import EngineAway
 
 from tests.certificates import authority, write_pair
 from tests.engines.dockers import BOX, DockerHost, docker_host, second_host
 from tests.faults.inside import Inside, inside, until
 from tests.free_ports import free_port
 from tests.world import Answer
+from windlass.builders.builder import BuilderAway
+from windlass.docker import Docker
+from windlass.engines.docker import names as words
+from windlass.engines.engine import EngineAway
 
 pytestmark = pytest.mark.slow
 

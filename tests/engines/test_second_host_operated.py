@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from windlass.docker import Docker
-from windlass.operate import stopping
-from windlass.terminal.stopped import Stopped
 
 from tests.engines.dockers import DockerHost, docker_host, second_host
 from tests.engines.test_second_host import Cluster, access, connected, first, on, windlass
 from tests.free_ports import free_port
 from tests.operate.installations import apart
 from tests.operate.test_commands import findings
+from windlass.docker import Docker
+from windlass.operate import stopping
+from windlass.terminal.stopped import Stopped
 
 pytestmark = pytest.mark.nightly
 

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from windlass.docker import Docker
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.marks import nightly
 from tests.whole import Page, Visitors, Windlass, page, place, until
+from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.docker import Docker
 
 from tests.engines.dockers import BOX, build, docker_host
 from tests.whole import Visitors, Windlass, page, place, until
+from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
+
+from tests.fakes.execution import FakeExecution
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
@@ -36,8 +38,6 @@ from windlass.engines.engine import (
     VolumeLost,
     miss_nothing,
 )
-
-from tests.fakes.execution import FakeExecution
 
 Key = tuple[str, int, int]
 

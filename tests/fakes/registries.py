@@ -6,9 +6,8 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from windlass.base.http_out import HttpResult
-
 from tests.world import NoWayOut
+from windlass.base.http_out import HttpResult
 
 DIGEST = f"sha256:{'d' * 64}"
 

@@ -6,13 +6,6 @@ import re
 from typing import Annotated
 
 import pytest
-from windlass.core.declare.actions import WORD, Action, Trait, get, post
-from windlass.core.declare.fields import Name, counts
-from windlass.core.declare.registry import Actions, AnyOf, Declared
-from windlass.core.declare.resource import Family, Shown, Spec
-from windlass.families import find_declarations, registry_of
-from windlass.families.environment import environment
-from windlass.families.project import project
 
 from tests.families.made_up import (
     EnvironmentRule,
@@ -23,6 +16,13 @@ from tests.families.made_up import (
 )
 from tests.tables import rows
 from tests.world import make_world
+from windlass.core.declare.actions import WORD, Action, Trait, get, post
+from windlass.core.declare.fields import Name, counts
+from windlass.core.declare.registry import Actions, AnyOf, Declared
+from windlass.core.declare.resource import Family, Shown, Spec
+from windlass.families import find_declarations, registry_of
+from windlass.families.environment import environment
+from windlass.families.project import project
 
 
 class Counting(Shown):

@@ -8,13 +8,13 @@ import uuid
 import click
 import pytest
 from openapi_spec_validator import OpenAPIV30SpecValidator
-from windlass.api.openapi import encoded_document
-from windlass.cli.derived_commands import commands_of
-from windlass.cli.options import options_of
 
 from tests.families.made_up import EVERYTHING
 from tests.tables import rows
 from tests.world import make_world
+from windlass.api.openapi import encoded_document
+from windlass.cli.derived_commands import commands_of
+from windlass.cli.options import options_of
 
 
 @pytest.fixture

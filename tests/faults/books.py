@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
+
 from windlass.config import DATABASE
 from windlass.control.background.housekeeping import TIDY
 from windlass.control.records.branch_watches import watch_branch

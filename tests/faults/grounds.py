@@ -11,13 +11,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests import whole
+from tests.faults.witness import MACHINE
 from windlass.config import Settings
 from windlass.docker import Docker
 from windlass.engines.docker import names as words
 from windlass.install import mark
-
-from tests import whole
-from tests.faults.witness import MACHINE
 
 Key = tuple[str, int, int]
 """Service, generation and index of an instance."""

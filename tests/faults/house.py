@@ -18,8 +18,6 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from windlass.builders.git.kept import FOLDER as KEPT
-from windlass.core.deploy.states import OPEN
 
 from tests.faults.books import Books, by_themselves, mistold, untrue
 from tests.faults.grounds import Containers, Ground, Key, Processes
@@ -27,6 +25,8 @@ from tests.faults.programs import Code
 from tests.faults.victim import Doom
 from tests.forks import Brood
 from tests.world import ADMIN
+from windlass.builders.git.kept import FOLDER as KEPT
+from windlass.core.deploy.states import OPEN
 
 ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import UNSET
-from windlass.base.clock import SystemClock
-from windlass.config import Settings
-from windlass.core.deploy.states import OPEN
-from windlass.install.installation import Installation, install
-from windlass.install.parts import Parts, real_parts
 
 from tests.faults.grounds import Containers, Ground, Processes
 from tests.faults.house import AT_MOST
 from tests.faults.programs import Code
 from tests.world import ADMIN, Answer, HandClock, World
+from windlass.base.clock import SystemClock
+from windlass.config import Settings
+from windlass.core.deploy.states import OPEN
+from windlass.install.installation import Installation, install
+from windlass.install.parts import Parts, real_parts
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 

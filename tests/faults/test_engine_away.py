@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.docker import Docker
 
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied
@@ -18,6 +17,7 @@ from tests.faults.inside import Inside, Service, inside, until
 from tests.faults.test_killed import FULL
 from tests.whole import Containers
 from tests.world import World
+from windlass.docker import Docker
 
 DOCKERFILE = f"FROM {BOX}\nRUN echo begun; sleep 2\nCMD trap exit TERM; while true; do sleep 0.1; done\n"
 AWAY = 1.0

@@ -12,9 +12,6 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from windlass import control
-from windlass.control.deploying.steps import STEPS
-from windlass.docker import Docker
 
 from tests.engines.dockers import docker_host
 from tests.faults.house import House, house_for
@@ -22,6 +19,9 @@ from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from tests.forks import Brood
 from tests.marks import either, nightly
+from windlass import control
+from windlass.control.deploying.steps import STEPS
+from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
 

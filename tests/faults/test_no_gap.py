@@ -10,15 +10,15 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
+
+from tests.faults.inside import HTTP, Inside, Service, inside, until
+from tests.world import HandClock
 from windlass.control.background.housekeeping import Autoscaler
 from windlass.core.deploy.scaling import DOWN_AFTER, UP_AFTER
 from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
 from windlass.store import Claim
-
-from tests.faults.inside import HTTP, Inside, Service, inside, until
-from tests.world import HandClock
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,11 @@ from typing import Any, cast
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
+
+from tests.fakes.engine import FakeEngine
+from tests.faults.books import mistold, untrue
+from tests.marks import nightly
+from tests.world import World, make_world
 from windlass.base.clock import MINUTE
 from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
@@ -20,11 +25,6 @@ from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import Claim, EventRow, Reads, Tx
-
-from tests.fakes.engine import FakeEngine
-from tests.faults.books import mistold, untrue
-from tests.marks import nightly
-from tests.world import World, make_world
 
 pytestmark = pytest.mark.slow
 

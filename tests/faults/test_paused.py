@@ -15,9 +15,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from windlass.base.clock import SystemClock
-from windlass.store import Tx
-from windlass.store.postgres import WRITER_LOCK, PostgresStore
 
 from tests.faults.house import House, house_for
 from tests.faults.inside import until
@@ -25,6 +22,9 @@ from tests.faults.programs import Code
 from tests.faults.scenes import HTTP, STORAGE
 from tests.forks import Brood
 from tests.marks import nightly
+from windlass.base.clock import SystemClock
+from windlass.store import Tx
+from windlass.store.postgres import WRITER_LOCK, PostgresStore
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from tests.world import World
 from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import _wait_for_cancel
 from windlass.control.records.deployments import cancel_word
 from windlass.store.groups import GroupCommit
-
-from tests.world import World
 
 TURNS = range(8)
 """Turns of the event loop between a call and the end: at one of them the task sees both."""

@@ -17,16 +17,16 @@ from typing import Any
 
 import msgspec
 import uvloop
+
 import windlass.builders.docker
 import windlass.engines.docker
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
+from tests.forks import obey
+from tests.tasks import with_tasks
 from windlass.config import Settings
 from windlass.install.installation import install
 from windlass.serve.server import listen, serve
-
-from tests.forks import obey
-from tests.tasks import with_tasks
 
 
 class Doom(msgspec.Struct, frozen=True):

@@ -9,10 +9,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from windlass.detect import detect
-
 from tests.detect.trees import tree_of
 from tests.frameworks.samples import SAMPLES
+from windlass.detect import detect
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "frameworks"
 _BLOCK: Final = re.compile(r"(?<=<!-- detected -->\n).*?(?=<!-- end -->)", re.DOTALL)

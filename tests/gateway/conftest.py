@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from tests import free_ports
+from tests.routers.town import Town, calling, request
 from windlass.gateway.files import CONTROL
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask
 from windlass.gateway.router import GatewayRouter
 from windlass.gateway.starting import start_gateway
-
-from tests import free_ports
-from tests.routers.town import Town, calling, request
 
 
 class GatewayTown(Town):

@@ -9,6 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.metrics.prometheus import value
+from tests.routers.town import Instance, calling, request, route
+from tests.world import HandClock
 from windlass.api.prometheus import text_of
 from windlass.config import BadSetting, Settings
 from windlass.gateway.doors import Doors
@@ -18,10 +22,6 @@ from windlass.gateway.router import GatewayRouter
 from windlass.gateway.traffic import metrics_of
 from windlass.install.connecting import gateway_access_log
 from windlass.install.parts import real_parts
-
-from tests.metrics.prometheus import value
-from tests.routers.town import Instance, calling, request, route
-from tests.world import HandClock
 
 
 @asynccontextmanager

@@ -12,10 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from windlass.gateway import api_door
-from windlass.gateway.api_door import ApiDoor
-from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
-from windlass.serve.server import listen
 
 from tests import free_ports
 from tests.builders.repositories import Repository
@@ -25,6 +21,10 @@ from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.routers.town import until
 from tests.whole import Place, place
 from tests.whole import until as until_true
+from windlass.gateway import api_door
+from windlass.gateway.api_door import ApiDoor
+from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
+from windlass.serve.server import listen
 
 pytestmark = pytest.mark.slow
 

@@ -11,16 +11,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+
+from tests.gateway.conftest import GatewayTown, processes_of
+from tests.routers.town import route
+from tests.whole import until
 from windlass.base.private import private_folder
 from windlass.gateway.files import CONTROL, connect_to, folder_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import start_missing_gateway
 from windlass.routers.router import Endpoint
-
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import route
-from tests.whole import until
 
 pytestmark = pytest.mark.slow
 

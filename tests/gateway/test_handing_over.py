@@ -10,16 +10,16 @@ import signal
 import socket
 
 import pytest
+
+from tests.gateway.conftest import GatewayTown, processes_of
+from tests.routers.test_held_ports import can_be_taken
+from tests.routers.town import SHOP, Heard, calling, reply, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, connect_to
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.gateway.starting import start_gateway
 from windlass.routers.router import Listen, RouteError
-
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.test_held_ports import can_be_taken
-from tests.routers.town import SHOP, Heard, calling, reply, request, route, until
 
 pytestmark = pytest.mark.slow
 

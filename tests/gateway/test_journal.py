@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+
 from windlass.gateway import journal as journals
 from windlass.gateway.files import JOURNAL
 from windlass.gateway.journal import Journal

@@ -8,12 +8,12 @@ from contextlib import closing
 
 import msgspec
 import pytest
-from windlass.gateway.channel import Channel
-from windlass.gateway.messages import ElderDrain, FromSuccessor
-from windlass.routers.router import Endpoint
 
 from tests.gateway.conftest import GatewayTown
 from tests.routers.town import Heard, reply, request, until
+from windlass.gateway.channel import Channel
+from windlass.gateway.messages import ElderDrain, FromSuccessor
+from windlass.routers.router import Endpoint
 
 MANY = [Endpoint(f"10.{number >> 8}.{number & 255}.1", 65_535) for number in range(20_000)]
 

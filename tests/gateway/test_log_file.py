@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from windlass.gateway.files import LOG
-from windlass.gateway.log_file import LARGEST, LogFile
-
 from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import SHOP, Heard, request, until
+from windlass.gateway.files import LOG
+from windlass.gateway.log_file import LARGEST, LogFile
 
 
 def outputs(process: int) -> list[str]:

@@ -10,13 +10,13 @@ from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
-from windlass.gateway.files import FOLDER
-from windlass.gateway.starting import start_gateway
 
 from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import _seen, application
 from tests.routers.town import Caller, request
 from tests.whole import Visitors, place, until
+from windlass.gateway.files import FOLDER
+from windlass.gateway.starting import start_gateway
 
 REQUESTS, SECONDS = 10_000, 60
 PIECE = 1000

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from windlass.builders.native.artifacts import ArtifactStore, is_complete, mark_complete
-from windlass.core.deploy.workload import Artifact
 
 from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import APP, ServerProcess, deploy
 from tests.whole import Place, Processes, page, place, until
+from windlass.builders.native.artifacts import ArtifactStore, is_complete, mark_complete
+from windlass.core.deploy.workload import Artifact
 
 PORTS = [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}]
 

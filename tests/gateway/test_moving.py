@@ -7,11 +7,11 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from windlass.gateway.router import GatewayRouter
-from windlass.routers.router import Listen, RouteError
 
 from tests.gateway.conftest import GatewayTown, body
 from tests.routers.town import request
+from windlass.gateway.router import GatewayRouter
+from windlass.routers.router import Listen, RouteError
 
 
 @contextlib.asynccontextmanager

@@ -8,10 +8,10 @@ import sys
 from asyncio.subprocess import DEVNULL
 
 import pytest
-from windlass.gateway.files import build
 
 from tests.gateway.conftest import GatewayTown
 from tests.routers.town import request
+from windlass.gateway.files import build
 
 FEW = 600
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-from windlass.gateway.files import JOURNAL
-
 from tests.gateway.conftest import GatewayTown
 from tests.routers.town import request, until
+from windlass.gateway.files import JOURNAL
 
 UNKNOWN = request(host="unknown.localhost")
 

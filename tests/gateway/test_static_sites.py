@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from windlass.gateway.doors import Doors
-from windlass.gateway.journal import Journal, ToldRoutes
-from windlass.gateway.messages import Open, SetRoutes
-
 from tests.gateway.conftest import GatewayTown
 from tests.routers.sites import FILES, PAGE, made
 from tests.routers.town import calling, request, route
+from windlass.gateway.doors import Doors
+from windlass.gateway.journal import Journal, ToldRoutes
+from windlass.gateway.messages import Open, SetRoutes
 
 LARGE = os.urandom(1024) * 16384
 """16 MB, which no sockets hold."""

@@ -10,6 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from tests.gateway.conftest import GatewayTown
+from tests.routers.town import request, until
 from windlass.gateway import handover, link
 from windlass.gateway.doors import Doors
 from windlass.gateway.files import HANDOVER, JOURNAL, connect_to, listen_at
@@ -17,9 +20,6 @@ from windlass.gateway.handover import Succession
 from windlass.gateway.journal import Journal
 from windlass.gateway.messages import SuccessorServes, encode
 from windlass.routers.router import Endpoint
-
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import request, until
 
 
 async def no_elders(endpoints: Sequence[Endpoint], patience: float) -> None:

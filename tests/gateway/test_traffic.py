@@ -6,6 +6,10 @@ import os
 import signal
 
 import pytest
+
+from tests.gateway.conftest import GatewayTown
+from tests.metrics.prometheus import needs_promtool, promtool, value
+from tests.routers.town import request
 from windlass.api.prometheus import text_of
 from windlass.control.background.rates import RequestLook, request_points
 from windlass.control.context.usage_history import EVERY
@@ -13,10 +17,6 @@ from windlass.gateway import router as gateway_router
 from windlass.gateway.messages import ServiceTraffic
 from windlass.gateway.router import GatewayRouter
 from windlass.gateway.traffic import MOST_SERVICES, metrics_of
-
-from tests.gateway.conftest import GatewayTown
-from tests.metrics.prometheus import needs_promtool, promtool, value
-from tests.routers.town import request
 
 
 async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: GatewayTown):

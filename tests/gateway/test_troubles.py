@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from windlass.gateway import link
-from windlass.gateway.files import JOURNAL, LOG
-from windlass.routers.router import Listen, RouteError
 
 from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import calling, request, route, until
+from windlass.gateway import link
+from windlass.gateway.files import JOURNAL, LOG
+from windlass.routers.router import Listen, RouteError
 
 
 async def test_a_gateway_whose_port_was_taken_while_it_was_away_opens_it_when_it_is_free(

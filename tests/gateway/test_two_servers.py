@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.gateway import link
-from windlass.routers.router import RouteError
 
 from tests.free_ports import free_port
 from tests.gateway.conftest import GatewayTown, body
+from windlass.gateway import link
+from windlass.routers.router import RouteError
 
 
 async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way_out(town: GatewayTown):

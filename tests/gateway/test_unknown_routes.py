@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from windlass.control.deploying.routes import hold_names, take_over_routes
-from windlass.gateway.files import FOLDER
-from windlass.gateway.link import GatewayLink
-from windlass.gateway.router import GatewayRouter
-from windlass.routers.router import Listen
 
 from tests.gateway.test_restarting import ServerProcess
 from tests.routers.town import Instance, calling, request, route
 from tests.running.clusters import HTTP, STRANGER, TLS, application_on, cluster, deploy, engine_of
 from tests.whole import place, until
 from tests.world import make_world
+from windlass.control.deploying.routes import hold_names, take_over_routes
+from windlass.gateway.files import FOLDER
+from windlass.gateway.link import GatewayLink
+from windlass.gateway.router import GatewayRouter
+from windlass.routers.router import Listen
 
 pytestmark = pytest.mark.slow
 

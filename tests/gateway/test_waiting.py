@@ -15,15 +15,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 import pytest
-from windlass.base.errors import DatabaseAway, Unavailable
-from windlass.operate import waiting
-from windlass.operate.waiting import reason_to_wait
 
 from tests import free_ports
 from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import ServerProcess, application
 from tests.whole import page, place, until
 from tests.world import ADMIN
+from windlass.base.errors import DatabaseAway, Unavailable
+from windlass.operate import waiting
+from windlass.operate.waiting import reason_to_wait
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from windlass.builders.git import Git
 
 from tests.fakes.engine import FakeEngine
 from tests.loopback import OK, Receiver, receiver
 from tests.terraform.modules import document
 from tests.world import World, make_world
+from windlass.builders.git import Git
 
 CANARY = "ghp_CANARY0123456789"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from windlass.engines.docker import names
 
 from tests.certificates import Authority, authority, write_pair
 from tests.engines.test_hostile_engine import HERE
+from windlass.engines.docker import names
 
 VERSION = {"ApiVersion": "1.44", "MinAPIVersion": "1.24"}
 ID = "a" * 64

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from msgspec import Struct
-from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.connections import ConnectionTable, trust_check
-from windlass.serve.server import protocols
 
 from tests.routers.town import SHOP, Caller, make_town, until
 from tests.schemathesis.serving import served
 from tests.world import make_world
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connections import ConnectionTable, trust_check
+from windlass.serve.server import protocols
 
 PORTS = ("api", "gateway")
 ASK = f"GET /healthz HTTP/1.1\r\nHost: {SHOP}\r\n\r\n".encode()

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+
+from tests.fakes.engine import FakeEngine
+from tests.routers.town import calling
+from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
@@ -19,10 +23,6 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
 from windlass.store import ROUTE, NameRow, Tx
-
-from tests.fakes.engine import FakeEngine
-from tests.routers.town import calling
-from tests.world import HandClock, World, make_world
 
 LATER = float("inf")
 REPOSITORY = {"url": "https://git.example/acme/shop.git"}

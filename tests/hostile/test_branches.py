@@ -7,10 +7,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from windlass.builders.git import GitSource
 
 from tests.fakes.builder import FakeRepositories
 from tests.world import make_world
+from windlass.builders.git import GitSource
 
 REPOSITORY = {"url": "https://git.example/acme/front.git"}
 ELSEWHERE = {"url": "https://git.example/acme/back.git"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.builders.native.tools import environment_for
 
 SURROUNDINGS = {

@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 import pytest
-from windlass.base import closed_connections
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from tests.needs import needs_root
+from windlass.base import closed_connections
 
 CLOSES_50 = """
 import signal, socket, time

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.connections import Admission, ConnectionTable
 
 from tests.hostile.ports import ASK, PORTS, opened, settled
 from tests.routers.town import SHOP
 from tests.world import ADMIN
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connections import Admission, ConnectionTable
 
 BEGINNING = ASK[:-2]
 BODY = f"POST /nobody HTTP/1.1\r\nHost: {SHOP}\r\nContent-Length: 9\r\n\r\n1".encode()

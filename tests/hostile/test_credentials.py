@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 from msgspec import Struct, inspect
+
+from tests.hostile.credentials import CANARY, Ground, git_ground, listening, registry_ground, webhook_ground
+from tests.hostile.fields import fields_of
+from tests.marks import either
+from tests.world import ADMIN, Answer
 from windlass.control.request import changing, creating
 from windlass.control.services import container_registries, git_tokens
 from windlass.control.workloads import repositories
@@ -18,11 +23,6 @@ from windlass.core.declare.document import apply_patch, narrow_document
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
-
-from tests.hostile.credentials import CANARY, Ground, git_ground, listening, registry_ground, webhook_ground
-from tests.hostile.fields import fields_of
-from tests.marks import either
-from tests.world import ADMIN, Answer
 
 pytestmark = pytest.mark.slow
 

@@ -19,16 +19,16 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
-from windlass.builders.builder import BuildError
-from windlass.builders.docker import DockerBuilder, engine_turn, guard
-from windlass.builders.docker.engine_turn import EngineTurn
-from windlass.builders.docker.guard import MARK
-from windlass.docker import Docker
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from tests.needs import needs_root
+from windlass.builders.builder import BuildError
+from windlass.builders.docker import DockerBuilder, engine_turn, guard
+from windlass.builders.docker.engine_turn import EngineTurn
+from windlass.builders.docker.guard import MARK
+from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from windlass.control.request import references
 
 from tests.running.clusters import KEY, PEM, TLS, application_on, cluster, connector, engine_of
 from tests.world import World
+from windlass.control.request import references
 
 CHANGES: list[dict[str, Any]] = [
     {"engine_address": "tcp://10.0.0.6:2376"},

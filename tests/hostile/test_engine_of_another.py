@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+
+from tests.engines.test_second_host import connected
+from tests.faults.inside import Inside, inside, until
+from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
 from windlass.control.context.place import Place
 from windlass.docker import EngineRefused
 from windlass.docker.answers import LONGEST_EVENT
 from windlass.engines.docker import names, position, watch
 from windlass.engines.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
-
-from tests.engines.test_second_host import connected
-from tests.faults.inside import Inside, inside, until
-from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
 
 pytestmark = pytest.mark.slow
 

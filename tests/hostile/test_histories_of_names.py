@@ -11,16 +11,16 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from windlass.control.deploying import routes
-from windlass.control.records import names
-from windlass.routers.builtin.peers import Peer
-from windlass.routers.builtin.table import RoutingTable
-from windlass.routers.router import Route
 
 from tests.hostile import streets
 from tests.hostile.names import port
 from tests.hostile.streets import Organization, Street, make_street
 from tests.marks import examples
+from windlass.control.deploying import routes
+from windlass.control.records import names
+from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.table import RoutingTable
+from windlass.routers.router import Route
 
 SERVICES = st.sampled_from(["web", "Web.", "api-web", "wéb", "api", "a" * 60, "a" * 70, "日本", "service"])
 

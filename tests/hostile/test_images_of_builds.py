@@ -6,14 +6,14 @@ import uuid
 from typing import Any
 
 import pytest
-from windlass.builders.builder import BuildError
-from windlass.builders.docker import builder
-from windlass.docker import Docker
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import docker_host
 from tests.hostile.test_docker_builds import Engine, answering
 from tests.registries.docker_registry import DockerRegistry, docker_registry
+from windlass.builders.builder import BuildError
+from windlass.builders.docker import builder
+from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 import pytest
 from msgspec import inspect
-from windlass.core.declare.fields import Name, visible
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
-from windlass.store import Tx
 
 from tests.documented import operations
 from tests.hostile.fields import fields_of
 from tests.world import World, make_world
+from windlass.core.declare.fields import Name, visible
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
+from windlass.store import Tx
 
 UNSEEN = (
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # the direction of writing

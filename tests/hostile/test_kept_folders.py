@@ -10,14 +10,14 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.isolation import Isolation
-from windlass.operate import disk
 
 from tests.builders.test_builds_apart import crossings
 from tests.faults.inside import Inside, Service, inside
 from tests.faults.programs import PYTHON
 from tests.needs import needs_root
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation
+from windlass.operate import disk
 
 pytestmark = [pytest.mark.slow, needs_root]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.base.issuer import Signer
 from windlass.base.issuer_keys import MAX_KEYS, TokenRefused, parse_key_set
 

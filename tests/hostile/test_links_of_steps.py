@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+from tests.builders.native_sites import Site
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node
 from windlass.builders.native.kept import KeptFolders
@@ -13,8 +15,6 @@ from windlass.builders.native.node_managers import manager_of
 from windlass.builders.native.node_steps import KEPT
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.detect import languages
-
-from tests.builders.native_sites import Site
 
 RESULTS = [
     pytest.param(language.toolchain, pattern, id=f"{language.name}-{pattern}")

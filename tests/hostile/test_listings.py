@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
+from tests.loopback import receiver
+from tests.world import World, make_world
 from windlass.base.errors import Unavailable
 from windlass.builders.git import Git, GitCommit, GitError, GitSource
 from windlass.control.context import git_reader
@@ -22,9 +25,6 @@ from windlass.control.context.git_reader import (
     ReadCaller,
 )
 from windlass.families import registry
-
-from tests.loopback import receiver
-from tests.world import World, make_world
 
 ONE = ReadCaller("org", "ada")
 LIMIT = MOST + SPARE + SPARE_OF_CALLERS

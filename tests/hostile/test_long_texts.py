@@ -5,6 +5,8 @@ The limit of time is the negative control: an expression that backtracks takes h
 """
 
 import pytest
+
+from tests.tables import rows
 from windlass.base.toml import LONGEST, parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.docker.guard import Around, BuildRefused, rewritten
@@ -12,8 +14,6 @@ from windlass.builders.native.dockerfile_hints import Shell
 from windlass.builders.native.start import by_procfile
 from windlass.core.words.webhook_payload import has_form
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
-
-from tests.tables import rows
 
 LONG = 900_000
 LONG_TOML = LONGEST - 100

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.isolation import calls, cell_entry, isolation
-from windlass.base.isolation.isolation import Isolation
-from windlass.engines.process.process_table import count
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import calls, cell_entry, isolation
+from windlass.base.isolation.isolation import Isolation
+from windlass.engines.process.process_table import count
 
 pytestmark = pytest.mark.slow
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 import pytest
+
+from tests.registries.test_protocol import Servers, registry
 from windlass.base.http_out import HttpResult
 from windlass.core.deploy.registries import may_give_tokens
 from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
 from windlass.registries.client import MOST_PAGES, RegistryClient, RequestPauses
 from windlass.registries.docker_hub import search_images
 from windlass.registries.failures import Problem, RegistryFailure
-
-from tests.registries.test_protocol import Servers, registry
 
 URL = "https://reg.example.com"
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from windlass.control.records.terraform_states import run_credential
 
 from tests.terraform.test_settings import body, made
 from tests.world import Answer, World, make_world
+from windlass.control.records.terraform_states import run_credential
 
 LONG = "x" * 64 * 1024
 """The longest output that is a variable of others."""

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, wanted
+from tests.needs import needs_root
 from windlass.base import process_memory
 from windlass.base.guests import Guests
 from windlass.base.isolation import calls, isolation
@@ -17,10 +21,6 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cells import BuildStep, Cells
 from windlass.engines.process import patrol
-
-from tests.engines.processes import ProcessRig
-from tests.engines.stations import Station, wanted
-from tests.needs import needs_root
 
 LIMIT = 100
 WAYS = {

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from windlass.store import Row
 
 from tests.hostile.credentials import CANARY, git_ground, listening, webhook_ground
 from tests.tables import rows
 from tests.world import World, make_world
+from windlass.store import Row
 
 
 async def stored_elsewhere(world: World, app: str, url: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.control.deploying import routes
-from windlass.control.records import names
-from windlass.routers.builtin.table import RoutingTable
 
 from tests.hostile import streets
 from tests.hostile.names import port
 from tests.hostile.streets import Street
+from windlass.control.deploying import routes
+from windlass.control.records import names
+from windlass.routers.builtin.table import RoutingTable
 
 VICTIMS = "api-web-prod.localhost"
 

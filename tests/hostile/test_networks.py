@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.isolation.isolation import Isolation, NetworkRules
 
 from tests.hostile.small_internet import CHOSEN, CROWD, MACHINE, MANY, MANY_PORTS, MOST, OPENED, PRIVATE
 from tests.needs import needs, needs_root, ordinary_user
+from windlass.base.isolation.isolation import Isolation, NetworkRules
 
 pytestmark = needs_root
 SECONDS = 100

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from windlass.base.private import private_folder
 
 from tests.webhooks.receivers import Receivers
 from tests.world import make_world
+from windlass.base.private import private_folder
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,14 @@ import re
 import resource
 
 import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
 from windlass.base.process_memory import open_files
 from windlass.engines.process import patrol
 from windlass.engines.process.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.engines.process.records import InstanceKey
-
-from tests.engines.processes import ProcessRig
-from tests.engines.stations import Station, until, wanted
 
 STARTS_THREADS = """
 import os, signal, threading

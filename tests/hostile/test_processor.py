@@ -7,10 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.launcher_client import Launcher
-from windlass.base.isolation.step import StepRequest
-from windlass.engines.process import ProcessEngine
 
 from tests.engines import programs
 from tests.engines.process.helpers import KEY
@@ -18,6 +14,10 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from tests.hostile.test_server_memory import SERVE, SLEEP, running
 from tests.needs import needs_root
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.launcher_client import Launcher
+from windlass.base.isolation.step import StepRequest
+from windlass.engines.process import ProcessEngine
 
 AUTOGROUP = Path("/proc/self/autogroup")
 

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.guard import Around, Rewritten, rewritten
 from windlass.builders.docker.recipes import choose_dockerfile

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.needs import needs_root
 from windlass.base.isolation import calls, mounts
 from windlass.base.isolation import settings_copy as module
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.settings_copy import settings_copies
-
-from tests.needs import needs_root
 
 pytestmark = needs_root
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from windlass.core.deploy.workload import Artifact, Volume
-from windlass.engines.engine import EngineError
-from windlass.engines.process import files, open_folders
 
 from tests.engines.stations import wanted
 from tests.needs import needs_root
+from windlass.core.deploy.workload import Artifact, Volume
+from windlass.engines.engine import EngineError
+from windlass.engines.process import files, open_folders
 
 pytestmark = needs_root
 

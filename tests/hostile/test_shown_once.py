@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from windlass.control.request.repeats import SHOWN_FOR
-from windlass.core.declare.registry import Operation
-from windlass.families import registry
 
 from tests.tables import table
 from tests.world import Answer, HandClock, World, make_world
+from windlass.control.request.repeats import SHOWN_FOR
+from windlass.core.declare.registry import Operation
+from windlass.families import registry
 
 SECRETS = re.compile(r"token|secret|password|credential", re.IGNORECASE)
 KEY = {"idempotency-key": "k"}

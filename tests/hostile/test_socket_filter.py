@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from windlass.base.isolation import isolation
-from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native.cells import BuildStep, Cells
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import isolation
+from windlass.base.isolation.isolation import Isolation
+from windlass.builders.native.cells import BuildStep, Cells
 
 CLONE = 56 if os.uname().machine == "x86_64" else 220
 VMSPLICE = 278 if os.uname().machine == "x86_64" else 75

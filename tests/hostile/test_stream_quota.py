@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.api.quota import StreamPlace, StreamQuota
-from windlass.base.errors import TooMany
 
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
+from windlass.api.quota import StreamPlace, StreamQuota
+from windlass.base.errors import TooMany
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from windlass.core.deploy.workload import Instance
-from windlass.engines.engine import ExecutionRequest, TerminalSize
-
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import LONG, Station, wanted
+from windlass.core.deploy.workload import Instance
+from windlass.engines.engine import ExecutionRequest, TerminalSize
 
 MORE = 300
 OPENS = """

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+
+from tests.engines.stations import wanted
+from tests.needs import needs
 from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
@@ -23,9 +26,6 @@ from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import files
 from windlass.engines.process.records import InstanceKey, RecordStore
 from windlass.engines.process.starting import InstanceStarter
-
-from tests.engines.stations import wanted
-from tests.needs import needs
 
 needs_node = needs("node", "npm")
 SERVICE, ORG = "11111111-aaaa-4aaa-8aaa-000000000001", "33333333-aaaa-4aaa-8aaa-000000000003"

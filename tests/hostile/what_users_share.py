@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.isolation import isolation, private, user_limits
-from windlass.base.isolation.isolation import Isolation
-from windlass.config import Settings
-from windlass.operate import machine
 
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import isolation, private, user_limits
+from windlass.base.isolation.isolation import Isolation
+from windlass.config import Settings
+from windlass.operate import machine
 
 SENDS = """
 import os, signal, socket

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from windlass.base.http_out import HttpSender
 
 from tests.http_out.failures import LOOPBACK
+from windlass.base.http_out import HttpSender
 
 
 @pytest.fixture

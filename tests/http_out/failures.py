@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
+
 from windlass.base.http_out import AddressRefused, HttpSender, NoAnswer
 from windlass.control.context.context import OutgoingHttp
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from ipaddress import ip_address
 
 import pytest
-from windlass.base.http_out import HttpSender
 
 from tests.forbidden_urls import NO_URL, NOT_PUBLIC
 from tests.http_out.failures import LOOPBACK, failure, leads_to, refusal
 from tests.loopback import Receiver, receiver
+from windlass.base.http_out import HttpSender
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import socket
 import tracemalloc
 
 import pytest
-from windlass.base.http_out import MOST_READ, HttpSender, NoAnswer
 
 from tests.http_out.failures import failure
 from tests.loopback import receiver
+from windlass.base.http_out import MOST_READ, HttpSender, NoAnswer
 
 SOON = 0.3
 """Seconds that are given to receivers that never end."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.base.version import VERSION
 
 from tests.http_out.failures import failure
 from tests.loopback import OK, receiver
+from windlass.base.version import VERSION
 
 
 async def test_a_request_arrives_as_it_was_given(free):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ssl
 
 import pytest
-from windlass.base.http_out import HttpSender
-from windlass.config import BadSetting
 
 from tests.certificates import authority, serves
 from tests.forbidden_urls import NO_URL, NOT_PUBLIC
 from tests.http_out.failures import LOOPBACK, failure, leads_to, refusal
 from tests.loopback import receiver
 from tests.world import make_world
+from windlass.base.http_out import HttpSender
+from windlass.config import BadSetting
 
 
 async def test_the_certificate_must_be_of_the_name_and_of_an_authority_that_is_trusted(tmp_path):

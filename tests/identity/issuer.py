@@ -7,10 +7,10 @@ from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
-from windlass.base.clock import SECOND
-from windlass.core.access import ROLE_IDS, Scope
 
 from tests.world import Answer, HandClock, World
+from windlass.base.clock import SECOND
+from windlass.core.access import ROLE_IDS, Scope
 
 ADDRESS = "https://login.example.com/realms/acme"
 LIFETIME = 3600

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.base.clock import MINUTE, SECOND
 
 from tests.audit.asking import events
 from tests.identity.browsers import Browser
 from tests.identity.worlds import opened
 from tests.world import ADMIN, World, make_world
+from windlass.base.clock import MINUTE, SECOND
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from tests.identity.issuer import invite
+from tests.identity.tokens import make, path, status
+from tests.identity.worlds import opened
+from tests.world import ADMIN, NO_WAY_OUT, _asked, make_world
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
 from windlass.control.people.authenticate import Authenticator
 from windlass.core.access import Scope
 from windlass.store import Store
-
-from tests.identity.issuer import invite
-from tests.identity.tokens import make, path, status
-from tests.identity.worlds import opened
-from tests.world import ADMIN, NO_WAY_OUT, _asked, make_world
 
 
 async def test_a_revoked_token_is_refused_at_once(world):

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.clock import SECOND
-from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
-from windlass.console.files import ROOT
-from windlass.control.people import sign_in
-from windlass.core.access import Scope
 
 from tests.identity.browsers import Browser
 from tests.identity.issuer import invite
 from tests.identity.test_provider_sign_ins import ADA, CLIENT, CodeIssuer, come_back, problem, provider_of
 from tests.world import make_world
+from windlass.base.clock import SECOND
+from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
+from windlass.console.files import ROOT
+from windlass.control.people import sign_in
+from windlass.core.access import Scope
 
 ESCAPE = "out of order\x1b[31m"
 

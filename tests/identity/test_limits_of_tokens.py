@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.core.access import Scope
-
 from tests.identity.issuer import invite, members, role
 from tests.identity.tokens import make, path
+from windlass.core.access import Scope
 
 
 async def test_inside_its_limits_a_token_does_all_that_its_scopes_say(world):

@@ -6,8 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from windlass.config import BadSetting
-from windlass.core.access import Scope
 
 from tests.forged_tokens import FORGED, VALID
 from tests.identity.issuer import ABSENT, LIFETIME, Issuer, invitations, invite, joined, members, role
@@ -15,6 +13,8 @@ from tests.mint import ALGORITHMS, ISSUER, NOW, Mint
 from tests.oidc.provider import JWKS
 from tests.oidc.provider import Provider as Publisher
 from tests.world import HandClock, make_world
+from windlass.config import BadSetting
+from windlass.core.access import Scope
 
 ADA = "ada@example.com"
 LEEWAY = 30

@@ -9,8 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from windlass.api.streaming import Streams
-from windlass.core.access import Scope
 
 from tests.identity.browsers import Browser
 from tests.identity.issuer import invite, members, role
@@ -18,6 +16,8 @@ from tests.identity.test_provider_sign_ins import ADA, CodeIssuer, come_back, pr
 from tests.running.deployments import deployed
 from tests.schemathesis.serving import served
 from tests.world import World, make_world
+from windlass.api.streaming import Streams
+from windlass.core.access import Scope
 
 End = Callable[[World, Browser], Awaitable[Any]]
 

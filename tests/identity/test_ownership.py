@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from windlass.core.access import Scope
-
 from tests.identity.issuer import invite, members, role
+from windlass.core.access import Scope
 
 ADA, GRACE = "ada@example.com", "grace@example.com"
 

@@ -10,15 +10,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from windlass.base.http_out import HttpResult, NoAnswer
-from windlass.config import BadSetting
-from windlass.config.settings import OidcProvider
-from windlass.core.access import Scope
 
 from tests.audit.asking import events
 from tests.identity.browsers import Browser
 from tests.identity.issuer import Issuer, invite
 from tests.world import Answer, World, make_world
+from windlass.base.http_out import HttpResult, NoAnswer
+from windlass.config import BadSetting
+from windlass.config.settings import OidcProvider
+from windlass.core.access import Scope
 
 ADA = "ada@example.com"
 CLIENT = "console-of-acme"

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from windlass.base.http_out import HttpSender
-from windlass.core.access import Scope
 
 from tests.identity.issuer import invite, members, role
 from tests.real_provider import ES256, LIFETIME, RS256, Provider, running_provider
 from tests.world import HandClock, World, make_world
+from windlass.base.http_out import HttpSender
+from windlass.core.access import Scope
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
-from windlass.base.clock import stamp
-from windlass.base.encryption import new_key
-from windlass.core.access import Scope
 
 from tests.identity.browsers import Browser
 from tests.identity.issuer import invite, joined, members, role
 from tests.world import World, make_world
+from windlass.base.clock import stamp
+from windlass.base.encryption import new_key
+from windlass.core.access import Scope
 
 Replicas = tuple[World, World]
 ADA = "ada@example.com"

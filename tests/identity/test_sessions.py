@@ -14,12 +14,12 @@ from urllib.request import Request, urlopen
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
-from windlass.base.clock import SECOND
-from windlass.base.issuer import Signer
 
 from tests.identity.issuer import joined
 from tests.identity.worlds import opened
 from tests.world import ADMIN, World, make_world
+from windlass.base.clock import SECOND
+from windlass.base.issuer import Signer
 
 DISCOVERY = "/.well-known/openid-configuration"
 TTL = 3600

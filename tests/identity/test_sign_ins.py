@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.core.access import Scope
-
 from tests.audit.asking import events, told
 from tests.identity.issuer import invite
+from windlass.core.access import Scope
 
 ADA = "ada@example.com"
 

@@ -7,12 +7,12 @@ import hashlib
 from typing import Any
 
 import asyncpg
-from windlass.base.clock import MINUTE, stamp
-from windlass.core.access import Scope
 
 from tests.identity.issuer import role
 from tests.identity.tokens import make, path, status
 from tests.world import ADMIN, NOON, World
+from windlass.base.clock import MINUTE, stamp
+from windlass.core.access import Scope
 
 
 async def test_a_token_is_made_listed_read_renamed_and_revoked(world):

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-from windlass.core.access import Scope
 
 from tests.audit.asking import events, told, types
 from tests.identity.browsers import Browser
@@ -14,6 +13,7 @@ from tests.identity.issuer import invite
 from tests.identity.test_provider_sign_ins import ADA, CodeIssuer, come_back, provider_of
 from tests.metrics.prometheus import measured
 from tests.world import World, make_world
+from windlass.core.access import Scope
 
 HERE, THERE = "198.51.100.1", "198.51.100.2"
 

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from windlass.config import Settings
-from windlass.install.installation import install
-
 from tests.fakes.engine import FakeEngine
 from tests.world import HandClock, World, fake_parts
+from windlass.config import Settings
+from windlass.install.installation import install
 
 
 @contextlib.asynccontextmanager

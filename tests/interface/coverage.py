@@ -17,10 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tests.documented import DOCUMENT
 from windlass.core.words.not_offered import NOT_OFFERED
 from windlass.families import registry
-
-from tests.documented import DOCUMENT
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from windlass.core.words.not_offered import NOT_OFFERED
-
 from tests.interface.coverage import Count, all_listed, count, listed, missing_but_used
+from windlass.core.words.not_offered import NOT_OFFERED
 
 COLUMNS = ("Exist", "Act", "Refused", "Walked", "Own test", "Used", "of these missing")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from windlass.core.words.not_offered import NOT_OFFERED, why_not_offered
 
 from tests.contract.contract import is_refused
 from tests.interface.coverage import (
@@ -21,6 +20,7 @@ from tests.interface.coverage import (
     refused,
 )
 from tests.interface.page import page
+from windlass.core.words.not_offered import NOT_OFFERED, why_not_offered
 
 HERE = "tests/interface/test_coverage.py"
 

@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from windlass import control
-from windlass.core.deploy.workload import Workload
-
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
+from windlass import control
+from windlass.core.deploy.workload import Workload
 
 IMAGE = {"image": {"image_name": "acme/report", "tag": "1.0"}}
 DOCKER = {"docker": {"git_repository": {"url": REPOSITORY, "branch": "main"}}}

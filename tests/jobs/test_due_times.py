@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from windlass.core.words.cron import MACROS, BadTimetable, parse
-from windlass.core.words.due_times import due_times, is_zone, next_due, zone
 
 from tests.jobs.cron_oracle import Entry, clocks, simulate
 from tests.tables import rows
+from windlass.core.words.cron import MACROS, BadTimetable, parse
+from windlass.core.words.due_times import due_times, is_zone, next_due, zone
 
 ZONES = (
     "UTC",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from windlass.base.clock import DAY, HOUR, stamp
 
 from tests.jobs.sites import MINUTE, Programs, cron, images_world, ready_job, runs, states
 from tests.world import NOON, HandClock
+from windlass.base.clock import DAY, HOUR, stamp
 
 
 @pytest.mark.parametrize("ahead", [2 * HOUR, 120 * DAY])

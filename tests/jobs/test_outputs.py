@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from windlass.control.kinds import job as job_kind
 
 from tests.jobs.sites import Programs, deployed, new_job, ready_job, runs
 from tests.jobs.test_events import asked, environment_with, events, variables
 from tests.world import World
+from windlass.control.kinds import job as job_kind
 
 CHOSEN = {
     "MAIN_URL": "postgresql://evil.test/main", "MAIN_HOST": "evil.test", "PATH": "/tmp/evil", "PORT": "1",

@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from windlass.control.background.worker import Worker
 
 from tests.jobs.sites import MINUTE, Programs, cron, left, new_job, points, ready_job, runs
 from tests.world import World
+from windlass.control.background.worker import Worker
 
 pytestmark = pytest.mark.slow
 

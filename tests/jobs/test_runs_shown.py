@@ -6,7 +6,6 @@ import asyncio
 import json
 
 from msgspec.structs import force_setattr
-from windlass.core.deploy.workload import OutputLine
 
 from tests.jobs.sites import (
     MINUTE,
@@ -20,6 +19,7 @@ from tests.jobs.sites import (
     states,
 )
 from tests.world import Answer, World
+from windlass.core.deploy.workload import OutputLine
 
 YEARLY = cron("0 0 1 1 *")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from windlass.core.words.due_times import UnknownZone, zone
-from windlass.store import Tx
 
 from tests.jobs.sites import MINUTE, cron, new_job, ready_job, runs, states
 from tests.world import World
+from windlass.core.words.due_times import UnknownZone, zone
+from windlass.store import Tx
 
 GONE = "US/Pacific-New"
 """A name that was in the database of time zones until 2020."""

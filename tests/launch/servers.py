@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.free_ports import free_port
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
 from windlass.core.deploy.workload import Artifact
-
-from tests.free_ports import free_port
 
 PATIENCE = 60
 PASSWORD = 'it\'s a \\ "secret" ünd %s'

@@ -8,14 +8,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from windlass.api import executions
-from windlass.base.errors import Unavailable
 
 from tests.logs.sockets import logs
 from tests.logs.streams import asked, say, settled
 from tests.running.deployments import deployed
 from tests.websockets import CLOSE, connected
 from tests.world import ADMIN, World
+from windlass.api import executions
+from windlass.base.errors import Unavailable
 
 HEADERS = {"Authorization": f"Token {ADMIN}"}
 

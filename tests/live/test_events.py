@@ -10,12 +10,12 @@ import re
 from typing import Any
 
 import pytest
-from windlass.base.clock import DAY
-from windlass.control.context.shared_readers import SharedReaders
 
 from tests.logs.streams import Client, Event, asked, settled
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
+from windlass.base.clock import DAY
+from windlass.control.context.shared_readers import SharedReaders
 
 
 def path(world: World, query: str = "", org: str = "") -> str:

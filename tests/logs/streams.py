@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from windlass.core.deploy.workload import OutputLine
-
 from tests.world import ADMIN, World
+from windlass.core.deploy.workload import OutputLine
 
 FOLLOW = "/log?follow=true"
 

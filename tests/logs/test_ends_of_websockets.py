@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from windlass.api.streaming import Streams
 
 from tests.logs.sockets import logs
 from tests.logs.streams import following, make_application, say, settled
 from tests.schemathesis.serving import served
 from tests.websockets import CLOSE, PING, PONG, TEXT, connected, frame
 from tests.world import ADMIN
+from windlass.api.streaming import Streams
 
 BINARY, CONTINUED = 2, 0
 

@@ -6,11 +6,11 @@ import asyncio
 
 import aiohttp
 import pytest
-from windlass.base.errors import Unavailable
-from windlass.core.words.events import Event
 
 from tests.running.deployments import deployed
 from tests.world import ADMIN
+from windlass.base.errors import Unavailable
+from windlass.core.words.events import Event
 
 HEADERS = {"Authorization": f"Token {ADMIN}"}
 

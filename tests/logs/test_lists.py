@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from windlass.base.clock import stamp
-
 from tests.logs.streams import FOLLOW, log, say
 from tests.tables import rows
 from tests.world import NOON, World
+from windlass.base.clock import stamp
 
 
 async def test_a_line_has_its_instance_and_its_time(world: World, app: str):

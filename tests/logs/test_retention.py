@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+
+from tests.world import NOON, HandClock
 from windlass.base.clock import DAY
 from windlass.base.segments import line_filter
 from windlass.control.context.log_store import Logs
-
-from tests.world import NOON, HandClock
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from windlass.api.sockets import follow
-from windlass.api.streaming import Streams
-from windlass.base.segments import Gone
 
 from tests.logs.sockets import logs
 from tests.logs.streams import say
 from tests.websockets import connected
 from tests.world import ADMIN, NOON, World
+from windlass.api.sockets import follow
+from windlass.api.streaming import Streams
+from windlass.base.segments import Gone
 
 
 async def place_of(world: World, app: str) -> dict[str, str]:

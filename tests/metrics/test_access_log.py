@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.api.access_log import AccessLog
-from windlass.base import line_log
-from windlass.config import BadSetting
 
 from tests.logs.streams import asked
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
+from windlass.api.access_log import AccessLog
+from windlass.base import line_log
+from windlass.config import BadSetting
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from windlass.gateway.traffic import metrics_of
 
 from tests.metrics.prometheus import needs_promtool, promtool, scraped
 from tests.running.deployments import deployed
 from tests.world import World
+from windlass.gateway.traffic import metrics_of
 
 pytestmark = pytest.mark.slow
 

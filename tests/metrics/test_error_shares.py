@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.base.clock import MINUTE, SECOND
-from windlass.control.context.usage_history import EVERY
 
 from tests.running.deployments import deployed
 from tests.world import World
+from windlass.base.clock import MINUTE, SECOND
+from windlass.control.context.usage_history import EVERY
 
 
 async def share(world: World) -> float | None:

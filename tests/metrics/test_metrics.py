@@ -14,6 +14,12 @@ from typing import Any
 import apsw
 import pytest
 from msgspec.structs import replace
+
+from tests.fakes.engine import FakeEngine
+from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped, value
+from tests.webhooks.receivers import Receivers
+from tests.webhooks.told import URL, webhook
+from tests.world import World, make_world
 from windlass.api import prometheus
 from windlass.api.metrics import Metrics
 from windlass.base.errors import Conflict, Unavailable
@@ -26,12 +32,6 @@ from windlass.families import registry
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.tables.figures import FIGURES, MOST_COUNTED, Figure
-
-from tests.fakes.engine import FakeEngine
-from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped, value
-from tests.webhooks.receivers import Receivers
-from tests.webhooks.told import URL, webhook
-from tests.world import World, make_world
 
 
 async def deployed(world: World, **fields: Any) -> str:

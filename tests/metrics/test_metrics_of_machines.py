@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from windlass.store import Queue, queue_of, queues_of, work_class
 
 from tests.metrics.prometheus import scraped, value
 from tests.world import World, make_world
+from windlass.store import Queue, queue_of, queues_of, work_class
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.metrics.prometheus import measured
+from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.base.encryption import WITHOUT_ID
 from windlass.control.telling.sealing_metrics import KEPT, FormerKeyMetrics
 from windlass.install.key import add_key
 from windlass.store.tables.sealed import SealedTable
-
-from tests.metrics.prometheus import measured
-from tests.world import World, make_world
 
 METRIC = "former_key_values"
 

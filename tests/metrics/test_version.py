@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+from tests.metrics.prometheus import measured, scraped, value
+from tests.world import World, make_world
 from windlass.base.commit import commit, commit_of
 from windlass.base.version import VERSION
 from windlass.config import Settings
 from windlass.main import main
 from windlass.operate.backup import backup
 from windlass.store.migrate import newest
-
-from tests.metrics.prometheus import measured, scraped, value
-from tests.world import World, make_world
 
 BASE = Path(__file__).parents[2] / "packages/base"
 

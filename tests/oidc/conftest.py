@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.base.issuer import Signer
-from windlass.base.oidc import Verifier
 
 from tests.mint import Mint
 from tests.oidc.provider import Clock, Provider, trusted
+from windlass.base.issuer import Signer
+from windlass.base.oidc import Verifier
 
 
 @pytest.fixture(scope="session")

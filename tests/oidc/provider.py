@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from joserfc.jwk import KeySet
+
+from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, NOW
 from windlass.base.issuer import Signer
 from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
 from windlass.base.oidc import TokenIssuer, Verifier
-
-from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, NOW
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 

@@ -11,13 +11,13 @@ from joserfc.errors import SecurityWarning
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.registry import HeaderParameter
-from windlass.base.issuer_keys import TokenRefused
-from windlass.base.oidc import MAX_TOKEN, Verifier
 
 from tests.forged_tokens import FORGED, VALID
 from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, LEEWAY, NOW, Mint
 from tests.oidc.provider import JWKS, WELL_KNOWN, Provider, trusted
 from tests.tables import rows
+from windlass.base.issuer_keys import TokenRefused
+from windlass.base.oidc import MAX_TOKEN, Verifier
 
 TWICE = "RFC 7515 and 7519 let a reader refuse a repeated name, and two readers may take different ones"
 

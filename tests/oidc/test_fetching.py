@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.base.issuer_keys import MAX_DOCUMENT, IssuerUnreachable, TokenRefused
-from windlass.base.oidc import Verifier
 
 from tests.mint import ISSUER, NOW, jwk
 from tests.oidc.provider import HOUR, JWKS, MINUTE, WELL_KNOWN, Provider, accepted, refused, trusted
+from windlass.base.issuer_keys import MAX_DOCUMENT, IssuerUnreachable, TokenRefused
+from windlass.base.oidc import Verifier
 
 
 async def unreachable(verifier: Verifier, token: str) -> IssuerUnreachable:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windlass.base.oidc import Verifier
-
 from tests.mint import ABSENT, jwk, private_jwk
 from tests.oidc.provider import HOUR, accepted, knowing, never, refused, trusted
+from windlass.base.oidc import Verifier
 
 
 async def test_keys_not_meant_for_verifying_are_passed_over(mint, clock):

@@ -7,11 +7,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc import jwt as second
 from joserfc.jwk import ECKey
-from windlass.base.issuer import Signer
-from windlass.base.oidc import TokenIssuer, Verifier
 
 from tests.mint import AUDIENCE, LEEWAY, NOW
 from tests.oidc.provider import WELL_KNOWN, Clock, Provider, accepted, never, published, refused
+from windlass.base.issuer import Signer
+from windlass.base.oidc import TokenIssuer, Verifier
 
 
 def trusting(signer: Signer, clock: Clock) -> Verifier:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
-from windlass.base.oidc import Verifier
 
 from tests.mint import (
     ABSENT,
@@ -23,6 +22,7 @@ from tests.mint import (
     stray_bits,
 )
 from tests.oidc.provider import JWKS, WELL_KNOWN, accepted, knowing, never, refused, trusted
+from windlass.base.oidc import Verifier
 
 
 async def test_a_token_over_16_kib_is_refused_before_anything_is_read(mint, verifier, provider):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from windlass.base.issuer_keys import TokenRefused
-from windlass.base.oidc import Verifier
 
 from tests.oidc.provider import Clock, knowing, never, trusted
 from tests.tables import rows
+from windlass.base.issuer_keys import TokenRefused
+from windlass.base.oidc import Verifier
 
 
 @rows(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.config import Settings
 
 from tests.operate.installations import furnish
 from tests.operate.key_rotations import sealed_installation
+from windlass.config import Settings
 
 
 @pytest.fixture

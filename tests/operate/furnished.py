@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from msgspec.structs import replace
+
 from windlass.base.clock import SystemClock
 from windlass.config import Settings
 from windlass.install import mark

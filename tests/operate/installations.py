@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+
+from tests.jobs.sites import new_job
+from tests.terraform.modules import document
+from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
 from windlass.control.records.job_outputs import JobOutput, store_outputs
 from windlass.control.records.terraform_states import PlanRecord, add_version, note_attributes, put_plan
 from windlass.install.database import looking
 from windlass.store import Tx
 from windlass.store.archive import Snapshot
-
-from tests.jobs.sites import new_job
-from tests.terraform.modules import document
-from tests.world import REPOSITORY, World, make_world
 
 Contents = dict[str, Any]
 STATE = b'{"version": 4, "serial": 1, "lineage": "0123", "outputs": {}, "resources": []}'

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from tests.operate.installations import again, furnish, settings_of
+from tests.world import World, make_world
 from windlass.base.encryption import HEAD_BYTES, key_of
 from windlass.config import Settings
 from windlass.control.records.sealing_keys import read_keys
@@ -19,9 +21,6 @@ from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate
 from windlass.store.archive import Snapshot
 from windlass.store.tables import sealed
-
-from tests.operate.installations import again, furnish, settings_of
-from tests.world import World, make_world
 
 UNDER = {"Idempotency-Key": "before"}
 _SHORTEST = 77

@@ -9,15 +9,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.operate.installations import apart, contents, elsewhere, furnish, settings_of, stopped
+from tests.world import HandClock, make_world
 from windlass.config import DATABASE, Settings
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.backup import backup, restore
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.sqlite_line import SqliteLine
-
-from tests.operate.installations import apart, contents, elsewhere, furnish, settings_of, stopped
-from tests.world import HandClock, make_world
 
 
 async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+from tests.operate.installations import contents
+from tests.world import make_world
 from windlass.config import DATABASE, Settings
 from windlass.operate.audit import verify
 from windlass.operate.backup import restore
 from windlass.store.migrate import BEFORE_RELEASE, FIRST_BEFORE_RELEASE, RECORD, RECORDS, Changed, migrations
 from windlass.store.sqlite import connect
-
-from tests.operate.installations import contents
-from tests.world import make_world
 
 FILES = Path(__file__).parent / "before_release"
 KEY = "ab" * 32

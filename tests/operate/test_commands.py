@@ -17,13 +17,13 @@ import apsw
 import msgspec
 import pytest
 from click.testing import CliRunner
+
+from tests.needs import ordinary_user
+from tests.operate.installations import contents, stopped
 from windlass.config import DATABASE, PREFIX, Settings
 from windlass.main import main
 from windlass.store.migrate import newest
 from windlass.store.sqlite import connect
-
-from tests.needs import ordinary_user
-from tests.operate.installations import contents, stopped
 
 SECRETS = {
     "WINDLASS_ADMIN_TOKEN": "a-very-secret-admin-token-0123456789",

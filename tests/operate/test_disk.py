@@ -6,6 +6,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+
 from windlass.operate.disk import disk
 
 GIB = 1 << 30

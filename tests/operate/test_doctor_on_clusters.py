@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from windlass.operate import clusters
 
 from tests import certificates
 from tests.certificates import Authority, authority, write_pair
@@ -21,6 +20,7 @@ from tests.free_ports import free_port
 from tests.operate.test_commands import FREE, findings, run
 from tests.running.clusters import cluster
 from tests.world import make_world
+from windlass.operate import clusters
 
 HERE = "127.0.0.1/32"
 

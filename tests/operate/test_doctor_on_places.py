@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
+
+from tests.fakes.engine import FakeEngine
+from tests.operate.installations import settings_of
+from tests.running.test_shared_machine import shop
+from tests.world import make_world
 from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners
 from windlass.store import Surroundings
-
-from tests.fakes.engine import FakeEngine
-from tests.operate.installations import settings_of
-from tests.running.test_shared_machine import shop
-from tests.world import make_world
 
 LEASE = 15_000
 

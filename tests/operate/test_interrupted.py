@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from windlass.config import Settings
-from windlass.operate.backup import backup
 
 from tests.marks import nightly
 from tests.operate.installations import again, contents, stopped
+from windlass.config import Settings
+from windlass.operate.backup import backup
 
 pytestmark = pytest.mark.slow
 

@@ -9,18 +9,6 @@ from typing import cast
 
 import pytest
 from msgspec import structs
-from windlass.base.encryption import CannotDecrypt, Encryption, new_key
-from windlass.config import Settings
-from windlass.control.background.resealing import reseal
-from windlass.control.records.sealing_keys import read_keys
-from windlass.install.key import WrongKey, add_key, load_keys
-from windlass.operate.backup import backup, restore
-from windlass.operate.doctor import diagnose
-from windlass.operate.keys import describe_keys
-from windlass.store import Store
-from windlass.store.tables import sealed
-from windlass.store.tables.sealed import SealedValue
-from windlass.terminal.refused import CommandRefused
 
 from tests.earlier_encryption import EarlierEncryption
 from tests.operate.installations import again, elsewhere, furnish, settings_of
@@ -36,6 +24,18 @@ from tests.operate.key_rotations import (
     undeclared,
 )
 from tests.world import World, make_world
+from windlass.base.encryption import CannotDecrypt, Encryption, new_key
+from windlass.config import Settings
+from windlass.control.background.resealing import reseal
+from windlass.control.records.sealing_keys import read_keys
+from windlass.install.key import WrongKey, add_key, load_keys
+from windlass.operate.backup import backup, restore
+from windlass.operate.doctor import diagnose
+from windlass.operate.keys import describe_keys
+from windlass.store import Store
+from windlass.store.tables import sealed
+from windlass.store.tables.sealed import SealedValue
+from windlass.terminal.refused import CommandRefused
 
 HERE = {"Idempotency-Key": "a project"}
 

@@ -8,14 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from windlass.base.clock import HOUR, SECOND, SystemClock
-from windlass.control.background import key_rotation
-from windlass.control.request.hidden import decrypt_hidden
-from windlass.install.key import WrongKey, add_key
 
 from tests.operate.installations import settings_of
 from tests.operate.key_rotations import key_file, keys_of_values, rotated
 from tests.world import HandClock, World, make_world
+from windlass.base.clock import HOUR, SECOND, SystemClock
+from windlass.control.background import key_rotation
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.install.key import WrongKey, add_key
 
 Replicas = tuple[World, World]
 

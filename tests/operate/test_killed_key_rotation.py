@@ -9,12 +9,12 @@ import subprocess
 import sys
 
 import pytest
+
+from tests.operate.key_rotations import keys_of_values, killed_at, present, rotated, rows_of, serve_once
 from windlass.base.encryption import Encryption
 from windlass.config import Settings
 from windlass.install.key import add_key, load_keys
 from windlass.operate.keys import describe_keys
-
-from tests.operate.key_rotations import keys_of_values, killed_at, present, rotated, rows_of, serve_once
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+
+from tests.builders.repositories import Repository
+from tests.engines.dockers import BOX, docker_host
+from tests.fakes.engine import FakeEngine
+from tests.marks import nightly
+from tests.whole import Place, Windlass, place, until
+from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
 from windlass.control.background import holdings
 from windlass.core.deploy.workload import Phase
@@ -23,13 +30,6 @@ from windlass.operate.explain import explain
 from windlass.operate.findings import Level
 from windlass.store import EventRow
 from windlass.terminal.refused import CommandRefused
-
-from tests.builders.repositories import Repository
-from tests.engines.dockers import BOX, docker_host
-from tests.fakes.engine import FakeEngine
-from tests.marks import nightly
-from tests.whole import Place, Windlass, place, until
-from tests.world import fake_parts
 
 pytestmark = pytest.mark.slow
 

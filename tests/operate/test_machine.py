@@ -10,15 +10,15 @@ import threading
 from pathlib import Path
 
 import pytest
+
+from tests.operate.test_commands import FREE, findings, run
+from tests.schemathesis.serving import served
+from tests.world import make_world
 from windlass.config import Settings
 from windlass.install import mark
 from windlass.install.parts import choose_engine
 from windlass.operate.kernel_limits import kernel_limits
 from windlass.routers.builtin import BuiltinRouter
-
-from tests.operate.test_commands import FREE, findings, run
-from tests.schemathesis.serving import served
-from tests.world import make_world
 
 
 class Docker:

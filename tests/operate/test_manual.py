@@ -4,12 +4,12 @@ import asyncio
 import re
 
 import pytest
-from windlass.config import Settings
-from windlass.operate.settings import all_settings, to_text
 
 from tests.cli.manual import DOCS, run_examples
 from tests.operate.installations import contents, stopped
 from tests.tables import rows
+from windlass.config import Settings
+from windlass.operate.settings import all_settings, to_text
 
 PAGE = (DOCS / "operations.md").read_text()
 

@@ -12,6 +12,9 @@ from functools import partial
 
 import pytest
 from msgspec.structs import replace
+
+from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
+from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.config import Settings
 from windlass.control.background import holdings
@@ -30,9 +33,6 @@ from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.store.tables.facts import FactTable
 from windlass.store.tables.statuses import StatusTable
 from windlass.terminal.refused import CommandRefused
-
-from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
-from tests.world import make_world
 
 
 def marked(settings: Settings) -> str:

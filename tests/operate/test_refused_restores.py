@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+from tests.operate.installations import again, contents, elsewhere, settings_of, stopped
 from windlass.base.isolation.users import Users, range_of
 from windlass.config import Settings
 from windlass.install.key import WrongKey, load_encryption
@@ -17,8 +19,6 @@ from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
-
-from tests.operate.installations import again, contents, elsewhere, settings_of, stopped
 
 
 async def test_a_restore_without_the_key_is_refused_and_says_where_it_belongs(furnished, tmp_path):

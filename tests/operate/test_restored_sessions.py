@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windlass.operate.backup import backup, restore
-
 from tests.identity.browsers import Browser
 from tests.operate.installations import elsewhere, settings_of
 from tests.world import World, make_world
+from windlass.operate.backup import backup, restore
 
 
 async def test_sessions_and_links_end_with_a_restore(tmp_path, other_database):

@@ -14,6 +14,10 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from tests.fakes.engine import FakeEngine
+from tests.operate.furnished import UNKNOWN, _of, copied, deployed, furnished, known, precious, started
+from tests.world import fake_parts, make_world
 from windlass.base.atomic_files import write_whole
 from windlass.control.background import holdings
 from windlass.install import mark
@@ -21,10 +25,6 @@ from windlass.install.ownership import NotOurs
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.terminal.refused import CommandRefused
-
-from tests.fakes.engine import FakeEngine
-from tests.operate.furnished import UNKNOWN, _of, copied, deployed, furnished, known, precious, started
-from tests.world import fake_parts, make_world
 
 
 class Killed(BaseException):

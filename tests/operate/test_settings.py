@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.config import BadSetting, Settings, load
-from windlass.install.parts import real_parts
 
 from tests.world import HandClock
+from windlass.config import BadSetting, Settings, load
+from windlass.install.parts import real_parts
 
 WRONG_SETTINGS = [
     ("PORT", "x", "must be a number: Port"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from windlass.cli.client import Api
-from windlass.operate import stopping
-from windlass.terminal.stopped import Stopped
 
 from tests.cli.conftest import Line
 from tests.operate.test_stop_all import deployed, meanwhile
 from tests.schemathesis.serving import served
 from tests.world import make_world
+from windlass.cli.client import Api
+from windlass.operate import stopping
+from windlass.terminal.stopped import Stopped
 
 
 @pytest.fixture

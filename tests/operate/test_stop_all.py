@@ -13,16 +13,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from windlass.base.clock import SECOND, SystemClock
-from windlass.config import DATABASE, Settings
-from windlass.install import mark
-from windlass.install.ownership import NotOurs
-from windlass.install.parts import Parts
-from windlass.operate import stopping
-from windlass.operate.explain import explain
-from windlass.operate.serving import goodbye
-from windlass.terminal.refused import CommandRefused
-from windlass.terminal.stopped import Stopped
 
 from tests.cli.conftest import Line
 from tests.cli.test_stories import shop
@@ -35,6 +25,16 @@ from tests.running.clusters import application_on, cluster, connector, deploy
 from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
 from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make_world
+from windlass.base.clock import SECOND, SystemClock
+from windlass.config import DATABASE, Settings
+from windlass.install import mark
+from windlass.install.ownership import NotOurs
+from windlass.install.parts import Parts
+from windlass.operate import stopping
+from windlass.operate.explain import explain
+from windlass.operate.serving import goodbye
+from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import Stopped
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from windlass.docker import Docker
 
 from tests.engines.dockers import docker_host
 from tests.engines.proxies import Proxy, proxied
@@ -20,6 +19,7 @@ from tests.operate.story.machines import next_wheels
 from tests.operate.story.proxies import needs_nginx
 from tests.operate.story.scene import Scene, scene
 from tests.whole import until
+from windlass.docker import Docker
 
 pytestmark = [pytest.mark.nightly, needs_nginx, pytest.mark.timeout(900)]
 

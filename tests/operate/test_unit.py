@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from windlass.base.service_manager import ServiceManager, manager_of
 
 from tests import free_ports
 from tests.needs import needs
 from tests.world import ADMIN
+from windlass.base.service_manager import ServiceManager, manager_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = {name: (DOCS / name).read_text() for name in ("windlass.service", "windlass-docker.service")}

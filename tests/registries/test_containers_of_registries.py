@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from windlass.core.deploy.registries import RegistryLogin
 
 from tests.fakes.engine import FakeEngine
 from tests.world import Answer, World, make_world
+from windlass.core.deploy.registries import RegistryLogin
 
 FIRST, SECOND = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 LOGIN = RegistryLogin("reader", "reads-only")

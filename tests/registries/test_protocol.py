@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.tables import rows
 from windlass.base.http_out import HttpResult
 from windlass.core.deploy.registries import BuildRegistry, RegistryLogin, may_give_tokens
 from windlass.core.deploy.tags import newer_than, newest_first
@@ -16,8 +18,6 @@ from windlass.registries.aws import AccessKeys, ecr_login, sign
 from windlass.registries.challenge import next_page, read_challenge, wait_of
 from windlass.registries.client import RegistryClient, RequestPauses
 from windlass.registries.failures import Problem, RegistryFailure
-
-from tests.tables import rows
 
 LOGIN = RegistryLogin("reader", "reads-only")
 BASIC = "Basic " + base64.b64encode(b"reader:reads-only").decode()

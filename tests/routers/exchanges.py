@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.routers.router import Endpoint
-
 from tests.routers.town import SHOP, request
+from windlass.routers.router import Endpoint
 
 EMPTY_PORT = Endpoint("127.0.0.1", 1)
 """An address where no program listens."""

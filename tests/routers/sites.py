@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from windlass.routers.sites.publish import PublishReport, SiteSettings, publish
-
 from tests.routers.town import Town, route
+from windlass.routers.sites.publish import PublishReport, SiteSettings, publish
 
 PAGE = b"<h1>Shop</h1>"
 SCRIPT = b"console.log('shop');\n" * 40

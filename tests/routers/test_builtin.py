@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.routers.router import Listen
 
 from tests.free_ports import free_port
 from tests.routers.town import SHOP, reply, request, route, until
+from windlass.routers.router import Listen
 
 
 async def test_a_request_reaches_the_service_of_its_host_name(town):

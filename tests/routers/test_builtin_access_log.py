@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.line_log import LineLog
-from windlass.routers.builtin.access_log import RouterAccessLog
-from windlass.routers.builtin.client_socket import ClientWait
-from windlass.routers.router import Listen
 
 from tests import free_ports
 from tests.routers.exchanges import EMPTY_PORT
 from tests.routers.sites import serve
 from tests.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
+from windlass.base.line_log import LineLog
+from windlass.routers.builtin.access_log import RouterAccessLog
+from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.router import Listen
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

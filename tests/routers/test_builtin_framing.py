@@ -8,11 +8,11 @@ from itertools import pairwise
 import uvloop
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.chunks import Chunks
 
 from tests.marks import examples
 from tests.routers.town import SHOP, make_town
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.chunks import Chunks
 
 _BODY = st.binary(max_size=300)
 _CHUNKS = st.lists(st.binary(min_size=1, max_size=40), max_size=6)

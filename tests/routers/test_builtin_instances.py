@@ -6,10 +6,10 @@ import asyncio
 import json
 
 import pytest
-from windlass.routers.router import Absence, Endpoint, ServedElsewhere
 
 from tests.routers.exchanges import EMPTY_PORT, upgrade
 from tests.routers.town import SHOP, make_town, reply, request, route, until
+from windlass.routers.router import Absence, Endpoint, ServedElsewhere
 
 
 async def test_a_websocket_becomes_a_pipe_of_bytes(town):

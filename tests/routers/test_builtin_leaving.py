@@ -8,9 +8,9 @@ import os
 import socket
 
 import pytest
-from windlass.routers.builtin.client_socket import ClientWait
 
 from tests.routers.town import Heard, Town, make_town, reply, request, until
+from windlass.routers.builtin.client_socket import ClientWait
 
 
 async def gated(town: Town, gate: asyncio.Event) -> list[str]:

@@ -6,13 +6,13 @@ import socket
 from pathlib import Path
 
 import pytest
-from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.builtin.ports import explain
-from windlass.routers.router import Endpoint, Listen, RouteError, Router
 
 from tests.free_ports import free_port
 from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, standstill
 from tests.routers.town import calling, reply, request, route, until
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.builtin.ports import explain
+from windlass.routers.router import Endpoint, Listen, RouteError, Router
 
 
 class Plain:

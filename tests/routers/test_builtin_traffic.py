@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from windlass.routers.builtin import traffic as counting
-from windlass.routers.builtin.traffic import Traffic
 
 from tests.routers.exchanges import EMPTY_PORT
 from tests.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
+from windlass.routers.builtin import traffic as counting
+from windlass.routers.builtin.traffic import Traffic
 
 
 async def test_answers_are_counted_by_the_first_digit_of_their_status():

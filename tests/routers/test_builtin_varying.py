@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.wire import Bad
-from windlass.routers.builtin.requests import Fields, judge_fields
 
 from tests.marks import examples
 from tests.routers.town import SHOP, parsed, request, route
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.wire import Bad
+from windlass.routers.builtin.requests import Fields, judge_fields
 
 _FIRST = b"GET / HTTP/1.1"
 _ADDRESS = b"10.0.0.1"

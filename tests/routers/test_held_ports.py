@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 
 import pytest
-from windlass.base.held_ports import hold_other_family
 
 from tests import free_ports
 from tests.routers.town import Town
+from windlass.base.held_ports import hold_other_family
 
 IPV6 = ("::1", "::")
 REUSE = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)

@@ -10,6 +10,8 @@ import socket
 from pathlib import Path
 
 import pytest
+
+from tests.routers.sites import FILES, SCRIPT, made, written
 from windlass.base import disk_reserve
 from windlass.base.disk_reserve import Room
 from windlass.routers.builtin.site_pages import LoadedSite, SitePage
@@ -19,8 +21,6 @@ from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteIndex, SiteR
 from windlass.routers.sites.publish import PublishError, SiteSettings, publish
 from windlass.routers.sites.rules import MOST_BYTES_OF_RULES
 from windlass.routers.sites.store import SiteStore, release_name
-
-from tests.routers.sites import FILES, SCRIPT, made, written
 
 PLAIN = SiteSettings()
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.router import Listen, Route, RouteError, Router
 
 from tests.fakes.router import FakeRouter
 from tests.free_ports import free_port
 from tests.source import place, room
 from tests.tables import rows
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import Listen, Route, RouteError, Router
 
 OWN = {
     "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED", "min(both)", "name", "door",

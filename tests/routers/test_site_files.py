@@ -6,11 +6,11 @@ import asyncio
 import os
 
 import pytest
-from windlass.routers.builtin import site_files
-from windlass.routers.builtin.site_files import KeptValues, SharedFile
 
 from tests.routers.sites import FILES, PAGE, serve
 from tests.routers.town import request, route, until
+from windlass.routers.builtin import site_files
+from windlass.routers.builtin.site_files import KeptValues, SharedFile
 
 LARGE = os.urandom(1024) * 4096
 """4 MB."""

@@ -9,13 +9,13 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.routers.sites import FILES, serve, written
+from tests.routers.town import request
 from windlass.routers.builtin.site_pages import LoadedSite, LocationAnswer, SitePage
 from windlass.routers.sites.index import SiteFile, SiteIndex, SiteRules, encode_index
 from windlass.routers.sites.paths import decoded_path, encoded_target, with_query
 from windlass.routers.sites.rules import HeaderRule, Redirect
-
-from tests.routers.sites import FILES, serve, written
-from tests.routers.town import request
 
 SECRET = b"SECRET-OF-ANOTHER"
 WAYS = [

@@ -5,6 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
+from tests.routers.sites import FILES, PAGE, serve
+from tests.routers.town import request
+from tests.tables import rows
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.media_types import media_type
@@ -21,10 +25,6 @@ from windlass.routers.sites.rules import (
     parse_headers,
     parse_redirects,
 )
-
-from tests.routers.sites import FILES, PAGE, serve
-from tests.routers.town import request
-from tests.tables import rows
 
 REDIRECTS = """
 # moved pages

@@ -4,9 +4,9 @@ import importlib
 from functools import partial
 
 import pytest
-from windlass.control.deploying import patience
 
 from tests.world import make_world
+from windlass.control.deploying import patience
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.fakes.engine import FakeEngine
+from tests.world import World
 from windlass.core.deploy.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
-
-from tests.fakes.engine import FakeEngine
-from tests.world import World
 
 STEP = 15.0
 """Seconds between two looks."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from windlass.control.records.deployments import RECONCILE
 
 from tests.fakes.engine import FakeEngine
 from tests.running.clusters import STRANGER, application_on, cluster, deploy, engine_of, status
 from tests.world import World
+from windlass.control.records.deployments import RECONCILE
 
 
 async def newer_on(world: World, cluster: str, app: str) -> FakeEngine:

@@ -9,6 +9,10 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 import pytest
+
+from tests.running.deployments import deploy, deployed, deployments
+from tests.tables import rows
+from tests.world import REPOSITORY, World
 from windlass.base import dockerignore
 from windlass.builders.git import GitSource
 from windlass.control.background import auto_deploy
@@ -17,10 +21,6 @@ from windlass.control.background.worker import BRANCH_SLOTS, LEASE
 from windlass.control.deploying.ledger import LostClaim
 from windlass.store import Queue
 from windlass.store.tables import work
-
-from tests.running.deployments import deploy, deployed, deployments
-from tests.tables import rows
-from tests.world import REPOSITORY, World
 
 EVERY = 60
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+
+from tests.running.deployments import deploy, deployed, deployment, under_way
+from tests.world import REPOSITORY, World, make_world
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
-
-from tests.running.deployments import deploy, deployed, deployment, under_way
-from tests.world import REPOSITORY, World, make_world
 
 WEB = {"command": ("gunicorn", "app:app"), "processes": {"web": ("gunicorn",), "worker": ("celery",)}}
 GIT = {"git_repository": {"url": REPOSITORY}}

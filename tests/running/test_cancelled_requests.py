@@ -6,10 +6,10 @@ import asyncio
 import uuid
 
 import pytest
-from windlass.core.words.events import Event
 
 from tests.running.deployments import deploy, deployed, deployments, generations, under_way
 from tests.world import Answer, World
+from windlass.core.words.events import Event
 
 
 async def cancel(world: World, request: str, **options: str) -> Answer:

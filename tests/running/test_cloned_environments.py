@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from windlass.base.errors import Conflict
-from windlass.control.variables.copying import VariableCopies
 
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
+from windlass.base.errors import Conflict
+from windlass.control.variables.copying import VariableCopies
 
 DATABASE = {"name": "orders", "type": "POSTGRESQL", "version": "15", "mode": "CONTAINER"}
 WEB = {"name": "web", "git_repository": {"url": REPOSITORY}, "ports": [{"internal_port": 80}]}

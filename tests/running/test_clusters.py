@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-from windlass.core.deploy.workload import OutputLine
-
 from tests.certificates import authority, write_pair
 from tests.fakes.engine import FakeEngine
 from tests.metrics.prometheus import scraped
@@ -23,6 +21,7 @@ from tests.running.clusters import (
     status,
 )
 from tests.tables import rows
+from windlass.core.deploy.workload import OutputLine
 
 # Connected
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.core.words.events import Event
 
 from tests.fakes.engine import FakeEngine
 from tests.tables import rows
 from tests.world import World, make_world
+from windlass.core.words.events import Event
 
 IMAGE = {"image_name": "ghcr.io/acme/shop", "tag": "1.0"}
 

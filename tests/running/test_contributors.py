@@ -6,9 +6,9 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from windlass.builders.git import GitCommit
 
 from tests.world import World, make_world
+from windlass.builders.git import GitCommit
 
 AUTHORS = (
     ("Grace Brewster Hopper", "grace@example.com"),

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from windlass.install import server_id
 
 from tests.running.deployments import PORT, deploy, deployed
 from tests.running.test_place_owner import AFTER_LEASE, BETWEEN_LOOKS, look, server
 from tests.world import HandClock, World
+from windlass.install import server_id
 
 COPY = "the data directory that is a copy"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from windlass.builders.builder import BuildError
-from windlass.control.kinds.database import DatabaseKind
 
 from tests.world import World
+from windlass.builders.builder import BuildError
+from windlass.control.kinds.database import DatabaseKind
 
 
 async def deployed_database(world: World, version: str) -> str:

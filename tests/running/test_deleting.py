@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from windlass.control.deploying.patience import LEAST_TRIES
-from windlass.core.access import Scope, scopes
-from windlass.core.words.events import Event
 
 from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
+from windlass.control.deploying.patience import LEAST_TRIES
+from windlass.core.access import Scope, scopes
+from windlass.core.words.events import Event
 
 
 async def environment_of(world: World, app: str) -> str:

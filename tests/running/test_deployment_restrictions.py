@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.control.background.auto_deploy import is_any_watched, patterns_of
-from windlass.families.deployment_restriction import DeploymentRestriction
 
 from tests.contract.contract import is_refused
 from tests.running.deployments import deployed
 from tests.running.test_auto_deploy import commits, look, said
 from tests.tables import rows
 from tests.world import World
+from windlass.control.background.auto_deploy import is_any_watched, patterns_of
+from windlass.families.deployment_restriction import DeploymentRestriction
 
 
 async def restrict(world: World, app: str, mode: str, value: str) -> Any:

@@ -7,11 +7,11 @@ import json
 from collections import Counter
 
 import pytest
-from windlass.core.deploy.workload import OutputLine
-from windlass.core.words.events import Event
 
 from tests.running.deployments import deploy, deployed, deployment, deployments, generations, under_way
 from tests.world import World
+from windlass.core.deploy.workload import OutputLine
+from windlass.core.words.events import Event
 
 FINAL = {
     Event.DEPLOYMENT_SUCCEEDED,

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from windlass.builders.git import Git
-from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
 
 from tests.builders.repositories import Repository
 from tests.builders.test_native_runs import until
 from tests.test_bounded_calls import running_calls
 from tests.world import World, make_world
+from windlass.builders.git import Git
+from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
 
 NO_TOKEN = "git_repository.git_token_id: no gitToken of this organization has this id"
 

@@ -7,11 +7,11 @@ import logging
 
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.control.services.deployment_history import nth_without
-from windlass.core.words.events import Event
 
 from tests.running.deployments import PORT, deploy, deployed, deployment, deployments, generations, under_way
 from tests.world import World
+from windlass.control.services.deployment_history import nth_without
+from windlass.core.words.events import Event
 
 
 async def test_databases_of_an_environment_are_up_before_its_applications_begin(world: World):

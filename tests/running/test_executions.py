@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from windlass.api.executions import ExecutionSocket
-from windlass.api.streaming import Streams
-from windlass.core.deploy.static_site import StaticSite
-from windlass.engines.engine import TerminalSize
 
 from tests.asgi_sockets import opened, opening
 from tests.fakes.execution import FakeExecution
 from tests.running.deployments import deployed
 from tests.world import World
+from windlass.api.executions import ExecutionSocket
+from windlass.api.streaming import Streams
+from windlass.core.deploy.static_site import StaticSite
+from windlass.engines.engine import TerminalSize
 
 
 @pytest.fixture

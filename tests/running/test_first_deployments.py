@@ -7,13 +7,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from windlass.control.deploying.routes import catch_up
-from windlass.routers.router import Absence, Route
-from windlass.store import route_word
-
 from tests.routers.town import until
 from tests.running.deployments import deployments
 from tests.world import World
+from windlass.control.deploying.routes import catch_up
+from windlass.routers.router import Absence, Route
+from windlass.store import route_word
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
 

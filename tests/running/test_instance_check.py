@@ -6,11 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
-from windlass.control.background.instance_check import compare
-from windlass.core.deploy.workload import Presence
-from windlass.core.words.events import Event
-from windlass.engines.engine import EngineAway
-from windlass.store import StatusRow
 
 from tests.running.clusters import application_on, cluster, engine_of
 from tests.running.clusters import deploy as deploy_on
@@ -18,6 +13,11 @@ from tests.running.deployments import deployed, generations
 from tests.tables import rows
 from tests.tasks import with_tasks
 from tests.world import World, make_world
+from windlass.control.background.instance_check import compare
+from windlass.core.deploy.workload import Presence
+from windlass.core.words.events import Event
+from windlass.engines.engine import EngineAway
+from windlass.store import StatusRow
 
 TWO = {"min_running_instances": 2, "max_running_instances": 2}
 

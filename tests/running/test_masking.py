@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.core.deploy.workload import OutputLine
-from windlass.core.words.masking import CUT, MASK
 
 from tests.world import World, make_world
+from windlass.core.deploy.workload import OutputLine
+from windlass.core.words.masking import CUT, MASK
 
 SECRET = "s3cret-value-1"
 LATER = "an0ther-value-2"

@@ -6,16 +6,16 @@ The lines are as the programs write them: Python 3.11, Node.js 20, dash and bash
 from __future__ import annotations
 
 import pytest
+
+from tests.running.deployments import PORT, deploy, deployment
+from tests.tables import rows
+from tests.world import World, make_world
 from windlass.builders.docker.progress import BuildProgress
 from windlass.builders.git.messages import explain
 from windlass.builders.remedies import failure
 from windlass.core.deploy.remedies import LOOK, with_remedy
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker.images import why_not_pulled
-
-from tests.running.deployments import PORT, deploy, deployment
-from tests.tables import rows
-from tests.world import World, make_world
 
 CRASHED = "exited with code 1"
 TRACEBACK = "Traceback (most recent call last):\n"

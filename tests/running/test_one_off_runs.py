@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
 
 from tests.running.deployments import deploy, deployed, deployment, generations, under_way
 from tests.world import World
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
 
 COMMAND = ["python", "manage.py", "migrate"]
 

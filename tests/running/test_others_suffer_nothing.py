@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.running.clusters import application_on, cluster, deploy, engine_of
+from tests.world import World, make_world
 from windlass.control.background import everywhere, housekeeping
 from windlass.control.background.worker import QUICK_SLOTS
 from windlass.control.context import engine_scope
 from windlass.control.context.engine_scope import EngineScope
 from windlass.control.context.place import Place
 from windlass.core.deploy.workload import Usage
-
-from tests.running.clusters import application_on, cluster, deploy, engine_of
-from tests.world import World, make_world
 
 # Erasing
 

@@ -9,6 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
+from tests.running.deployments import PORT, deploy, deployed, deployments
+from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
 from windlass.control.background.place_owner import LOOKS, OwnerAlive
@@ -17,9 +20,6 @@ from windlass.control.records.reachability import LOST
 from windlass.install import server_id
 from windlass.routers.router import Endpoint, ServedElsewhere
 from windlass.store import PlaceHolder, Queue, queues_of
-
-from tests.running.deployments import PORT, deploy, deployed, deployments
-from tests.world import HandClock, World, make_world
 
 pytestmark = pytest.mark.slow
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from windlass.store import Queue, builds_beside
-from windlass.store.tables.queues import queue_of
-
 from tests.running.clusters import TLS, application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
+from windlass.store import Queue, builds_beside
+from windlass.store.tables.queues import queue_of
 
 SLOTS = 2
 

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.running.deployments import PORT, deploy, deployed
+from tests.running.test_place_owner import KEY, kinds, lease_passes, look
+from tests.world import HandClock, World, fake_parts, make_world
 from windlass.base.clock import SECOND
 from windlass.config import BadSetting, Settings
 from windlass.install.parts import real_parts
@@ -14,10 +18,6 @@ from windlass.operate import stopping
 from windlass.routers.router import ServedElsewhere
 from windlass.store import Surroundings
 from windlass.terminal.stopped import Stopped
-
-from tests.running.deployments import PORT, deploy, deployed
-from tests.running.test_place_owner import KEY, kinds, lease_passes, look
-from tests.world import HandClock, World, fake_parts, make_world
 
 Pair = tuple[World, World]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from tests.tables import rows
 from windlass.control.deploying.steps import STEPS
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.states import OPEN, Do, Progress
-
-from tests.tables import rows
 
 CASES = [
     (None, False, Step.REST),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from tests.running.deployments import deploy
+from tests.world import World, make_world
 from windlass.control.records import ports
 from windlass.control.records.ports import PORT
 from windlass.store import Tx
 from windlass.store.tables.names import NameChanges
-
-from tests.running.deployments import deploy
-from tests.world import World, make_world
 
 RANGE = "30000-30002"
 PUBLIC = {

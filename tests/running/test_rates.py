@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from tests.tables import rows
 from windlass.control.background.rates import percentiles
 from windlass.routers.builtin.traffic import BOUNDS
-
-from tests.tables import rows
 
 
 def buckets(counts: dict[int, int]) -> list[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from windlass.core.deploy.states import Progress
-from windlass.engines.engine import ArtifactLost
-from windlass.engines.process.files import copy
 
 from tests.running.deployments import deployed, deployments
 from tests.world import World
+from windlass.core.deploy.states import Progress
+from windlass.engines.engine import ArtifactLost
+from windlass.engines.process.files import copy
 
 
 async def lose_builds(world: World) -> None:

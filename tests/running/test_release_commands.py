@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
 
 from tests.running.deployments import deploy, deployment, generations, under_way
 from tests.world import World, make_world
+from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
 
 RELEASE = ("/bin/sh", "-c", "exec migrate")
 

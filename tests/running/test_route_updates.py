@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from windlass.control.context.place import Place
-from windlass.control.deploying import route_updates
-from windlass.routers.router import Listen, Route, RouteError
 
 from tests.fakes.router import FakeRouter
 from tests.running.deployments import deployed
 from tests.world import World, make_world
+from windlass.control.context.place import Place
+from windlass.control.deploying import route_updates
+from windlass.routers.router import Listen, Route, RouteError
 
 
 class BusyRouter(FakeRouter):

@@ -7,12 +7,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from windlass.base.clock import SECOND
-from windlass.control.background import everywhere, sampling
-from windlass.control.context.usage_history import EVERY, KEPT
-from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import Instance, Phase, Usage
-from windlass.families import registry
 
 from tests.running.clusters import application_on, cluster, engine_of
 from tests.running.clusters import deploy as deploy_on
@@ -20,6 +14,12 @@ from tests.running.deployments import deploy, deployed
 from tests.running.measured import count, look, metrics, traffic, use
 from tests.running.test_place_owner import lose, pair  # noqa: F401 (a fixture)
 from tests.world import World, make_world
+from windlass.base.clock import SECOND
+from windlass.control.background import everywhere, sampling
+from windlass.control.context.usage_history import EVERY, KEPT
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import Instance, Phase, Usage
+from windlass.families import registry
 
 CLASSES = ("2xx", "3xx", "4xx", "5xx")
 

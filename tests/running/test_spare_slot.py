@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 
 import pytest
-from windlass.control.deploying import reconcile, release
-from windlass.store.tables import work
 
 from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import REPOSITORY, World, make_world
+from windlass.control.deploying import reconcile, release
+from windlass.store.tables import work
 
 SLOTS = 2
 MORE = 3

@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from windlass.core.deploy.workload import OutputLine
 
 from tests.running.deployments import deployed, deployments
 from tests.running.test_release_commands import Release
 from tests.world import World
+from windlass.core.deploy.workload import OutputLine
 
 MISLEADING = ("Fetching abc", "Running the release command", "Starting shop")
 """Lines of a build that read like those of other stages."""

@@ -8,15 +8,15 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+
+from tests.running import clusters
+from tests.running.deployments import PORT, deploy, deployed, deployment, generations
+from tests.world import World, make_world
 from windlass.control.deploying.routes import hold_names, refresh
 from windlass.control.deploying.sites import lost_sites
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
 from windlass.routers.router import Absence
 from windlass.routers.sites.index import read_index
-
-from tests.running import clusters
-from tests.running.deployments import PORT, deploy, deployed, deployment, generations
-from tests.world import World, make_world
 
 HEADER = {"path": "/*", "name": "X-Frame-Options", "value": "DENY"}
 

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from windlass.core.deploy.states import OUTPUT_FOLLOWS
-from windlass.core.deploy.workload import OutputLine
-from windlass.core.words.events import Event
 
 from tests.running.deployments import deploy, deployed, deployment, deployments, under_way
 from tests.world import World
+from windlass.core.deploy.states import OUTPUT_FOLLOWS
+from windlass.core.deploy.workload import OutputLine
+from windlass.core.words.events import Event
 
 
 def broken_repository(world: World) -> None:

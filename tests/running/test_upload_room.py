@@ -7,14 +7,14 @@ import os
 import shutil
 
 import pytest
-from windlass.base.clock import SECOND
-from windlass.control.context.upload_files import StoredUpload
-from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
 
 from tests.builders.test_uploads import entry, packed
 from tests.running.deployments import deploy
 from tests.running.uploads import FOLDER, OTHER, age, announced, archives, begun, sent, uploaded
 from tests.world import World, make_world
+from windlass.base.clock import SECOND
+from windlass.control.context.upload_files import StoredUpload
+from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
 
 
 @pytest.fixture

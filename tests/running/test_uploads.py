@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from windlass.control.context.upload_files import CHECKED, StoredUpload, UploadFiles
 
 from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.running.uploads import FOLDER, OTHER, announced, begun, sent, uploaded
 from tests.world import World
+from windlass.control.context.upload_files import CHECKED, StoredUpload, UploadFiles
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
+
 from windlass.control.context import usage_history
 from windlass.control.context.usage_history import (
     CLASSES,

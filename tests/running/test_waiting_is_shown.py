@@ -9,17 +9,17 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+
+from tests.cli.conftest import Line
+from tests.running.clusters import application_on, cluster, deploy, engine_of
+from tests.schemathesis.serving import served
+from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying import ledger, patience
 from windlass.core.deploy.remedies import LOOK
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
-
-from tests.cli.conftest import Line
-from tests.running.clusters import application_on, cluster, deploy, engine_of
-from tests.schemathesis.serving import served
-from tests.world import World, make_world
 
 
 @asynccontextmanager

@@ -6,10 +6,9 @@ import hashlib
 import os
 from typing import Any
 
-from windlass.control.context.upload_files import StoredUpload
-
 from tests.builders.test_uploads import entry, packed
 from tests.world import Answer, World
+from windlass.control.context.upload_files import StoredUpload
 
 FOLDER = packed(entry("main.py", b"print()"), entry("data", b"x" * 20_000))
 OTHER = packed(entry("main.py", b"print(2)"))

@@ -15,6 +15,10 @@ from schemathesis.core import NotSet
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.meta import TestPhase
 from schemathesis.hooks import unregister
+
+from tests.schemathesis.rules import RULES, Body
+from tests.schemathesis.town import Ids, Town
+from tests.world import ADMIN
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family
 from windlass.core.words.not_offered import why_not_offered
@@ -23,10 +27,6 @@ from windlass.families.application import application
 from windlass.families.deployment_log import DeploymentLogQuery
 from windlass.families.organization import organization
 from windlass.families.variable import variable
-
-from tests.schemathesis.rules import RULES, Body
-from tests.schemathesis.town import Ids, Town
-from tests.world import ADMIN
 
 Case = schemathesis.Case[Any]
 Context = schemathesis.HookContext

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import uvicorn
-from windlass.serve.server import ApiServer, listen, protocols
 
 from tests.world import World
+from windlass.serve.server import ApiServer, listen, protocols
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,6 @@ import sys
 import jsonschema_rs
 import pytest
 from schemathesis.core.jsonschema.patterns import update_quantifier
-from windlass.families import registry
 
 from tests.documented import DOCUMENT, Document, within
 from tests.marks import either
@@ -23,6 +22,7 @@ from tests.schemathesis.serving import served
 from tests.schemathesis.town import Holding, Town
 from tests.schemathesis.trial import EVERYTHING, PHASES, Report, Trial
 from tests.world import make_world
+from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
 EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)

@@ -13,6 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from tests.documented import body
+from tests.fakes.builder import FILES_OF_EXAMPLES
+from tests.fakes.engine import FakeEngine
+from tests.schemathesis.rules import Body
+from tests.world import ADMIN, World
 from windlass.control.people.members import IssuerIdentity, welcome
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Trait, Verb
@@ -28,12 +33,6 @@ from windlass.families.job_run import job_run
 from windlass.families.member import invitation
 from windlass.families.organization import organization
 from windlass.families.project import project
-
-from tests.documented import body
-from tests.fakes.builder import FILES_OF_EXAMPLES
-from tests.fakes.engine import FakeEngine
-from tests.schemathesis.rules import Body
-from tests.world import ADMIN, World
 
 Ids = Mapping[str, str]
 """Path parameter to id."""

@@ -14,12 +14,12 @@ from hypothesis.strategies import SearchStrategy, just
 from schemathesis.core.jsonschema.patterns import update_quantifier
 from schemathesis.engine import StopReason, events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
-from windlass.core.declare.resource import Verb
-from windlass.families import registry
 
 from tests.documented import DOCUMENT, within
 from tests.schemathesis.mending import AUTHORIZATION, mending
 from tests.schemathesis.town import Town
+from windlass.core.declare.resource import Verb
+from windlass.families import registry
 
 CHECKS = (
     "not_a_server_error",

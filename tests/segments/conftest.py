@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from windlass.base.segments import Segments
 
 from tests.segments.lines import PLENTY
+from windlass.base.segments import Segments
 
 
 @pytest.fixture

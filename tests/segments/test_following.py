@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from windlass.base.segments import Gone, Segments, line_filter
 
 from tests.segments.lines import NOON, PLENTY, SMALL, messages, numbered, said, whole
+from windlass.base.segments import Gone, Segments, line_filter
 
 
 class Reader:

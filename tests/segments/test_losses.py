@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.base.segments import Segments
 
 from tests.segments.lines import NOON, PLENTY, newest, numbered, said, whole
+from windlass.base.segments import Segments
 
 
 @pytest.mark.parametrize("torn", [b"{", b'{"id":"1","message":"ha', b'{"message":"}', b"x" * 200_000])

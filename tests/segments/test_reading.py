@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.marks import either
+from tests.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.segments import EVERYTHING, Segments, files, instant, line_filter
 from windlass.core.deploy.workload import OutputLine
-
-from tests.marks import either
-from tests.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
 
 ODD = ["", "\n", "\\n", "n", '"', "\\", "é", "🪢", "id", "a\nb", "\x00", "\u2028"]
 

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
 from windlass.base.segments import Segments, files
 from windlass.core.deploy.workload import OutputLine
-
-from tests.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
 
 DAY = 86_400_000
 

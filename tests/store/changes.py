@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from windlass.store import Row, Tx
-
 from tests.store.stores import add
+from windlass.store import Row, Tx
 
 MEGABYTE = b"x" * 1_000_000
 

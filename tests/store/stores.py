@@ -10,13 +10,13 @@ from typing import Any
 
 import apsw
 import asyncpg
+
+from tests.world import HandClock
 from windlass.base import ids
 from windlass.base.clock import Clock
 from windlass.config import DATABASE, Settings
 from windlass.install.composition import open_store
 from windlass.store import Row, Store, Tx
-
-from tests.world import HandClock
 
 ORG = "00000000-0000-4000-8000-00000000000a"
 TABLES = (

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from windlass.base import ids, tokens
-from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
-from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
 
 from tests import earlier_encryption as earlier
 from tests.earlier_encryption import EarlierEncryption
 from tests.marks import examples
+from windlass.base import ids, tokens
+from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
+from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)

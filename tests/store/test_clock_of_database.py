@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+
+from tests.world import HandClock
 from windlass.base.clock import HOUR, MINUTE, SECOND, Clock, SystemClock
 from windlass.store.postgres import PostgresStore
 from windlass.store.postgres_clock import follow_clock
-
-from tests.world import HandClock
 
 
 class WrongClock(SystemClock):

@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
-from windlass.base.errors import Unavailable
-from windlass.store import Row, Store, Tx
 
 from tests.postgres import TENDER
 from tests.store.changes import adds, together
 from tests.store.stores import ORG, Place, add, names, until
+from windlass.base.errors import Unavailable
+from windlass.store import Row, Store, Tx
 
 # A server that goes away
 

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from windlass.base.errors import Unavailable
-from windlass.store import Store, Write, sqlite
-from windlass.store.sqlite import SqliteStore
 
 from tests.store.changes import MEGABYTE, adds, fails_late, together
 from tests.store.stores import ORG, Place, names
 from tests.world import make_world
+from windlass.base.errors import Unavailable
+from windlass.store import Store, Write, sqlite
+from windlass.store.sqlite import SqliteStore
 
 
 def bounded(store: Store, more: int) -> None:

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.store import NameTaken, Row, Store, Tx
 
 from tests.marks import examples
 from tests.store.stores import ORG, Place, add
+from windlass.store import NameTaken, Row, Store, Tx
 
 FAMILY = "project"
 

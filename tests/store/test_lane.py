@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+
 from windlass.base.commit_thread import CommitThread
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import apsw
 import asyncpg
 import pytest
+
+from tests.world import HandClock
 from windlass.store import postgres as on_postgres
 from windlass.store import sqlite as on_sqlite
 from windlass.store.migrate import Changed, Migration, migrations
 from windlass.store.postgres import PostgresStore
 from windlass.store.sqlite import InUse, SqliteStore
-
-from tests.world import HandClock
 
 LAST = max(migration.number for migration in migrations())
 # It makes a table, puts something into it and changes something: each of them would be seen.

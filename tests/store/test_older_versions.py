@@ -9,17 +9,17 @@ from typing import Any
 
 import asyncpg
 import pytest
+
+from tests.store.changes import adds
+from tests.store.stores import Place, names, until
+from tests.store.test_migrations import LATER
+from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.control.background import worker
 from windlass.control.background.worker import Worker
 from windlass.install import installation
 from windlass.store.migrate import RECORD, migrations
 from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
-
-from tests.store.changes import adds
-from tests.store.stores import Place, names, until
-from tests.store.test_migrations import LATER
-from tests.world import make_world
 
 
 @asynccontextmanager

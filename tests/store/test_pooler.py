@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from windlass.config import BadSetting
-from windlass.store import Tx
-from windlass.store.nudges import DEAF
 
 from tests.free_ports import free_port
 from tests.store.changes import adds
 from tests.store.held import Way, way_to
 from tests.store.stores import Place, names
+from windlass.config import BadSetting
+from windlass.store import Tx
+from windlass.store.nudges import DEAF
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not installed")

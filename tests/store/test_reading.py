@@ -11,14 +11,14 @@ from pathlib import Path
 
 import apsw
 import pytest
-from windlass.config import Settings
-from windlass.install.composition import open_store
-from windlass.store import Row, Store, Tx
-from windlass.store.sqlite import SqliteStore
 
 from tests.store.changes import Mishap
 from tests.store.stores import ORG, Place, add, names
 from tests.world import HandClock
+from windlass.config import Settings
+from windlass.install.composition import open_store
+from windlass.store import Row, Store, Tx
+from windlass.store.sqlite import SqliteStore
 
 BULKY = b"x" * 100_000
 CHANGES = 150

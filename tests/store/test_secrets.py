@@ -15,15 +15,15 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
+
+from tests.store.stores import Place
+from tests.tables import rows
+from tests.world import ADMIN, HandClock, World, make_world
 from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.base.log import JsonLines, TextLines
 from windlass.config import BadSetting, Settings, describe
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.install.key import WrongKey
-
-from tests.store.stores import Place
-from tests.tables import rows
-from tests.world import ADMIN, HandClock, World, make_world
 
 KEY = new_key().hex()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from windlass.base.errors import Unavailable
-from windlass.store import postgres, postgres_limits
-from windlass.store.nudges import DEAF
 
 from tests.store.changes import adds
 from tests.store.held import way_to
 from tests.store.stores import Place, names, until
 from tests.world import make_world
+from windlass.base.errors import Unavailable
+from windlass.store import postgres, postgres_limits
+from windlass.store.nudges import DEAF
 
 pytestmark = pytest.mark.slow
 

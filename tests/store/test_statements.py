@@ -12,12 +12,12 @@ import apsw.ext
 import asyncpg
 import msgspec
 import pytest
+
+from tests.tables import rows
 from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, statements, tables
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.tables import lists, sealed, tree
-
-from tests.tables import rows
 
 ALL = [pytest.param(text, id=name) for name, text in statements.ALL.items()]
 SHAPES = {

@@ -6,13 +6,12 @@ import inspect
 from collections.abc import Iterator
 from types import ModuleType
 
+from tests.tables import rows
 from windlass.store import DatabaseSession, Reads, Tx
 from windlass.store.statements import ALL, LOOKING
 from windlass.store.tables import facts
 from windlass.store.tables.facts import FactChanges, FactTable
 from windlass.store.tables.table import ChangeSession, Table
-
-from tests.tables import rows
 
 
 class NoSession:

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from windlass.base.errors import Unavailable
-from windlass.base.turn_budget import TurnBudget
-from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
-from windlass.store.groups import BACKGROUND
 
 from tests.store.changes import Mishap, adds, fails_late, together
 from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock
+from windlass.base.errors import Unavailable
+from windlass.base.turn_budget import TurnBudget
+from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
+from windlass.store.groups import BACKGROUND
 
 # Groups
 

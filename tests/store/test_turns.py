@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.store import FAR, Claim, Queue, Store, Tx, statements
-from windlass.store.tables import deployments, work
-from windlass.store.turns import Turns, turn_key
 
 from tests.marks import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
+from windlass.store import FAR, Claim, Queue, Store, Tx, statements
+from windlass.store.tables import deployments, work
+from windlass.store.turns import Turns, turn_key
 
 LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from windlass.store.sqlite import OLDEST_SAFE, TooOld, check_version
 
 # An apsw can be built against the library of a system: then its own version says nothing.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from windlass.base.clock import MINUTE
-from windlass.control.background.worker import LEASE
-from windlass.store import Claim, Store
-
 from tests.store.claims import ask, claim, finish, held, next_due, one
 from tests.store.stores import Place
 from tests.world import HandClock
+from windlass.base.clock import MINUTE
+from windlass.control.background.worker import LEASE
+from windlass.store import Claim, Store
 
 # Lease
 

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from windlass.base.encryption import new_key
-from windlass.control.background.worker import LEASE
 
 from tests.fakes.engine import FakeEngine
 from tests.store.claims import KIND, ask, claim
 from tests.store.stores import Place, until
 from tests.store.working import Watchful, begun, deployed, kinds
 from tests.world import HandClock, World, make_world
+from windlass.base.encryption import new_key
+from windlass.control.background.worker import LEASE
 
 # Stopping
 

@@ -6,17 +6,17 @@ import asyncio
 from functools import partial
 
 import pytest
-from windlass.base.clock import MINUTE, SECOND
-from windlass.control.background.worker import LEASE, Worker
-from windlass.control.deploying.reconcile import reconcile
-from windlass.core.deploy.workload import Instance, Workload
-from windlass.store import Tx
 
 from tests.fakes.engine import FakeEngine
 from tests.store.claims import KIND, claim, held, one
 from tests.store.stores import Place, until
 from tests.store.working import Watchful, begun, deployed, kinds
 from tests.world import World, make_world
+from windlass.base.clock import MINUTE, SECOND
+from windlass.control.background.worker import LEASE, Worker
+from windlass.control.deploying.reconcile import reconcile
+from windlass.core.deploy.workload import Instance, Workload
+from windlass.store import Tx
 
 
 async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: World, place: Place):

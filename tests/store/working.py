@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from windlass.core.deploy.workload import Instance, Workload
-
 from tests.fakes.engine import FakeEngine
 from tests.store.stores import until
 from tests.world import World
+from windlass.core.deploy.workload import Instance, Workload
 
 
 class Watchful(FakeEngine):

@@ -9,9 +9,8 @@ import windlass.operate.commands
 import windlass.operate.serving
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
-from windlass.main import main
-
 from tests.forks import obey
+from windlass.main import main
 
 
 def be(order: dict[str, Any]) -> None:

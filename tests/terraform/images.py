@@ -10,12 +10,11 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.engines.dockers import PYTHON, give_python
+from tests.terraform.modules import ENGINE, program
 from windlass.builders.terraform.programs import NAMES
 from windlass.docker import Docker
 from windlass.docker.images import image
-
-from tests.engines.dockers import PYTHON, give_python
-from tests.terraform.modules import ENGINE, program
 
 DOCKERFILE = f"FROM {PYTHON}\nCOPY {NAMES.get(ENGINE, 'terraform')} /bin/\n"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.builders.repositories import Repository
+from tests.whole import Windlass, until
 from windlass.builders.terraform import InstalledPrograms
 from windlass.builders.terraform.programs import NAMES
 from windlass.config import for_tools
 from windlass.core.deploy.states import OPEN
-
-from tests.builders.repositories import Repository
-from tests.whole import Windlass, until
 
 ENGINE = next((engine for engine, name in NAMES.items() if shutil.which(name)), "")
 

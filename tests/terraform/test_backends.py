@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from windlass.control.records.terraform_states import CredentialHolder, run_credential
 
 from tests.builders.repositories import Repository
 from tests.faults.witness import MACHINE
@@ -23,6 +22,7 @@ from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_runs import begin_slow
 from tests.whole import Place, Windlass, place
+from windlass.control.records.terraform_states import CredentialHolder, run_credential
 
 pytestmark = pytest.mark.slow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.core.deploy.terraform_failures import explain_output
 
 UNSET = """\

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from windlass.core.deploy.states import OPEN
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
@@ -23,6 +22,7 @@ from tests.free_ports import free_port
 from tests.marks import nightly
 from tests.terraform.images import program_image
 from tests.terraform.modules import document, needs_program
+from windlass.core.deploy.states import OPEN
 
 pytestmark = pytest.mark.slow
 

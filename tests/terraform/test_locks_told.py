@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from windlass.core.deploy.workload import Workload
-from windlass.store.tables.terraform import StateLock
 
 from tests.terraform.test_moved_states import ran, service_of
 from tests.world import World, make_world
+from windlass.core.deploy.workload import Workload
+from windlass.store.tables.terraform import StateLock
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from windlass.control.records.terraform_states import add_version
-from windlass.store import Tx
 
 from tests.terraform.modules import SECRET
 from tests.terraform.test_settings import body
 from tests.variables.town import inputs
 from tests.world import World
+from windlass.control.records.terraform_states import add_version
+from windlass.store import Tx
 
 MADE = "made-by-the-module-7f3a"
 VALUES = {

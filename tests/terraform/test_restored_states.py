@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+
+from tests.terraform.test_moved_states import service_of
+from tests.terraform.test_settings import body
+from tests.world import World
 from windlass.control.records.terraform_states import (
     PlanRecord,
     add_version,
@@ -13,10 +17,6 @@ from windlass.control.records.terraform_states import (
     put_plan,
 )
 from windlass.store import Tx
-
-from tests.terraform.test_moved_states import service_of
-from tests.terraform.test_settings import body
-from tests.world import World
 
 NUMBERS = '"long": 123456789012345678901234567890, "exact": 0.1234567890123456789012345678, "one": 1.0'
 STATE = '{"version": 4, "serial": %d, "lineage": "l", "outputs": {"%s": {"value": 1}}, "check": {%s}}'

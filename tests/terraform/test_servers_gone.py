@@ -10,13 +10,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from windlass.base.clock import SECOND
-from windlass.config import Settings
-from windlass.control.context.place import Place
-from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
-from windlass.control.workloads import terraform_programs
-from windlass.launch.launcher import LaunchRefused
-from windlass.launch.run_server import RunServer, relay
 
 from tests.builders.repositories import Repository
 from tests.free_ports import free_port
@@ -27,6 +20,13 @@ from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_moved_states import SOURCE
 from tests.whole import place
 from tests.world import World, make_world
+from windlass.base.clock import SECOND
+from windlass.config import Settings
+from windlass.control.context.place import Place
+from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
+from windlass.control.workloads import terraform_programs
+from windlass.launch.launcher import LaunchRefused
+from windlass.launch.run_server import RunServer, relay
 
 
 def nowhere() -> str:

@@ -14,6 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.fakes.engine import FakeEngine
+from tests.free_ports import free_port
+from tests.stub_server import StubServer
+from tests.tables import rows
+from tests.terraform.modules import document
+from tests.world import World, make_world
 from windlass.base.errors import Invalid
 from windlass.builders.terraform import InstalledProgram
 from windlass.config import Settings
@@ -26,13 +33,6 @@ from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer
 from windlass.launch.terraform_environment import program_environment
-
-from tests.fakes.engine import FakeEngine
-from tests.free_ports import free_port
-from tests.stub_server import StubServer
-from tests.tables import rows
-from tests.terraform.modules import document
-from tests.world import World, make_world
 
 URL = "https://git.example/acme/infra.git"
 

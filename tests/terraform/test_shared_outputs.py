@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from windlass.core.deploy.terraform_state import MOST_OF_ONE, read_state, shared_outputs
 
 

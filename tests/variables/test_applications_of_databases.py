@@ -6,12 +6,12 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
+
+from tests.world import World, make_world
 from windlass.control.context.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables import inputs
 from windlass.store import Row
-
-from tests.world import World, make_world
 
 
 @pytest.fixture

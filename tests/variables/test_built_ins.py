@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from windlass.core.deploy.injected_variables import identity
 
 from tests.world import Answer, World, make_world
+from windlass.core.deploy.injected_variables import identity
 
 PUBLIC = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 PRIVATE = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": False}

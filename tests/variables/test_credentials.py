@@ -7,11 +7,11 @@ import string
 
 import msgspec
 import pytest
+
+from tests.world import World
 from windlass.control.workloads.credentials import credentials_of
 from windlass.core.deploy.databases import TYPES, DatabaseLogin, kind_of
 from windlass.store import Row, Tx
-
-from tests.world import World
 
 every_type = pytest.mark.parametrize("type", TYPES)
 

@@ -7,6 +7,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.marks import examples
+from tests.tables import rows
 from windlass.core.deploy.database_variables import connection, friendly, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,
@@ -25,9 +28,6 @@ from windlass.core.deploy.databases import (
 )
 from windlass.core.deploy.workload import ProbeKind
 from windlass.core.words.variables import DeclaredVariable, resolve
-
-from tests.marks import examples
-from tests.tables import rows
 
 ID = "0c0b1dd2-3f0e-4a52-9d3b-5f8a9c1e7b60"
 KNOWN = DatabaseLogin("admin", "s3cret", "shop")

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from windlass.control.variables.inputs import former_sha, is_current
-from windlass.core.words.variables import Inputs
-from windlass.store import Tx
 
 from tests.tables import rows
 from tests.variables.town import Town, inputs, row_of, settled
 from tests.world import World, make_world
+from windlass.control.variables.inputs import former_sha, is_current
+from windlass.core.words.variables import Inputs
+from windlass.store import Tx
 
 
 async def current(world: World, service: str, before: Inputs) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+
+from tests.variables.town import Town, inputs, row_of, whereabouts
 from windlass.control.variables.inputs import inputs_of
 from windlass.core.words.variables import Inputs, Unusable
 from windlass.store import Tx
-
-from tests.variables.town import Town, inputs, row_of, whereabouts
 
 
 def own(variables: Mapping[str, str]) -> dict[str, str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
+from tests.variables.town import Town, row_of
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.variables.inputs import is_current
 from windlass.store import Tx
 from windlass.store.tables.resources import ResourceTable
 from windlass.store.tables.tree import ResourceTree
-
-from tests.variables.town import Town, row_of
 
 LEVELS = ("application", "environment", "project")
 

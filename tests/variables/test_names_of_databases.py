@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from windlass.control.kinds import database as database_kind
 
 from tests.world import World
+from windlass.control.kinds import database as database_kind
 
 
 async def neighbours(world: World) -> tuple[str, str, str]:

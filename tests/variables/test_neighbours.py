@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from tests.world import World
 from windlass.control.context.neighbours import Neighbours
 from windlass.store.tables.lists import ListTable
 from windlass.store.tables.resources import ResourceTable
-
-from tests.world import World
 
 PORT = {"internal_port": 8000}
 

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.marks import examples
+from tests.tables import rows
 from windlass.core.words.variables import (
     DEEPEST,
     MOST_OF_A_FILE,
@@ -21,9 +24,6 @@ from windlass.core.words.variables import (
     Unusable,
     resolve,
 )
-
-from tests.marks import examples
-from tests.tables import rows
 
 many = examples(100)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.world import World
 from windlass.control.variables.inputs import inputs_of
 from windlass.core.deploy.workload import ServiceAddress
 from windlass.core.words.variables import Inputs
 from windlass.store import Row
-
-from tests.world import World
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from windlass.base.errors import Unavailable
-from windlass.base.http_out import HttpResult
-from windlass.control.records.outbox import DELIVER, work_of
-from windlass.control.telling.delivery import WebhookSender
-from windlass.store import Claim, Store, Write
 
 from tests.marks import either
 from tests.webhooks.receivers import SECRET, Receivers
 from tests.webhooks.told import HOUR, URL, deploy, kinds, pass_by, path, webhook
 from tests.world import World
+from windlass.base.errors import Unavailable
+from windlass.base.http_out import HttpResult
+from windlass.control.records.outbox import DELIVER, work_of
+from windlass.control.telling.delivery import WebhookSender
+from windlass.store import Claim, Store, Write
 
 DAY = 24 * HOUR
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from windlass.base.clock import SECOND
-from windlass.base.http_out import HttpResult
-from windlass.control.background.worker import LEASE
 
 from tests.faults.inside import until
 from tests.webhooks.receivers import Receivers, Sent
 from tests.world import HandClock, World, make_world
+from windlass.base.clock import SECOND
+from windlass.base.http_out import HttpResult
+from windlass.control.background.worker import LEASE
 
 EVENTS = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 LOOPBACK = ["127.0.0.0/8"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from windlass.docker import Docker
 
 from tests.engines.docker.watched import Watched, nothing_left
 from tests.engines.dockers import docker_host
+from windlass.docker import Docker
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
+from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
+from tests.engines.dockers import own_engine
+from tests.engines.proxies import proxied, when_back
 from windlass.core.deploy.workload import (
     Phase,
     Volume,
@@ -14,10 +18,6 @@ from windlass.core.deploy.workload import (
 from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker.containers import is_passing
 from windlass.engines.engine import EngineAway
-
-from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
-from tests.engines.dockers import own_engine
-from tests.engines.proxies import proxied, when_back
 
 pytestmark = pytest.mark.slow
 

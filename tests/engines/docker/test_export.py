@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.engines.dockers import BOX, build
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.docker import export
 from windlass.engines.docker.export import unpack
 from windlass.engines.engine import ArtifactLost, EngineError
-
-from tests.engines.dockers import BOX, build
 
 REF = "windlass-test/site:1"
 DOCKERFILE = f"""FROM {BOX}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 
 import pytest
+
+from tests.engines.docker.watched import wanted
+from tests.engines.dockers import BOX
 from windlass.core.deploy.workload import Phase, WorkloadPort
 from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import host_ports
 from windlass.engines.docker.host_ports import HostPorts, choose
 from windlass.engines.engine import EngineError
-
-from tests.engines.docker.watched import wanted
-from tests.engines.dockers import BOX
 
 WEB = (WorkloadPort(name="web", internal=8080),)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
+from tests.engines.dockers import BOX
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
@@ -12,9 +15,6 @@ from windlass.core.deploy.workload import (
     Volume,
 )
 from windlass.engines.engine import ArtifactLost, EngineError
-
-from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
-from tests.engines.dockers import BOX
 
 pytestmark = pytest.mark.slow
 

@@ -7,18 +7,6 @@ import uuid
 from contextlib import suppress
 
 import pytest
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.core.deploy.workload import (
-    Artifact,
-    Phase,
-    Volume,
-    WorkloadPort,
-)
-from windlass.docker import Docker, EngineRefused
-from windlass.engines.docker import DockerEngine
-from windlass.engines.docker import names as words
-from windlass.engines.docker.resources import DockerResources
-from windlass.engines.engine import EngineError, InstanceEnded
 
 from tests.engines.docker.watched import (
     FOREVER,
@@ -31,6 +19,18 @@ from tests.engines.docker.watched import (
     wanted,
 )
 from tests.engines.dockers import BOX, build
+from windlass.core.deploy.engine_limits import UNKNOWN
+from windlass.core.deploy.workload import (
+    Artifact,
+    Phase,
+    Volume,
+    WorkloadPort,
+)
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker import DockerEngine
+from windlass.engines.docker import names as words
+from windlass.engines.docker.resources import DockerResources
+from windlass.engines.engine import EngineError, InstanceEnded
 
 pytestmark = pytest.mark.slow
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+from tests.world import ADMIN
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
 from windlass.config import Settings
@@ -14,8 +16,6 @@ from windlass.engines.engine import EngineAway
 from windlass.install import ownership
 from windlass.install.installation import install
 from windlass.install.parts import real_parts
-
-from tests.world import ADMIN
 
 ENTRY = b'{"Id":"a","Names":null,"Labels":{},"State":"running","Ports":[%s]}'
 LONG = b"[%s]" % (ENTRY % b",".join([b'{"PrivatePort":12345,"Type":"tcp"}'] * 600_000))

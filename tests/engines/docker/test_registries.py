@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.engines.docker.watched import wanted
+from tests.engines.dockers import BOX
+from tests.registries.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry
 from windlass.core.deploy.registries import PullRequest, RegistryLogin, parse_ref
 from windlass.core.deploy.workload import Artifact, Phase
 from windlass.docker import Docker
 from windlass.docker.images import image, push
 from windlass.engines.engine import ArtifactLost, EngineError
-
-from tests.engines.docker.watched import wanted
-from tests.engines.dockers import BOX
-from tests.registries.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,15 @@ from contextlib import AsyncExitStack, nullcontext
 from ipaddress import IPv4Network
 
 import pytest
+
+from tests.engines.docker.watched import wanted
+from tests.engines.dockers import BOX
 from windlass.builders.docker.build_network import BuildNetworks
 from windlass.docker import EngineRefused, subnets
 from windlass.docker.failures import refusal
 from windlass.docker.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.engine import EngineError
-
-from tests.engines.docker.watched import wanted
-from tests.engines.dockers import BOX
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.engines.dockers import BOX
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -16,8 +17,6 @@ from windlass.core.deploy.workload import (
 )
 from windlass.docker import Docker
 from windlass.engines.docker import DockerEngine
-
-from tests.engines.dockers import BOX
 
 FOREVER = "while true; do sleep 1; done"
 

@@ -6,10 +6,9 @@ import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
+from tests.engines.stations import wanted
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process.records import InstanceKey
-
-from tests.engines.stations import wanted
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 

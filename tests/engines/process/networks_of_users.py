@@ -9,15 +9,15 @@ import stat
 from pathlib import Path
 
 import pytest
+
+from tests.engines import programs
+from tests.engines.process.test_networks import PORT, hubs, kept, lives
+from tests.engines.stations import ask, until, wanted
 from windlass.base.isolation import socket_server
 from windlass.base.isolation.instance_connections import connect, make_socket
 from windlass.base.isolation.network import NamespaceHolder, start_of
 from windlass.base.isolation.pasta import has_pasta_interface
 from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
-
-from tests.engines import programs
-from tests.engines.process.test_networks import PORT, hubs, kept, lives
-from tests.engines.stations import ask, until, wanted
 
 
 async def test_pasta_that_was_killed_leads_out_again(rig, station):

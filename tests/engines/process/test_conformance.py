@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from windlass.engines.engine import Engine
-from windlass.engines.process import Pauses
-from windlass.engines.process.environment import with_this_python
 
 from tests.engines.conformance import Conformance
 from tests.engines.stations import CAPABILITIES
+from windlass.engines.engine import Engine
+from windlass.engines.process import Pauses
+from windlass.engines.process.environment import with_this_python
 
 
 class TestConformance(Conformance):

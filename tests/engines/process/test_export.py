@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.process.files import built_folder

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.process.helpers import KEY, SERVICE
+from tests.engines.stations import Station, wanted
 from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files
 from windlass.engines.process.records import RecordStore
-
-from tests.engines import programs
-from tests.engines.process.helpers import KEY, SERVICE
-from tests.engines.stations import Station, wanted
 
 READS = """
 import os, time

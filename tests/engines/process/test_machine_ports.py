@@ -7,8 +7,6 @@ import signal
 import socket
 
 import pytest
-from windlass.engines.engine import EngineAway
-from windlass.engines.process import ports
 
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
@@ -16,6 +14,8 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
 from tests.test_filelock import holder
+from windlass.engines.engine import EngineAway
+from windlass.engines.process import ports
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ import signal
 import socket
 
 import pytest
-from windlass.base import disk_reserve
-from windlass.engines.process import kernel
-from windlass.engines.process.output import OutputFile, UnreadableOutput, prepare
-from windlass.engines.process.records import Record
-from windlass.engines.unread_output import LEADING_HOLE
 
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
+from windlass.base import disk_reserve
+from windlass.engines.process import kernel
+from windlass.engines.process.output import OutputFile, UnreadableOutput, prepare
+from windlass.engines.process.records import Record
+from windlass.engines.unread_output import LEADING_HOLE
 
 MIB = 1 << 20
 

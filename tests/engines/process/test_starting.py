@@ -12,6 +12,13 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.conformance import told_by
+from tests.engines.lifecycle import PORT
+from tests.engines.process.helpers import KEY, SERVICE, answer_of
+from tests.engines.stations import Station, until, wanted
+from tests.test_filelock import holder
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process import files, kernel, records, run_recorder
@@ -20,13 +27,6 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
-
-from tests.engines import programs
-from tests.engines.conformance import told_by
-from tests.engines.lifecycle import PORT
-from tests.engines.process.helpers import KEY, SERVICE, answer_of
-from tests.engines.stations import Station, until, wanted
-from tests.test_filelock import holder
 
 RECORD = Record(org="", service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 

@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+
+from tests.engines.process.helpers import SERVICE
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
 from windlass.base import filelock
 from windlass.engines import unread_output
 from windlass.engines.process.output import OutputFile, prepare
 from windlass.engines.process.records import Record
 from windlass.engines.unread_output import READER_LOCK, bound
-
-from tests.engines.process.helpers import SERVICE
-from tests.engines.processes import ProcessRig
-from tests.engines.stations import Station, until, wanted
 
 MIB = 1 << 20
 BACKLOG = 4 * MIB

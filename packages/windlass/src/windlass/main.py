@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from windlass.base.version import VERSION
 from windlass.config import wants_no_colour
 from windlass.terminal.tables import FORM

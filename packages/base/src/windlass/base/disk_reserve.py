@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec import Struct, structs
+
 from windlass.base.measure_pace import MeasurePace
 from windlass.base.process_memory import have_too_many_files
 

@@ -16,6 +16,7 @@ import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct, ValidationError, convert
+
 from windlass.base.log import log
 
 Fetch = Callable[[str], Awaitable[bytes]]

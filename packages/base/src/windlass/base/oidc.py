@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import jwt
 from msgspec import Struct
+
 from windlass.base.issuer_keys import (
     ALGORITHMS,
     Fetch,

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain

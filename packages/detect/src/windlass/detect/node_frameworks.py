@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles, table, word
 
 Finder = Callable[[KnownFiles, dict[str, Any]], str]

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.detect.recipe import WEB
 
 PROCFILE: Final = "Procfile"

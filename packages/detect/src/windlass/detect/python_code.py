@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles
 
 MOST_FILES: Final = 60

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles, table, texts, word
 from windlass.detect.old_packages import PIN, version_numbers
 from windlass.detect.python_requirements import REQUIREMENTS, requirements_files

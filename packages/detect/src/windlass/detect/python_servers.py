@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_code import PythonFile
 

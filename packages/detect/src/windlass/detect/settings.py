@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.detect.detect import advice_for
 from windlass.detect.recipe import WEB, ProcessType, Recipe
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_frameworks import add_package
 from windlass.detect.recipe import Recipe

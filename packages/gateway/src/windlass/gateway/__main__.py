@@ -9,6 +9,7 @@ from pathlib import Path
 gc.disable()  # until everything is loaded: these objects stay to the end
 
 import uvloop  # noqa: E402
+
 from windlass.base.log import start_logging  # noqa: E402
 from windlass.base.oom_score import SERVER, set_oom_score  # noqa: E402
 from windlass.base.priority import prefer_session  # noqa: E402

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.log import log
 from windlass.gateway.channel import Channel
 from windlass.gateway.doors import Sockets

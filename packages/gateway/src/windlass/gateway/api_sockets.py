@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.held_ports import hold_other_family
 from windlass.gateway.channel import Channel
 from windlass.gateway.files import SOCKETS, connect_to

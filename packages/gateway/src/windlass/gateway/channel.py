@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
+
 from windlass.gateway.messages import encode
 
 M = TypeVar("M")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from msgspec.structs import replace
+
 from windlass.base.http_in.connections import trust_check
 from windlass.base.log import log
 from windlass.gateway.journal import Journal

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.log import log
 from windlass.gateway.channel import MOST_FILES, Channel
 from windlass.gateway.doors import Doors, Sockets

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
 from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Reserve, Retire, SetRoutes, encode

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.log import log
 from windlass.base.private import private_folder
 from windlass.gateway.files import CONTROL, LOG, build, connect_to, process_of

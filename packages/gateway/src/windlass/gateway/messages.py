@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct, msgpack
+
 from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.filelock import open_lock_file, release, wait_for
 from windlass.base.hang_up import handle_hang_ups
 from windlass.base.log import log

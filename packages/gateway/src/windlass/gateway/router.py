@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.base.metrics import Metric, gauge
 from windlass.gateway.link import AskGateway, GatewayLink
 from windlass.gateway.messages import (

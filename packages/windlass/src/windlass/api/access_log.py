@@ -6,6 +6,7 @@ import time
 
 import msgspec
 from msgspec import Struct
+
 from windlass.api.requests import Request
 from windlass.base.line_log import LineLog, clean_text
 from windlass.config import BadSetting, Settings

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from urllib.parse import parse_qs
 
 from msgspec import Meta
+
 from windlass.api.account_document import ANSWER, BROWSER_SESSION, LINK, PROVIDERS, SESSION, START
 from windlass.api.answers import Header, HttpAnswer
 from windlass.api.body import parse_body

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.api import sockets
 from windlass.api.limits import Window
 from windlass.api.quota import StreamPlace

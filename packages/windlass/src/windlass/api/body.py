@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 from msgspec.structs import fields
+
 from windlass.base.errors import Invalid
 from windlass.core.declare.document import forgiven
 from windlass.core.declare.resource import Spec

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Struct
+
 from windlass.api.answers import HttpAnswer
 from windlass.api.body import parse_query
 from windlass.api.callers import Callers

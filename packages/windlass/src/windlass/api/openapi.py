@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import msgspec
+
 from windlass.api import account_document
 from windlass.api.body import MERGE_PATCH
 from windlass.api.router import LONGEST_WORD

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
+
 from windlass.base.metrics import Histogram, Metric, MetricType
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+
 from windlass.api.body import MOST
 from windlass.api.dialect import split_base
 from windlass.api.limits import Window

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
+
 from windlass.core.declare.fields import EXAMPLE_MARK, example
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family, Shown

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+
 from windlass.api.requests import Request
 from windlass.api.streaming import Allowed, StreamEnd, Streams, wait_for_message
 from windlass.base.clock import Clock

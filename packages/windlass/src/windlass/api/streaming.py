@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
+
 from windlass.base.errors import Invalid, Unavailable
 from windlass.control.telling import frames
 

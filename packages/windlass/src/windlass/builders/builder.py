@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from msgspec import Struct, field
+
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
+
 from windlass import demo
 from windlass.base import subprocesses
 from windlass.builders.git import Git, GitCommit, GitSource

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 from msgspec.structs import replace
+
 from windlass.base.bounded import BoundedCalls, CallLimits, OutOfBounds
 from windlass.builders.builder import BuildError, Order
 

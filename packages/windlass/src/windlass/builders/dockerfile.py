@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.builders.instructions import (
     WITH_HEREDOCS,
     Argument,

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.builders.substitution import words
 
 KNOWN: Final = frozenset(

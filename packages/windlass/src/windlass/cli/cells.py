@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+
 from windlass.terminal.tables import pairs, plain, table
 
 STATES: Final = ("state", "status")

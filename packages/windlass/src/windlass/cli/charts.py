@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 from msgspec import Struct
+
 from windlass.terminal.tables import GAP, room, table
 
 _TITLES: Final = ("METRIC", "NOW", "HIGHEST")

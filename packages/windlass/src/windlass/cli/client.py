@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
+
 from windlass.base.version import VERSION
 from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain

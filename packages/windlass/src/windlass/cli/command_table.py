@@ -16,6 +16,7 @@ from typing import Final
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.base.version import VERSION

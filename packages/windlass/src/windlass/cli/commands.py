@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 import click
+
 from windlass.cli.client import Api, ApiAnswer, path_of
 from windlass.cli.command_table import GroupLines, line_about
 from windlass.cli.connection import connect

@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 import msgspec
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.cli.linked_folder import FILE, FolderLink, LinkedFolder

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 from msgspec import Struct
+
 from windlass.cli.client import PATIENT, Api
 from windlass.cli.contexts import ContextFile, Contexts
 from windlass.cli.user_folders import settings_folder

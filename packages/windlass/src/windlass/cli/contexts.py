@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.filelock import holding
 from windlass.base.private import private_folder

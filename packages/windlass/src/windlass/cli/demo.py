@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+
 from windlass.cli.client import Api
 from windlass.cli.connection import call_options, connect
 from windlass.cli.deployments import DeploymentFailed, StartedDeployment, is_under_way, say

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 from msgspec import Struct
+
 from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.cli.kebab import kebab
 from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.operations import Operation, PathId

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import msgspec
+
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Recipe, Tree
 from windlass.detect import detect as recipe_of

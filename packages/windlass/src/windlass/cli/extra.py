@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
+
 from windlass.cli.client import ApiAnswer, ResponseStream
 from windlass.cli.commands import all_commands, command
 from windlass.cli.connection import call_options, connect

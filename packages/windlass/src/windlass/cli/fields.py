@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec import inspect as types
+
 from windlass.cli.kebab import kebab
 from windlass.core.declare.spec import ordered_fields
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from msgspec import Struct
+
 from windlass.base import dockerignore
 from windlass.cli.ignored_files import (
     IgnoreRule,

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 import click
 from msgspec import Struct
+
 from windlass.cli.client import ApiAnswer, ApiRefused, ResponseStream, ServerUnreachable
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
+
 from windlass.cli.ignored_files import is_never_uploaded
 from windlass.cli.linked_folder import FILE as LINK
 from windlass.config import for_tools

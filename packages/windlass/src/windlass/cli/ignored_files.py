@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.dockerignore import DOCKERIGNORE, Ignore
 
 NEVER: Final = frozenset(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
 from windlass.cli.client import Api, ApiAnswer, ApiRefused, path_of
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, ancestry
 from windlass.cli.fields import body_of

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import owner_of
 from windlass.base.toml import parse_toml

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.base import ids
 from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
 from windlass.cli.derived_commands import is_numbered

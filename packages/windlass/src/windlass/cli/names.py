@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from msgspec import Struct
+
 from windlass.base import ids
 from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.derived_commands import ancestry

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 from msgspec import NODEFAULT, Struct
+
 from windlass.cli.connection import call_options
 from windlass.cli.derived_commands import DerivedCommand, ancestry
 from windlass.cli.everyday.names import complete_paths

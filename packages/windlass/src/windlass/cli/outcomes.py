@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import msgspec
+
 from windlass.cli.client import Api
 from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
 from windlass.cli.following import when_too_many

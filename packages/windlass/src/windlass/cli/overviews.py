@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import click
+
 from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.deployments import EndedDeployment, is_gone, say, serves
 from windlass.cli.fields import fields_of

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.cli.cells import moment, show_fields
 from windlass.cli.charts import show_metrics
 from windlass.cli.kebab import kebab

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
+
 from windlass.base.dockerignore import TooLong
 from windlass.cli.client import Api, ApiRefused, ServerUnreachable
 from windlass.cli.folder_archive import FolderArchive, archive_folder

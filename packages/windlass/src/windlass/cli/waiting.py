@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import (
     EndedDeployment,

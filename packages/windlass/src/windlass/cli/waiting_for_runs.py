@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 import click
+
 from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import say, show_below

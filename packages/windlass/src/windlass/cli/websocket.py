@@ -10,9 +10,6 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
-from windlass.base.cleanup import on_failure
-from windlass.cli.client import Api, ApiAnswer, ServerUnreachable
-from windlass.terminal.stopped import Stopped
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -26,6 +23,10 @@ from wsproto.events import (
     TextMessage,
 )
 from wsproto.utilities import ProtocolError
+
+from windlass.base.cleanup import on_failure
+from windlass.cli.client import Api, ApiAnswer, ServerUnreachable
+from windlass.terminal.stopped import Stopped
 
 _SECONDS: Final = 60
 _PIECE: Final = 65_536

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
+
 from windlass.config.settings import Settings
 
 PREFIX = "WINDLASS_"

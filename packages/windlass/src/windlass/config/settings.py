@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
+
 from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
 from windlass.core.words.naming import PLACE_NAME
 

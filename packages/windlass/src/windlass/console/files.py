@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.errors import Unavailable
 from windlass.console.joining import join
 

@@ -180,6 +180,7 @@ class Docker:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
+
             from windlass.docker.engine_request import EngineRequest  # noqa: PLC0415 (as above)
 
             connector, self._base = self._transport.connector()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.base.subprocesses import in_thread
 from windlass.docker.client import Docker
 from windlass.docker.failures import EngineRefused

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Struct
+
 from windlass.base.addresses import Reach, resolve
 from windlass.docker.failures import Away, EngineRefused
 from windlass.docker.tls_failures import tls_reason
@@ -212,6 +213,7 @@ class TlsTransport:
 
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
         import aiohttp  # noqa: PLC0415 (as above)
+
         from windlass.base.http_out.client import Guard  # noqa: PLC0415 (loads aiohttp)
 
         guard = Guard(self._reach, resolve)

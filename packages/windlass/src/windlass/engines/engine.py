@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from msgspec import Struct
+
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (

@@ -3,6 +3,7 @@
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import delete, get, post, put
 from windlass.core.declare.fields import (
     SERVICE_OR_ABOVE,

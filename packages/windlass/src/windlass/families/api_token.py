@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
+
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
 from windlass.core.declare.fields import (
     SERVICE_OR_ABOVE,

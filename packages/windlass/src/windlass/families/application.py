@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
+
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.core.declare.build_shapes import (
     Command,

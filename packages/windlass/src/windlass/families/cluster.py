@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import (

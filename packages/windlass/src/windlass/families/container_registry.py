@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (

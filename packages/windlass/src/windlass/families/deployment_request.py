@@ -3,6 +3,7 @@
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import Id, example, refers

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.build_shapes import RestrictedPath
 from windlass.core.declare.fields import example
 from windlass.core.declare.resource import Family, Shown, Spec

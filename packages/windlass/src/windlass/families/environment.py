@@ -4,6 +4,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, get, post
 from windlass.core.declare.fields import (

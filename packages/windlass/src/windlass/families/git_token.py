@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,

@@ -3,6 +3,7 @@
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, field
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.cloning import can_be_cloned

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
 from windlass.core.access import ROLE_IDS, Scope
 from windlass.core.declare.actions import delete, post, put
 from windlass.core.declare.fields import (

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.access import MEANINGS, ROLE_IDS, Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.audit_query import OrganizationEvent, events, targets

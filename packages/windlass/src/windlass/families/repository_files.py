@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import post
 from windlass.core.declare.fields import example
 from windlass.core.declare.registry import Actions

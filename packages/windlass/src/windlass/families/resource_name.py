@@ -3,6 +3,7 @@
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, example
 from windlass.core.declare.registry import Paging, StandaloneOperation

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Timestamp, example
 from windlass.core.declare.registry import Actions

@@ -3,6 +3,7 @@
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import post
 from windlass.core.declare.fields import example, fields_by
 from windlass.core.declare.registry import Actions

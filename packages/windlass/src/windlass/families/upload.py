@@ -3,6 +3,7 @@
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, post, put
 from windlass.core.declare.fields import Maybe, absent, example, shaped

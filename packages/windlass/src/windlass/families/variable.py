@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import Itself, post
 from windlass.core.declare.fields import (
     Id,

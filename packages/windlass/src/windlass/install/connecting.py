@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
+
 from windlass.base.addresses import Address, Reach
 from windlass.base.bounded import BoundedCalls
 from windlass.base.errors import Invalid

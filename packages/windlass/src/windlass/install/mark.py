@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.atomic_files import write_whole
 from windlass.config import BadSetting, Settings
 from windlass.store import Reads

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.config import Settings, to_type

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from msgspec import Struct, field
+
 from windlass.base.bounded import BoundedCalls, CallLimits
 from windlass.base.clock import Clock
 from windlass.base.isolation.isolation import Isolation, Mode, NetworkRules

@@ -20,6 +20,7 @@ from typing import IO, Any, Final, Self, cast
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.base.encryption import Encryption
 from windlass.store.archive import ArchiveTable, level, tables

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.config import Settings
 from windlass.install.database import looking

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.config import Settings
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.install.parts import docker_at

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+
 from windlass.base.encryption import CannotDecrypt
 from windlass.config import BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION

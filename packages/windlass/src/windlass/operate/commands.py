@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+
 from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, take_variables, to_type
 from windlass.operate.plain import plainly

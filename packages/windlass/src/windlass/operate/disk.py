@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.disk_reserve import is_short
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 

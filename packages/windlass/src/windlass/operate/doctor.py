@@ -17,6 +17,7 @@ from typing import Final
 
 import apsw
 import msgspec
+
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.base.private import owner_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import apsw
+
 from windlass.base.errors import Unavailable
 from windlass.config import Settings
 from windlass.control.background.place_owner import OwnerAlive

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.operate.findings import Finding, ok, warn
 
 PROC: Final = Path("/proc/sys")

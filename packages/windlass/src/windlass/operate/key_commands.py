@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import msgspec
+
 from windlass.operate.plain import plainly
 from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import SystemClock, stamp
 from windlass.base.encryption import Encryption, id_of, new_key
 from windlass.base.filelock import try_hold

@@ -14,6 +14,7 @@ from typing import Final
 import click
 import msgspec
 import uvloop
+
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from windlass.config import Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many

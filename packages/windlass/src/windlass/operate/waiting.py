@@ -18,6 +18,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 import uvicorn
+
 from windlass.base.commit import commit
 from windlass.base.errors import DatabaseAway, Unavailable
 from windlass.base.log import log

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import (
     AddressRefused,

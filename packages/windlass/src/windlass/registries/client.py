@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import (
     AddressRefused,

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.registries.client import LONGEST, SECONDS

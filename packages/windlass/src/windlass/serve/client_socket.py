@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
+
 from windlass.api.answers import failure_response
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of

@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
+
 from windlass.api.answers import Header
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import (

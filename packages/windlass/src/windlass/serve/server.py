@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
+
 from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import stranger_at
 from windlass.base.hang_up import handle_hang_ups

@@ -12,9 +12,10 @@ from copy import copy
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
-from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection
+
+from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 
 _SAID: Final = 16 * 1024
 """Bytes that a client may send at once. It has to answer pings and closes; more is not read."""

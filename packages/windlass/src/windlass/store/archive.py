@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import apsw
 from msgspec import Struct
+
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, find_missing, migrations
 from windlass.store.tables import deletions, events, volumes
 from windlass.store.tables.table import DatabaseSession

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
+
 from windlass.base.clock import Clock
 from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
+
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import asyncpg
+
 from windlass.base.clock import SECOND, Clock, SystemClock, uptime
 from windlass.base.log import log
 

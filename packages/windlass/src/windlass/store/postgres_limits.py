@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal
 
 import asyncpg
+
 from windlass.base.cleanup import on_failure
 from windlass.base.errors import DatabaseAway
 from windlass.config import BadSetting

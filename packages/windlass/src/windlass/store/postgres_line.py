@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
+
 from windlass.store.archive import ArchiveTable, Rows
 from windlass.store.postgres import LISTEN, MIGRATION_LOCK, WRITER_LOCK, PostgresSession
 from windlass.store.postgres_clock import NOW

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import apsw
+
 from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.commit_thread import CommitThread

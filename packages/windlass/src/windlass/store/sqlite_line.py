@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+
 from windlass.base.clock import SystemClock
 from windlass.base.private import private_file
 from windlass.store.archive import ArchiveTable, Rows

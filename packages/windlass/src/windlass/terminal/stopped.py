@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 
 import click
+
 from windlass.terminal.tables import plain
 
 INTERRUPTED: Final = 130

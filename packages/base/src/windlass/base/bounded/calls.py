@@ -21,6 +21,7 @@ from typing import Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
+
 from windlass.base.bounded.child import CallReply, CallRequest
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import (
     MOST_READ,
@@ -31,7 +33,6 @@ from windlass.base.http_out.answers import (
 from windlass.base.http_out.url import Url, no_public_address
 from windlass.base.trace import trace_headers
 from windlass.base.version import VERSION
-from yarl import URL
 
 IDLE: Final = 30.0
 AT_ONCE: Final = 100

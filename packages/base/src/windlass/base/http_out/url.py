@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
+
 from windlass.base.addresses import Address, BadHost, Reach, host
 from windlass.base.http_out.answers import AddressRefused
 

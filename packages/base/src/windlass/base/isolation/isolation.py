@@ -15,6 +15,7 @@ from typing import Final, Literal, cast
 from zlib import crc32
 
 from msgspec import Struct
+
 from windlass.base.addresses import CLOSED_NETWORKS
 from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell

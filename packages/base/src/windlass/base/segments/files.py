@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.segments.lines import BEGIN, LineFilter, instant, place_of, split, time_of
 
 BLOCK: Final = 64 * 1024

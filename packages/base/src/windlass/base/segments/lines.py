@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 

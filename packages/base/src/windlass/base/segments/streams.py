@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.atomic_files import move
 from windlass.base.log import log
 from windlass.base.segments import files

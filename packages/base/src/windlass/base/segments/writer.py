@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET
+
 from windlass.base import filelock
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import stamp

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.detect.version_ranges import without_name
 
 DEBIAN: Final = "bookworm"

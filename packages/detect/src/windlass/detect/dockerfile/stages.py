@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.detect.dockerfile.instructions import CacheMount
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.detect.known_files import KnownFiles, table, texts, word
 from windlass.detect.language import Language
 from windlass.detect.program_names import server_rank

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.line_log import LineLog, clean_text
 from windlass.base.trace import given_trace
 from windlass.routers.router import Route

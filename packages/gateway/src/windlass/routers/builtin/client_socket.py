@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
+
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.routers.router import Absence, ServedElsewhere
 
 _ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)

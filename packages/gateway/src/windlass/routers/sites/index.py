@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.routers.sites.rules import HeaderRule, Redirect
 
 INDEX: Final = "index"

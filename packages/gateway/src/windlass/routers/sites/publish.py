@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
 from windlass.base.atomic_files import write_whole
 from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteRules, encode_index

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.routers.sites.patterns import PathPattern
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.atomic_files import move, sync_file_system
 from windlass.base.cleanup import on_failure
 from windlass.base.disk_reserve import is_short

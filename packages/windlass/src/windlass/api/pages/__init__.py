@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
 from windlass.api.answers import Header
 from windlass.base.commit import commit
 from windlass.base.disk_reserve import is_short

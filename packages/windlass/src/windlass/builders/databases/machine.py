@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.base import subprocesses
 from windlass.launch import mysql
 

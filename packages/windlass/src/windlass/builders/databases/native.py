@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base import subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.private import private_folder

@@ -17,6 +17,7 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.subnets import make_network
 

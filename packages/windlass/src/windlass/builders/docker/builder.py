@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base import subprocesses
 from windlass.base.bounded import BoundedCalls
 from windlass.base.dockerignore import DOCKERIGNORE

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
 
 from msgspec import Struct
+
 from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, beside
 from windlass.builders.builder import BuildError, Order
 

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.log import log
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import decode

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.builders.dockerfile import Dockerfile
 from windlass.builders.instructions import DockerfileError, Instruction, arguments, instruction, pairs
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
 from windlass.builders.docker.expansion import FromImages, check_expansion

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base import dockerignore
 from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Order

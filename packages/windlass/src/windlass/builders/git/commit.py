@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.builders.git.messages import printable
 
 # For `git log -z`; `commits` parses its output.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base import subprocesses
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
 from windlass.builders.git.kept import KeptCopy

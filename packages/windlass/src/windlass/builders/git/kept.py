@@ -22,6 +22,7 @@ from typing import Final, Self
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder

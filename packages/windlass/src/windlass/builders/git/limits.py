@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.child_process import ChildProcess
 from windlass.builders.git.source import GitError
 

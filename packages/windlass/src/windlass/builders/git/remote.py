@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.base import subprocesses
 from windlass.builders.git.limits import Limits, measure
 from windlass.builders.git.messages import GitOutput, explain

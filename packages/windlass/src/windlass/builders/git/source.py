@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.addresses import Address, BadHost, host
 
 LONGEST: Final = 2048

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase

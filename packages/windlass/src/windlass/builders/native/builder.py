@@ -19,6 +19,7 @@ from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
+
 from windlass import config
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import move

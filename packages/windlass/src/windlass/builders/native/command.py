@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import container_only, tools
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.detect import Recipe
 

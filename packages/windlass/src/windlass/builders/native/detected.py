@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.builders.builder import BuildError
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.native import node, python

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Instruction, arguments, pairs
 

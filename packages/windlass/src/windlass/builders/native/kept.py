@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+
 from windlass.base.atomic_files import write_whole
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import tree
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base import subprocesses
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.builder import BuildError

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.builders.native.caches import BuildCaches

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.native import tree

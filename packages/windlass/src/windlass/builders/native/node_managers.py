@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.builders.small_files import read_small_text
 from windlass.detect.node_locks import BEGINNING, LOCKS, version_by_lock
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native.node_managers import PackageManager
 from windlass.builders.native.pip import install_in_folder

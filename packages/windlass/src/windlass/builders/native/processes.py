@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.command import Site, resolve_command
 from windlass.builders.native.dockerfile_hints import Command

@@ -15,6 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base import subprocesses
 from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Say

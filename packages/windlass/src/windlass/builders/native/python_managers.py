@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native.pip import find_uv, install_in_folder, own_python, pip_install
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
+
 from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
 from windlass.builders.native import python

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native.pip import find_pip, own_python

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell

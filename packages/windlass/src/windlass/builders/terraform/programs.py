@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
+
 from windlass.base.log import log
 
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}

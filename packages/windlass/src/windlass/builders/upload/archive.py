@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from msgspec import Struct
+
 from windlass.builders.builder import FULL
 from windlass.builders.git.limits import Limits
 from windlass.builders.git.listing import TARGET, LinkWalk

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final, Literal
 
 from msgspec import Struct
+
 from windlass.builders.builder import BuildError
 
 BLOCK: Final = 512

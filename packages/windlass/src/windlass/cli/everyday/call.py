@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 from msgspec import Struct
+
 from windlass.cli.client import Api
 from windlass.cli.connection import call_options, connect, given_access
 from windlass.cli.contexts import normal_url

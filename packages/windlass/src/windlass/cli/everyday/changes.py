@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import (
     EverydayCall,

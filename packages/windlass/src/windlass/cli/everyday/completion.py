@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 from click.shell_completion import get_completion_class
+
 from windlass.terminal.sections import Command
 
 _SHELLS: Final = ("bash", "zsh", "fish")

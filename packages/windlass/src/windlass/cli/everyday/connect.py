@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import click
+
 from windlass.cli.client import Api
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument

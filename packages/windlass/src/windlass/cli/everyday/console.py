@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+
 from windlass.cli.browsing import browse
 from windlass.cli.connection import connect
 from windlass.cli.deployments import say

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.base.file_names import file_names, read_beginning
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.confirmed_links import note_link

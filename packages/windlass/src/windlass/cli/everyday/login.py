@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import click
+
 from windlass.cli.client import Api, ApiRefused, is_this_machine
 from windlass.cli.connection import USUAL, ServerAccess, given_access
 from windlass.cli.contexts import ContextFile, Contexts, SavedContext, normal_url

@@ -13,6 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 from msgspec import Struct
+
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.cli.client import Api

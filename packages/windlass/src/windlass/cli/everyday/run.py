@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any, Final
 
 import click
+
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import StartedDeployment, say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_option

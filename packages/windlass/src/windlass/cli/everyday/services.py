@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any, Final
 
 import click
+
 from windlass.cli.browsing import browse
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import say

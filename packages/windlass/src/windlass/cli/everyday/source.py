@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.deployments import say
 from windlass.cli.git_folder import GitFolder

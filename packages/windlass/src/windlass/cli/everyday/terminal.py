@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import Any, Final
 
 import click
+
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument, service_option
 from windlass.cli.websocket import CloseFrame, CommandSocket

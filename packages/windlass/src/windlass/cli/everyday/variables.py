@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import Struct
+
 from windlass.cli.deployments import say
 from windlass.cli.dotenv import parse_dotenv
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_option

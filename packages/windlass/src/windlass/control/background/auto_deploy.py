@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+
 from windlass.base import dockerignore
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict

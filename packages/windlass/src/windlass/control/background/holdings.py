@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase

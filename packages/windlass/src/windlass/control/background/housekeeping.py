@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway

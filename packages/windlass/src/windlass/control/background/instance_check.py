@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.background.everywhere import at_clusters

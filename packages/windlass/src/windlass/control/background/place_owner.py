@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import SECOND
 from windlass.control.context.usage_history import (
     CLASSES,

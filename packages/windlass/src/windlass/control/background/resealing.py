@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.base.clock import MINUTE
 from windlass.base.encryption import CannotDecrypt, Encryption
 from windlass.base.log import log

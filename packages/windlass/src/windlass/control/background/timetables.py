@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.clock import HOUR, MINUTE
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
+
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log

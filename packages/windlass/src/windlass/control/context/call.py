@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.trace import FindTrace
 from windlass.control.context.context import Context
 from windlass.core.access import Actor

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct, field
+
 from windlass.base.bounded import BoundedCalls
 from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption

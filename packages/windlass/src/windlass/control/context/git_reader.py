@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
+
 from windlass.base.errors import Unavailable
 from windlass.builders.git import GitCommit, GitError, GitSource
 

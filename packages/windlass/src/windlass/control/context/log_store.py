@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.atomic_files import move, sync
 from windlass.base.clock import DAY, Clock, SystemClock
 from windlass.base.encryption import CannotDecrypt

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.core.declare.stored import NamedDocument
 from windlass.store import Reads, Row
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
+
 from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
 from windlass.control.context.servers import Servers

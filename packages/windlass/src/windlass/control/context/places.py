@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.base.errors import Unavailable
 from windlass.base.locks import Locks
 from windlass.base.log import log

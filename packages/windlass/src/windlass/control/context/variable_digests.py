@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.families.variable import secret, variable
 from windlass.store import Reads
 

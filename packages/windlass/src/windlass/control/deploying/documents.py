@@ -7,6 +7,7 @@ the audit an event of Windlass itself. What a success shows, such as the commit 
 from __future__ import annotations
 
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
+
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context

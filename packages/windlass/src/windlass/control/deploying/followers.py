@@ -7,6 +7,7 @@ Where a job runs a command at its end, services that it needs end after it, and 
 from __future__ import annotations
 
 from msgspec.structs import replace
+
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import RECONCILE, finish, name_of, particulars, status_of
 from windlass.control.records.runs import plan_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.deploying.ledger import Ledger, LostClaim
 from windlass.control.records.deployments import name_of, particulars

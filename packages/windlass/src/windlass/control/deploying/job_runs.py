@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place

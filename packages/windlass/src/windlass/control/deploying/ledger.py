@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import DeploymentLog

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from msgspec.structs import replace
+
 from windlass.base.trace import Trace, enter_trace, stored_trace
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.context.slot_waits import waiting

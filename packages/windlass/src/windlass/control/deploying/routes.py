@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from msgspec.structs import replace
+
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind, program
 from windlass.control.request.behaviour import Change, Draft

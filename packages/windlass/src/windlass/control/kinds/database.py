@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place

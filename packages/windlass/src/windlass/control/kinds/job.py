@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort

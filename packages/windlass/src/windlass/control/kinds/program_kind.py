@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
+
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.segments import line_filter
 from windlass.builders.builder import BuildError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import scopes_throughout

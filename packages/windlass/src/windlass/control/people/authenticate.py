@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+
 from windlass.base import tokens
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import MINUTE, SECOND

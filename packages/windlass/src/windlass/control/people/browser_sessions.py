@@ -11,6 +11,7 @@ import secrets
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base import ids, tokens
 from windlass.base.clock import DAY, HOUR, MINUTE, stamp
 from windlass.base.errors import Forbidden, Missing, Unauthorized

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.core.access import (
     Actor,

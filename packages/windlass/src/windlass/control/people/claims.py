@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.errors import Unauthorized
 from windlass.control.people.members import IssuerIdentity
 from windlass.families.member import Email

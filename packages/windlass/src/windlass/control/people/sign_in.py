@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base import tokens
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import CannotDecrypt

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 import msgspec
+
 from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid

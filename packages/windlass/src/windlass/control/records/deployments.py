@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.core.declare.fields import Key, Note, Text

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.records.ports import API, PORT, beyond_share, outside, take_public_port

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.core.declare.stored import NamedDocument

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.base.errors import Unavailable
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place

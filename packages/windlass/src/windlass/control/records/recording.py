@@ -10,6 +10,7 @@ from functools import cache
 
 import msgspec
 from msgspec import Struct
+
 from windlass.control.context.call import ITSELF, Call, Origin, encode
 from windlass.control.context.context import Context
 from windlass.core.access import LEVELS, Actor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.control.context.call import ITSELF
 from windlass.control.records.deployments import announce, name_of, particulars
 from windlass.control.records.outbox import write_deliveries

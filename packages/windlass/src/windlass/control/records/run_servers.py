@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+
 from windlass.base.clock import MINUTE
 from windlass.store import Reads, Tx
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Conflict

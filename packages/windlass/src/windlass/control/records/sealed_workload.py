@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.control.context.context import Context
 from windlass.core.deploy.workload import Workload
 from windlass.store import DeploymentRow

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.encryption import Encryption, key_of
 from windlass.store import Reads, Tx
 from windlass.store.tables.sealed import DIGEST_KEY, FACT

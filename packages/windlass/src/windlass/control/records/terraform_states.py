@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Struct
+
 from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict, Invalid, TooLarge

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
+
 from windlass.control.context.context import Context
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Registry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import msgspec
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Invalid, Stale

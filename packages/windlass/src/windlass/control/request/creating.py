@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
+
 from windlass.control.context.call import Call, Origin, Reply, encode, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import accept, cancel, in_deletion

@@ -12,6 +12,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
+
 from windlass import control
 from windlass.base.errors import Unavailable
 from windlass.control.context.call import (

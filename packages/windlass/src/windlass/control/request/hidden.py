@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from windlass.base.encryption import Encryption
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, encode

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct, json
 from msgspec.structs import replace
+
 from windlass.base.errors import Failure, Forbidden, Missing
 from windlass.control.context.call import Call
 from windlass.core.access import (

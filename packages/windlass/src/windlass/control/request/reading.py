@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
+
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context

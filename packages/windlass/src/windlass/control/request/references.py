@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
+
 from windlass.base.errors import Forbidden, Invalid
 from windlass.control.context.context import Context
 from windlass.control.request.behaviour import behaviour_of

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.clock import DAY, MINUTE
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, Writing, encode

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call

@@ -11,6 +11,7 @@ import asyncio
 from typing import Final
 
 import msgspec
+
 from windlass.base.errors import Invalid, Unavailable
 from windlass.base.log import log
 from windlass.builders.git import GitError

@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
 from msgspec.structs import fields
+
 from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context

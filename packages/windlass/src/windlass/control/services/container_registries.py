@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first

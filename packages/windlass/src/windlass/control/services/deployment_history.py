@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results

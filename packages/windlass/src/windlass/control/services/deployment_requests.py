@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context

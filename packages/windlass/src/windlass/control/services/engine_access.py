@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+
 from windlass.base.encryption import Encryption
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess

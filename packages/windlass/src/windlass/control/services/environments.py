@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes

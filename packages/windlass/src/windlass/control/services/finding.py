@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.errors import Invalid, Missing
 from windlass.control.context.call import READING, Call, Reply, encode, reads, results
 from windlass.control.context.context import Context

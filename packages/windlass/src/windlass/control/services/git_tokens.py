@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import UnsetType
+
 from windlass.base.errors import Invalid
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncGenerator
 
 from msgspec import Struct
+
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.context.shared_readers import SharedReader

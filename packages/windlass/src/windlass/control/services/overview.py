@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+
 from windlass.control.context.call import Call, Dialect, Origin
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import accept, in_deletion, name_of

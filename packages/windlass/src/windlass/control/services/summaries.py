@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import msgspec
+
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of

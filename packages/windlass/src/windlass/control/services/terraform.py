@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
+
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec.structs import asdict
+
 from windlass.base.errors import Invalid
 from windlass.base.file_names import file_names, read_beginning
 from windlass.control.context.call import Call, Reply, encode, reads, results

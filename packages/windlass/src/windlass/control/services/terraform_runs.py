@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta, Struct
+
 from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.control.context.context import Context

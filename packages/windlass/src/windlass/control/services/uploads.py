@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.base.clock import DAY, HOUR, SECOND, stamp
 from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.base.subprocesses import in_thread

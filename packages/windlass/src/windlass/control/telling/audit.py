@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from msgspec import UNSET, Struct
+
 from windlass.base.clock import HOUR
 from windlass.base.errors import Invalid
 from windlass.base.segments import instant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.core.declare.document import Document

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from cryptography import x509
+
 from windlass.base.metrics import Metric, MetricType, Sample
 from windlass.control.context.place import EngineAccess
 

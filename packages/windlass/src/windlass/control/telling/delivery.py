@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec.structs import replace
+
 from windlass.base.clock import HOUR, SECOND
 from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature

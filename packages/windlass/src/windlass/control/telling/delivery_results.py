@@ -7,6 +7,7 @@ import random
 from contextlib import suppress
 
 from msgspec.structs import replace
+
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.control.context.call import encode

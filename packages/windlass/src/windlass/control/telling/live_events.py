@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import HOUR
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.metrics import Metric, MetricType, Sample, gauge

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
+
 from windlass.base.clock import HOUR
 from windlass.base.trace import start_untraced
 from windlass.control.context.call import Origin

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base import ids, signing
 from windlass.base.clock import DAY, HOUR, stamp
 from windlass.base.errors import Conflict, Missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.errors import Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.request.creating import NewResource, create_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, encode, writes
 from windlass.control.context.context import Context

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+
 from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct, inspect
+
 from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.context.variable_digests import LevelDigest, digest_of

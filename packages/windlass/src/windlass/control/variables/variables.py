@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, Writing, reads, results, writes
 from windlass.control.context.context import Context

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.core.declare.program import check_probes
 from windlass.core.declare.shapes import PortRequest, ServicePort

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from msgspec import Struct
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Forbidden
 from windlass.control.context.context import Context

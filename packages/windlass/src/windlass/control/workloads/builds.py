@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread

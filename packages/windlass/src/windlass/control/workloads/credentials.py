@@ -7,6 +7,7 @@ import string
 from typing import Final
 
 import msgspec
+
 from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.request.behaviour import Draft

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import UnsetType
+
 from windlass.core.declare.document import Document
 from windlass.core.declare.shapes import GitRepository, GitRepositoryRequest
 from windlass.core.deploy.progress import CommitRecord

@@ -10,6 +10,7 @@ import uuid
 from typing import Final
 
 from msgspec import Struct, UnsetType
+
 from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 
 from msgspec import Struct, field
+
 from windlass.control.context.log_store import DeploymentLog
 from windlass.core.deploy.progress import CommitRecord
 from windlass.core.words.variables import Inputs

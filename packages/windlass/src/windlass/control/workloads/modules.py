@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 from msgspec.structs import replace
+
 from windlass.builders.builder import Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars

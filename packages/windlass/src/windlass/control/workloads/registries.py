@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+
 from windlass.control.context.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.declare.document import with_hidden

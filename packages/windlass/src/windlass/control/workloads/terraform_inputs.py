@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+
 from windlass.builders.builder import BuildError
 from windlass.config import Settings
 from windlass.control.context.context import Context

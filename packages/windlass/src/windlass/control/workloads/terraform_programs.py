@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+
 from windlass.base.errors import Invalid
 from windlass.base.subprocesses import in_thread
 from windlass.builders.terraform.programs import NAMES, InstalledProgram, choose

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.subprocesses import in_thread
 from windlass.builders.git import Limits

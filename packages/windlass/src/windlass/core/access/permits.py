@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+
 from windlass.core.access.scopes import Scope
 from windlass.core.access.where import Where
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, get_origin
 
 from msgspec import Struct
+
 from windlass.core.access import Scope
 from windlass.core.declare.spec import Chosen, Spec
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Line, Maybe, Timestamp, absent, example, shaped
 from windlass.core.declare.resource import Shown, Spec

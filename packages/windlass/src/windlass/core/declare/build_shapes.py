@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import BLANKS, CONTROLS, shaped
 from windlass.core.declare.resource import Spec
 

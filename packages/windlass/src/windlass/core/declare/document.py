@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.errors import Invalid
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.spec import fields_of

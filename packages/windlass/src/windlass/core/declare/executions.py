@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Trait, get, post
 from windlass.core.declare.spec import Spec

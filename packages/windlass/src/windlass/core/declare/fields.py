@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
+
 from windlass.base import ids
 from windlass.core.words.naming import to_words, with_article
 

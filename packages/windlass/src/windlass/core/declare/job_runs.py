@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import Id, Timestamp, example, id_of_subject
 from windlass.core.declare.spec import Shown
 

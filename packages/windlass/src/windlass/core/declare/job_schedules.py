@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import WITHOUT_EFFECT, Line, Maybe, absent, example, shown_in_examples
 from windlass.core.declare.program import Arguments, check_command
 from windlass.core.declare.resource import Spec, clash

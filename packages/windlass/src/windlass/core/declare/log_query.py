@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import shaped
 from windlass.core.declare.resource import Spec
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.declare.actions import Trait, get, put
 from windlass.core.declare.resource import Shown, Spec
 

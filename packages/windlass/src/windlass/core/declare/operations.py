@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from msgspec import Struct
+
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
 from windlass.core.declare.paging import PageOfWhole, Paging, ServiceListQuery

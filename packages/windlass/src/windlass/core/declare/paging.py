@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta, field
+
 from windlass.core.declare.fields import Id, Maybe, absent
 from windlass.core.declare.spec import Spec
 

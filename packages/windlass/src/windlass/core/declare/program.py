@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, UnsetType, field
+
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Count,

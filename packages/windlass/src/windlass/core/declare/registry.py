@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.core.declare.actions import WORD, Action, Itself, Trait
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta, field
+
 from windlass.core.declare.spec import Spec
 
 REMOVAL: Final = (

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+
 from windlass.base.errors import Invalid
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action as Action

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import Timestamp, example
 from windlass.core.declare.resource import Shown
 

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
+
 from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 import msgspec
 from msgspec import Struct, StructMeta
 from msgspec.structs import FieldInfo, fields
+
 from windlass.core.declare.fields import Id, Timestamp
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
+
 from windlass.core.declare.structs import extra_of, struct_of
 
 T = TypeVar("T", bound=Struct)

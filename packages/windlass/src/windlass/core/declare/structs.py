@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo
+
 from windlass.core.declare.spec import Spec, fields_of, ordered_fields
 
 T = TypeVar("T", bound=Struct)

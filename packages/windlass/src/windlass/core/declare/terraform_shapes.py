@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta
+
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Count,

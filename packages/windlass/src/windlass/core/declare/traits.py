@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from msgspec import Meta
+
 from windlass.base import ids
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Trait, get, post

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import FORMS
 from windlass.core.declare.spec import fields_of

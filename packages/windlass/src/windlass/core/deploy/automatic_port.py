@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.core.deploy.workload import Artifact, HealthProbe, Workload, WorkloadPort
 from windlass.detect.recipe import WEB
 

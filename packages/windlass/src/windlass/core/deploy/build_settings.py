@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+
 from windlass.detect import RecipeSettings
 
 BuilderChoice = Literal["AUTO", "DOCKERFILE", "RECIPE"]

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
+
 from windlass.core.deploy.databases import TYPES, kind_of
 from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
 

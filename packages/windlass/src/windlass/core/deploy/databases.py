@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
+
 from windlass.core.deploy.workload import HealthProbe, ProbeKind
 
 Type = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.core.deploy import hosts
 from windlass.core.words.naming import enum_value
 

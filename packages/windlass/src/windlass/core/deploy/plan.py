@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.core.deploy.states import DeploymentStage, Do, Progress
 
 

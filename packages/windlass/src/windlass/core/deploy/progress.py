@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.core.deploy.states import Do, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.events import Event

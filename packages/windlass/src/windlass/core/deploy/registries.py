@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+
 from windlass.core.words.images import DIGEST, DOCKER_HUB, OURS, registry_host, spelled_out
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})

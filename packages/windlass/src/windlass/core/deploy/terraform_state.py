@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.deploy.injected_variables import output_word
 

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
 from windlass.core.deploy.runs import JobPlan
 from windlass.core.deploy.static_site import StaticSite
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from msgspec import Raw, Struct
+
 from windlass.core.hcl.tokens import DEEPEST, HclError, HclToken, TokenKind, tokens_of
 
 Value: TypeAlias = "str | bool | Raw | list[Value] | dict[str, Value] | None"

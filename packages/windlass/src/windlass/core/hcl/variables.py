@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
+
 from windlass.core.hcl.blocks import Value, read_blocks, read_values
 from windlass.core.hcl.tokens import HclError
 

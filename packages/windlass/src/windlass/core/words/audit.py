@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.core.words.events import Event
 from windlass.core.words.naming import enum_value
 

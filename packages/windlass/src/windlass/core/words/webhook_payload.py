@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.core.words.events import full
 from windlass.core.words.naming import enum_value
 

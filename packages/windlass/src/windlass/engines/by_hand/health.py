@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct, structs
+
 from windlass.base.clock import Clock
 from windlass.base.log import log
 from windlass.core.deploy.workload import HealthProbe, Instance, OutputLine, Phase, Workload

@@ -11,6 +11,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.core.deploy.workload import Instance, Workload
 
 _MOST_NAMED: Final = 5

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.clock import Clock
 from windlass.core.deploy.remedies import LOOK
 from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind, Workload

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta, Struct
+
 from windlass.core.deploy.workload import Presence
 from windlass.engines.docker import names
 

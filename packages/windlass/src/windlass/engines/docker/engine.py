@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 
 from msgspec.structs import replace
+
 from windlass.base import subprocesses
 from windlass.base.locks import Locks
 from windlass.base.log import log

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from msgspec import Struct, field
+
 from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import names
 from windlass.engines.docker.descriptions import ContainerList, container_name

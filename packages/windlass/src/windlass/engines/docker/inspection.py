@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.base.clock import instant
 from windlass.core.deploy.workload import Instance, Outcome, Phase
 from windlass.engines.docker import names as words

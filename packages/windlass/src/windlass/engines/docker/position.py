@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.base.log import log
 
 _log = log("engines.docker")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import structs
+
 from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.engines.process import exit_reason, files, listening, open_folders, run_recorder

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from msgspec import structs
+
 from windlass.base import cgroups, filelock
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from msgspec import structs
+
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launcher_client
 from windlass.base.isolation.cell import Cell

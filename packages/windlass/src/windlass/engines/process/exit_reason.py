@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct, structs
+
 from windlass.base.disk_reserve import DiskShare, Room
 from windlass.core.deploy.workload import Outcome
 from windlass.engines.process.kernel import Process

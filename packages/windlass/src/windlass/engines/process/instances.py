@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec import structs
+
 from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.base.log import log

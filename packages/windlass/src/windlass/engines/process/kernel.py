@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.isolation.calls import mount_path
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.engines.process.records import InstanceKey
 
 _SCARCE: Final = 2

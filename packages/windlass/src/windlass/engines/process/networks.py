@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import structs
+
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation import network

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.subprocesses import in_thread

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process, Stat
 from windlass.engines.process.records import Record

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Struct, field
+
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell

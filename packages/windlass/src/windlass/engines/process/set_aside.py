@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
 from windlass.base.atomic_files import move, write_whole
 from windlass.engines.process.ports import PortAddresses
 from windlass.engines.process.records import RecordStore, safe

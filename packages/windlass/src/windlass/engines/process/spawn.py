@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+
 from windlass.base import cgroups
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launcher_client

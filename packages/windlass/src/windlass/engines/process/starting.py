@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import structs
+
 from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.base.disk_reserve import has_room_to_start

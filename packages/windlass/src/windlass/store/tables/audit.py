@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.table import FAR, Table, columns
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 

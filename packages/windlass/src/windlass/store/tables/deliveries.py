@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base import ids
 from windlass.store.tables import counters
 from windlass.store.tables.table import ChangeSession, Table, columns

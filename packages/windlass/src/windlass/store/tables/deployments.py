@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.core.deploy.states import OPEN as OPEN_PROGRESS
 from windlass.core.deploy.states import Progress
 from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chain_rows
 from windlass.store.tables import counters, facts
 from windlass.store.tables.table import ChangeSession, NewEvent, Table, columns, places

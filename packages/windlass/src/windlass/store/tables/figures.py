@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import Table
 

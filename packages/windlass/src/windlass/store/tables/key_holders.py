@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.store.tables.table import ChangeSession, Table, columns
 
 

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+
 from windlass.core.declare.stored import read
 from windlass.store.tables import lists
 from windlass.store.tables.table import ChangeSession, Table, columns, places

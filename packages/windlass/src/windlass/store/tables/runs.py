@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
 from windlass.store.tables.deployments import OPEN_STATES as OPEN_DEPLOYMENTS
 from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+
 from windlass.base.encryption import HEAD_BYTES, WITH_ID
 from windlass.store.tables.table import ChangeSession, Table, places
 

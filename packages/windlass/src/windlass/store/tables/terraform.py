@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 

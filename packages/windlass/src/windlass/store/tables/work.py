@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
 from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Idle, Turns, turn_key

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
 from msgspec.structs import replace
+
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control.context.slot_waits import waiting

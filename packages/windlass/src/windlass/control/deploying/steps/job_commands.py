@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec.structs import replace
+
 from windlass.control.deploying.documents import write_deployed
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PutOff

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
+
 from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.deploying.rebuilding import rebuild
 from windlass.control.deploying.release import apply, end_up_to, retire_others

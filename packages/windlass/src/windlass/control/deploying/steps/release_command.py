@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+
 from windlass.control.deploying.freezing import say_start
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
