@@ -25,14 +25,14 @@ from msgspec import Struct
 from windlass.base.bounded.child import CallReply, CallRequest
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launcher_client import SOURCE
+from windlass.base.isolation.launcher_client import SOURCES
 from windlass.base.subprocesses import close_all
 
 T = TypeVar("T")
 _WALL: Final = 3
 """Seconds that a call may last for each second of processor time that it may use: the machine may be busy."""
 _PROGRAM: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.bounded.child import main; "
+    "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.bounded.child import main; "
     "main(int(sys.argv[2]))"
 )
 
@@ -178,7 +178,7 @@ class CallServer:
                         "ignore",
                         "-c",
                         _PROGRAM,
-                        SOURCE,
+                        ":".join(SOURCES),
                         str(theirs.fileno()),
                         self._load,
                     ],

@@ -22,12 +22,10 @@ from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, LaunchRequest
 from windlass.base.isolation.step import StepRequest
 
-SOURCE: Final = str(Path(__file__).parents[3])
-"""The folder of this package. The launcher imports only from it and from the standard library."""
 SOURCES: Final = tuple(str(Path(portion).parent) for portion in windlass.__path__)
-"""The folders of all installed packages of Windlass."""
+"""The folders of all packages of Windlass. The launcher imports from them and the standard library alone."""
 _PROGRAM: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.isolation.{0} import main; "
+    "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.isolation.{0} import main; "
     "main(int(sys.argv[2]), *sys.argv[3:])"
 )
 
@@ -74,7 +72,7 @@ class StartedProgram(NamedTuple):
 
 def program(module: str, number: int, *more: str) -> list[str]:
     """Returns the command that runs a module of this package with the standard library only."""
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), SOURCE, str(number), *more]
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), ":".join(SOURCES), str(number), *more]
 
 
 class Launcher:
