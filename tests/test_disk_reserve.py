@@ -13,7 +13,7 @@ import pytest
 from tests.needs import needs_root
 from tests.world import make_world
 from windlass.base import disk_reserve, process_memory
-from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, keep_messages, unlinked
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, unlinked
 from windlass.engines.process import files
 
 MIB = 1 << 20
@@ -135,24 +135,35 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
 SENDS = """
 import os, socket, sys
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-os.unlink(sys.argv[1])
-ends = socket.socketpair()
-if sys.argv[2] == "sends":
-    socket.send_fds(ends[0], [b"x"], [file])
+os.write(file, bytes(1 << 20))
+ends, others = socket.socketpair(type=getattr(socket, sys.argv[3])), socket.socketpair()
+if sys.argv[2] != "keeps its name":
+    os.unlink(sys.argv[1])
+if sys.argv[2] != "closes":
+    for number in range(3):
+        ends[0].send(b"some text")
+        socket.send_fds(ends[0], [b"x"], [file])
+if sys.argv[2] == "nests":
+    socket.send_fds(others[0], [b"x"], [ends[1].fileno()])
+    ends[1].close()
 os.close(file)
 print("done", flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("how", ["sends", "closes"])
-def test_files_that_are_only_in_messages_are_noticed(tmp_path: Path, how: str):
-    command = [sys.executable, "-c", SENDS, str(tmp_path / "zeros"), how]
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"])
+@pytest.mark.parametrize(
+    ("how", "held"),
+    [("sends", ONE), ("nests", ONE), ("keeps its name", Amount()), ("closes", Amount())],
+)
+def test_files_without_a_name_that_are_only_in_messages_are_measured(tmp_path, how, held, kind):
+    command = [sys.executable, "-c", SENDS, str(tmp_path / "zeros"), how, kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount(), "the kernel shows it in no process"
-        assert disk_reserve.keep_messages([holder.pid]) == (how == "sends")
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == held
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == held, "the messages are still there"
 
 
 def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path: Path, monkeypatch):
@@ -238,4 +249,3 @@ async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, 
 def test_more_open_files_than_can_be_looked_through_are_hidden(tmp_path, monkeypatch, most, is_hidden):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
     assert unlinked([os.getpid()], tmp_path).is_hidden is is_hidden
-    assert keep_messages([os.getpid()]) is is_hidden

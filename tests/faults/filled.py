@@ -79,6 +79,15 @@ except OSError:
 time.sleep(1000)
 """
 """Takes room in a file that has no name, and that no process has open: it is in a message."""
+KEEPS = """
+import os, socket, time
+ends = socket.socketpair()
+with open(os.devnull) as file:
+    socket.send_fds(ends[0], [b"x"], [file.fileno()])
+print("here", flush=True)
+time.sleep(100000)
+"""
+"""Leaves a harmless file in a message, as programs do that hand descriptors on."""
 FULL = "the disk of the machine is full"
 
 
@@ -87,13 +96,14 @@ async def main(folder: Path, reserve: int, program: str) -> None:
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "none", data], check=True)
     async with inside(folder, disk_reserve_bytes=reserve) as there:
+        there.code.put({"keeps/main.py": KEEPS, "keeps/Procfile": START})
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
         there.code.put({"stores/main.py": STORES, "stores/Procfile": START})
         there.code.put({"reserves/main.py": RESERVES, "reserves/Procfile": START})
         there.code.put({"sends/main.py": SENDS, "sends/Procfile": START})
         for _ in range(70):  # a server that has just started has no room yet
             await writes(there, 200)
-        quiet, filler = await there.application("sleeps"), await there.application(program, storage=[STORAGE])
+        quiet, filler = await there.application("keeps"), await there.application(program, storage=[STORAGE])
         seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
         if program == "sleeps":
             await outsider(there, data, quiet, seen)

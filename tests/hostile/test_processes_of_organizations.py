@@ -98,6 +98,9 @@ async def test_while_enough_are_free_none_is_ended(station, present):
         ({"a1": 50, "a2": 50, "b1": 95}, 350, None),  # each has a quarter at most
         ({"a1": 50, "a2": 49, "b1": 95}, 351, "a1"),  # the reserve is used
         ({"a1": 25}, 400, None),  # by others
+        ({"a1": 60, "b1": 100}, 360, None),  # most of it belongs to no instance
+        ({"a1": 60, "b1": 101}, 360, "b1"),  # but this one has more than its share
+        ({"a1": 90, "b1": 95}, 360, "b1"),  # the reserve is used, and most of it is known
     ],
 )
 def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, present, ended):

@@ -6,18 +6,19 @@ The room is counted in bytes and in files (inodes), as a disk can run out of eit
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
+from windlass.base.message_files import files_in_messages
 from windlass.base.process_memory import have_too_many_files
 
 _LARGEST_PART: Final = 1 / 20
@@ -35,8 +36,6 @@ _MINUTE: Final = 60
 _BLOCK: Final = 512
 _MOMENT: Final = 1.0
 """Seconds by which the time of a change may lag behind the clock."""
-_HALF: Final = 0.5
-_FILES_IN_MESSAGES: Final = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 
 K = TypeVar("K")
 
@@ -63,8 +62,8 @@ class Amount(Struct, frozen=True):
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """Not all of it can be counted: the program closed folders to the server, made them too deep, keeps files
-    in messages, or has too many open."""
+    """Not all of it can be counted: the program closed folders to the server, made them too deep, or has too
+    many files open."""
     new_bytes: int = 0
     new_files: int = 0
     """Of these, in files that changed since most was free."""
@@ -239,43 +238,23 @@ class _Count:
 
 def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
     """Measures files on the disk of this folder that have no name any more, and that these processes have
-    open, or in their memory: the kernel tells the latter to root alone."""
+    open, in messages to themselves, or in their memory: the kernel tells the latter to root alone."""
     if have_too_many_files(pids):
         return Amount(is_hidden=True)
     device = folder.stat().st_dev
     count, counted = _Count(0, new_since), set[int]()
+    for facts in chain(_files_of(pids), files_in_messages(pids)):
+        is_counted = facts.st_dev != device or facts.st_ino in counted
+        if not is_counted and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+            counted.add(facts.st_ino)
+            count.add(facts)
+    return count.amount()
+
+
+def _files_of(pids: Collection[int]) -> Iterator[os.stat_result]:
+    """Yields the facts of all files that processes have open or in their memory."""
     for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
         with suppress(OSError), os.scandir(held) as entries:
             for entry in entries:
                 with suppress(OSError):
-                    facts = entry.stat()
-                    is_counted = facts.st_dev != device or facts.st_ino in counted
-                    if not is_counted and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
-                        counted.add(facts.st_ino)
-                        count.add(facts)
-    return count.amount()
-
-
-def keep_messages(pids: Collection[int]) -> bool:
-    """Returns whether these processes leave open files unread in sockets, for half a second at least. The
-    kernel tells how many, but not which: they may be files without a name, of any size. Slow."""
-    if have_too_many_files(pids):
-        return True
-    before = _sockets_with_files(pids)
-    if before:
-        time.sleep(_HALF)
-    return bool(before & _sockets_with_files(pids)) if before else False
-
-
-def _sockets_with_files(pids: Collection[int]) -> set[str]:
-    found = set()
-    for pid in pids:
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
-                with suppress(OSError):
-                    target = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 (of thousands)
-                    if target.startswith("socket:") and _FILES_IN_MESSAGES.search(
-                        Path(f"/proc/{pid}/fdinfo/{name}").read_bytes()
-                    ):
-                        found.add(target)
-    return found
+                    yield entry.stat()

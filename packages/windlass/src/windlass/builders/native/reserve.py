@@ -14,7 +14,6 @@ from windlass.base.disk_reserve import (
     DiskWatch,
     heaviest,
     is_short,
-    keep_messages,
     measure,
     unlinked,
 )
@@ -45,8 +44,7 @@ def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]
     """Measures what a build holds of the disk: its folder, what it put into its cache, and files without a
     name that its steps have open. `pids`: the first processes of its steps."""
     processes = with_descendants(tuple(pids))
-    amount = measure([folder]) + measure([cache], began, began) + unlinked(processes, folder)
-    return amount + Amount(is_hidden=keep_messages(processes))
+    return measure([folder]) + measure([cache], began, began) + unlinked(processes, folder)
 
 
 async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:

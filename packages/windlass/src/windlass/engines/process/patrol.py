@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -47,10 +47,14 @@ _PATIENCE: Final = 30.0
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
-_UNEXPLAINED: Final = (
+_DISK_UNEXPLAINED: Final = (
     "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
     "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
     "filled it"
+)
+_UNEXPLAINED: Final = (
+    "find out which programs use most of what gets scarce on this machine: most of it is used by no known "
+    "service, so none is ended"
 )
 _log = log("engines.process")
 
@@ -93,7 +97,7 @@ class Patrol:
         self._disk = DiskWatch(records.folder, reserve)
         self._memory_pace = MeasurePace()
         self._memory_uses: Measurements[MemoryUse] = Measurements()
-        self._next_warning = 0.0
+        self._next_warnings: dict[str, float] = {}
         self._weights: Measurements[bool] = Measurements()
         self._open_files: Measurements[Amount] = Measurements()
         self._steps: tuple[Step, ...] = (
@@ -267,6 +271,21 @@ class Patrol:
                 },
             )
             self._instances.go(self._instances.end_for(most, process, verdict(uses[most].count)))
+        elif kernel_shares.is_unexplained(uses, scarce):
+            known = sum(use.count for use in uses.values())
+            facts = {
+                "name": scarce.name,
+                "of services": known,
+                "present": scarce.present,
+                "most": scarce.most,
+            }
+            self._warn(_UNEXPLAINED, facts)
+
+    def _warn(self, words: str, facts: Mapping[str, object]) -> None:
+        """Logs a warning, once a minute at most."""
+        if time.monotonic() >= self._next_warnings.get(words, 0):
+            self._next_warnings[words] = time.monotonic() + _RECENT
+            _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
         """Ends the instance that holds most of the disk, once the reserve of the disk is used."""
@@ -283,8 +302,6 @@ class Patrol:
             if not record.process or kernel.lives(record.process)
         }
         key = disk_reserve.heaviest(room, uses)
-        if key is None and (key := await self._keeper_of_messages(table, uses)):
-            uses[key] = DiskShare(Amount(is_hidden=True), Amount())
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
@@ -294,10 +311,8 @@ class Patrol:
             )
             await self._instances.end_and_empty(key, record.process, verdict)
         else:
-            if time.monotonic() >= self._next_warning:
-                self._next_warning = time.monotonic() + _RECENT
-                known = sum(use.whole(room) for use in uses.values())
-                _log.warning(_UNEXPLAINED, extra={"free": room.free, "of services": known, "unit": room.unit})
+            known = sum(use.whole(room) for use in uses.values())
+            self._warn(_DISK_UNEXPLAINED, {"free": room.free, "of services": known, "unit": room.unit})
             self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
@@ -329,21 +344,6 @@ class Patrol:
             await self._instances.end_for(heaviest, process, verdict)
         else:
             self._memory_pace.postpone(available, time.monotonic() - began)
-
-    async def _keeper_of_messages(
-        self, table: ProcessTable, keys: Collection[InstanceKey]
-    ) -> InstanceKey | None:
-        """Returns an instance that may hide files in messages to itself, where no instance is known to hold
-        much of the disk."""
-        for key in keys:
-            record = self._records.known(key)
-            if record is None:
-                continue
-            processes = members(table, self._records.home(key), record.process, record)
-            pids = [process.stat.pid for process in processes]
-            if await asyncio.to_thread(disk_reserve.keep_messages, pids):
-                return key
-        return None
 
     async def _disk_share(
         self, table: ProcessTable, key: InstanceKey, record: Record, new_since: float
