@@ -7,7 +7,6 @@ import pytest
 from tests.metrics.prometheus import measured
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
-from windlass.base.encryption import WITHOUT_ID
 from windlass.control.telling.sealing_metrics import KEPT, FormerKeyMetrics
 from windlass.install.key import add_key
 from windlass.store.tables.sealed import SealedTable
@@ -67,13 +66,3 @@ async def test_nothing_is_counted_unless_a_key_is_being_replaced(counts):
         await world.application()
         assert await measured(world, METRIC) == 0
         assert counts == []
-
-
-async def test_values_without_the_id_of_a_key_are_one_group_however_many_there_are(world: World):
-    """They begin with random bytes: as groups of their own, they would all be in memory at once."""
-    app = await world.application()
-    for number in range(3):
-        await world.made(f"/application/{app}/secret", {"key": f"KEY_{number}", "value": "value"})
-    (group,) = (await world.installation.ctx.store.reads.sealed.counts()).items()
-    assert group[0] == WITHOUT_ID
-    assert group[1] >= 3

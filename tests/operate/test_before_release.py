@@ -14,6 +14,7 @@ import pytest
 from tests.operate.installations import contents
 from tests.world import make_world
 from windlass.config import DATABASE, Settings
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.operate.audit import verify
 from windlass.operate.backup import restore
 from windlass.store.migrate import BEFORE_RELEASE, FIRST_BEFORE_RELEASE, RECORD, RECORDS, Changed, migrations
@@ -50,6 +51,10 @@ async def test_a_backup_of_the_last_version_before_can_be_restored(
         assert (project["name"], environment["name"], web["name"]) == ("shop", "production", "web")
         listed = (await world.get(f"/application/{web['id']}/environmentVariable"))["results"]
         assert "blue" in [one["value"] for one in listed]
+        (password,) = (await world.get(f"/application/{web['id']}/secret"))["results"]
+        row = await world.installation.ctx.store.reads.resources.get(password["id"])
+        assert row is not None
+        assert decrypt_hidden(world.installation.ctx, row) == {"value": "s3cret"}
         (hook,) = (await world.get(f"/organization/{world.org}/webhook"))["results"]
         assert hook["target_url"].startswith("https://hooks.example.com/")
     assert (await verify(settings)).faults == []

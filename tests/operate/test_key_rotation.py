@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 from msgspec import structs
 
-from tests.earlier_encryption import EarlierEncryption
 from tests.operate.installations import again, elsewhere, furnish, settings_of
 from tests.operate.key_rotations import (
     key_file,
@@ -24,7 +23,7 @@ from tests.operate.key_rotations import (
     undeclared,
 )
 from tests.world import World, make_world
-from windlass.base.encryption import CannotDecrypt, Encryption, new_key
+from windlass.base.encryption import Encryption, new_key
 from windlass.config import Settings
 from windlass.control.background.resealing import reseal
 from windlass.control.records.sealing_keys import read_keys
@@ -88,20 +87,6 @@ async def test_values_are_not_sealed_again_until_a_key_is_replaced(world):
     before = await value_of(world, id)
     assert (await reseal(ctx.store, ctx.encryption)).resealed == 0
     assert await value_of(world, id) == before
-
-
-async def test_an_earlier_version_reads_what_a_server_stores_until_a_key_is_replaced(world):
-    app = await world.application()
-    ctx, earlier = world.installation.ctx, EarlierEncryption(load_keys(world.installation.ctx.settings)[0])
-    id = await world.made(f"/application/{app}/secret", {"key": "KEY", "value": "from the new version"})
-    value = await value_of(world, id)
-    assert b"from the new version" in earlier.decrypt(value.value, *value.owner)
-    add_key(ctx.settings)
-    await world.installation.key_rotation.look()
-    await world.settle()
-    value = await value_of(world, id)
-    with pytest.raises(CannotDecrypt):
-        earlier.decrypt(value.value, *value.owner)
 
 
 # Interrupted

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests import earlier_encryption as earlier
-from tests.earlier_encryption import EarlierEncryption
 from tests.marks import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
@@ -30,17 +28,6 @@ ENCRYPTION = Encryption(bytes(range(KEY_BYTES)))
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
 def test_a_sealed_value_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
     assert Encryption(key).decrypt(Encryption(key).encrypt(value, *owner), *owner) == value
-
-
-def test_a_value_that_an_earlier_version_sealed_opens():
-    assert Encryption(earlier.KEY).decrypt(earlier.VALUE, *earlier.OWNER) == earlier.TEXT
-
-
-def test_an_earlier_version_opens_what_the_first_key_has_sealed():
-    encryption = Encryption(earlier.KEY)
-    encryption.encrypt_with(encryption.fingerprint, is_first=True)
-    value = encryption.encrypt(earlier.TEXT, *earlier.OWNER)
-    assert EarlierEncryption(earlier.KEY).decrypt(value, *earlier.OWNER) == earlier.TEXT
 
 
 @given(st.binary(min_size=8, max_size=200))

@@ -1,8 +1,7 @@
 """Secrets at rest: AES-256-GCM, one data key per value, wrapped by a key of the installation.
 
 The associated data names the owner of the value, so a value that was moved to another owner does not decrypt.
-Each value names the key that sealed it, so that the key can be replaced while both are in use. Until a key is
-replaced for the first time, values name none: so versions that cannot replace keys read them, too.
+Each value names the key that sealed it, so that the key can be replaced while both are in use.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
-WITHOUT_ID, WITH_ID = b"\x01", b"\x02"
-"""Formats. Values of the first one are sealed with the first key."""
-HEAD_BYTES: Final = len(WITH_ID) + _ID
+FORMAT: Final = b"\x02"
+HEAD_BYTES: Final = len(FORMAT) + _ID
 """Bytes at the start of a value that tell its format and its key."""
+_WITHOUT_ID: Final = b"\x01"
+"""The format of versions before 0.1.0, whose values named no key until one was replaced."""
 
 
 class CannotDecrypt(Exception):
@@ -42,7 +42,7 @@ class SealingKey:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, this one has {len(key)}")
         self.id = hashlib.sha256(b"fingerprint" + key).hexdigest()[: 2 * _ID]
-        self.head = WITH_ID + bytes.fromhex(self.id)
+        self.head = head_of(self.id)
         self.wrap = AESGCM(hmac.digest(key, b"wrap", "sha256"))
         self.digest_key = hmac.digest(key, b"mark", "sha256")
 
@@ -56,7 +56,6 @@ class Encryption:
         if not self._keys:
             raise ValueError("at least one key is needed")
         self._sealing = next(iter(self._keys.values()))
-        self._head = self._sealing.head
         self.digest_key = self._sealing.digest_key
         """The key of digests. It stays the same, because digests cannot be made again under another key."""
 
@@ -75,37 +74,25 @@ class Encryption:
         for sealing in map(SealingKey, keys):
             self._keys.setdefault(sealing.id, sealing)
 
-    def encrypt_with(self, id: str, *, is_first: bool = False) -> None:
-        """Chooses the key that encrypts. `is_first`: it is the first one, and values do not name it."""
+    def encrypt_with(self, id: str) -> None:
+        """Chooses the key that encrypts."""
         self._sealing = self._key(id)
-        self._head = WITHOUT_ID if is_first else self._sealing.head
 
     def is_present(self, encrypted: bytes) -> bool:
-        """True if a value has the key, and the format, that values get now."""
-        return encrypted.startswith(self._head)
+        """True if a value has the key that values get now."""
+        return encrypted.startswith(self._sealing.head)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:
         data_key, about = os.urandom(KEY_BYTES), _about(owner)
         nonce = os.urandom(_NONCE)
         wrapped = self._sealing.wrap.encrypt(nonce, data_key, about)
         # The data key is used once, so its nonce may be fixed.
-        return self._head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
+        return self._sealing.head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
-        if encrypted.startswith(WITH_ID):
-            sealing = self._key(key_of(encrypted))
-            return _decrypt(sealing, encrypted[HEAD_BYTES:], _about(owner))
-        if encrypted.startswith(WITHOUT_ID):
-            return self._decrypt_without_id(encrypted[len(WITHOUT_ID) :], _about(owner))
-        raise CannotDecrypt("unknown format")
-
-    def _decrypt_without_id(self, body: bytes, about: bytes) -> bytes:
-        for sealing in self._keys.values():
-            try:
-                return _decrypt(sealing, body, about)
-            except CannotDecrypt:
-                continue
-        raise CannotDecrypt("the value cannot be decrypted here")
+        if not encrypted.startswith(FORMAT):
+            raise CannotDecrypt("unknown format")
+        return _decrypt(self._key(key_of(encrypted)), encrypted[HEAD_BYTES:], _about(owner))
 
     def _key(self, id: str) -> SealingKey:
         if id not in self._keys:
@@ -135,8 +122,18 @@ def id_of(key: bytes) -> str:
 
 
 def key_of(encrypted: bytes) -> str:
-    """Returns the id of the key that sealed a value; empty for values that name none."""
-    return encrypted[len(WITH_ID) : HEAD_BYTES].hex() if encrypted[:1] == WITH_ID else ""
+    """Returns the id of the key that sealed a value; empty for another format."""
+    return encrypted[len(FORMAT) : HEAD_BYTES].hex() if encrypted[:1] == FORMAT else ""
+
+
+def head_of(id: str) -> bytes:
+    """Returns the bytes with which values of a key begin."""
+    return FORMAT + bytes.fromhex(id)
+
+
+def with_id(encrypted: bytes, id: str) -> bytes:
+    """Has a value of a version before 0.1.0 name its key; other values stay."""
+    return head_of(id) + encrypted[1:] if encrypted.startswith(_WITHOUT_ID) else encrypted
 
 
 def _decrypt(sealing: SealingKey, body: bytes, about: bytes) -> bytes:

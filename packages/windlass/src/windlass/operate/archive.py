@@ -22,9 +22,10 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import stamp
-from windlass.base.encryption import Encryption
+from windlass.base.encryption import Encryption, with_id
 from windlass.store.archive import ArchiveTable, level, tables
 from windlass.store.migrate import in_form_of_release
+from windlass.store.tables.sealed import COLUMNS
 from windlass.terminal.refused import CommandRefused
 
 FORMAT: Final = "windlass backup 1"
@@ -81,6 +82,19 @@ class Manifest(Struct, frozen=True, kw_only=True):
     def form(self) -> Mapping[int, str]:
         """The migrations of this version that its tables have."""
         return in_form_of_release(self.migrations)
+
+    def with_ids(self, table: ArchiveTable, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """Has sealed values of a backup from before 0.1.0 name their key."""
+        places = {table.columns.index(one.column) for one in COLUMNS if one.table == table.name}
+        if self.form == self.migrations or not places:
+            return rows
+        return [
+            [
+                with_id(value, self.key_fingerprint) if place in places and value else value
+                for place, value in enumerate(row)
+            ]
+            for row in rows
+        ]
 
     @property
     def parts(self) -> list[ArchiveFile]:

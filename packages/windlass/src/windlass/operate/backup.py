@@ -131,7 +131,7 @@ async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
     """Replaces all tables of the database by those of a backup."""
     for table in await refill.clear(archive.manifest.form):
         for rows in archive.batches(table):
-            await refill.fill(table, rows)
+            await refill.fill(table, archive.manifest.with_ids(table, rows))
     # Before the commit: a number that is recorded in vain is harmless, and one that is given twice is not.
     if users := archive.users():
         await in_thread(_users(settings).merge, users)
@@ -178,6 +178,11 @@ def _check_age(manifest: Manifest) -> None:
         raise CommandRefused(
             f"this backup was made by Windlass {manifest.windlass}, and this is {VERSION}, which is "
             "older: install that version or a later one"
+        )
+    if manifest.form != manifest.migrations and len(manifest.keys) > 1:
+        raise CommandRefused(
+            "finish the replacement of the key where this backup was made (`windlass key rotate`), and make "
+            "another backup there: this one needs several keys"
         )
 
 

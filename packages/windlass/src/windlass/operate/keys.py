@@ -128,7 +128,7 @@ async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -
         return warn("Secrets", f"the first key here, {wanted}, was replaced", f"put {state.current} first")
     if state.is_settled and wanted == state.current:
         return ok("Secrets", "were sealed with this key")
-    values = await values_by_key(source, state)
+    values = await values_by_key(source)
     left = sum(count for id, count in values.items() if id != wanted)
     problem = f"values {left} are not sealed with the new key {wanted} yet"
     if state.unreadable:
@@ -248,7 +248,7 @@ async def _survey(settings: Settings, wanted: str = "") -> KeySurvey:
         at = await moment.now()
         live = await reads.key_holders.live(at) if wanted else []
         lacking = tuple(holder.name for holder in live if not holder.has(wanted))
-        return KeySurvey(at, state, await values_by_key(reads, state), lacking)
+        return KeySurvey(at, state, await values_by_key(reads), lacking)
 
 
 def _retired_here(settings: Settings, state: KeyState) -> list[str]:

@@ -59,11 +59,6 @@ class KeyState(Struct, frozen=True):
         """True unless a key is being replaced."""
         return self.needed == (self.current,)
 
-    @property
-    def is_first(self) -> bool:
-        """True until a key is replaced for the first time."""
-        return len(self.records) == 1
-
     def was_used(self, id: str) -> bool:
         return any(record.id == id for record in self.records)
 
@@ -80,13 +75,9 @@ async def read_keys(source: Reads) -> KeyState | None:
     return KeyState(id, records, unreadable.names, unreadable.at)
 
 
-async def values_by_key(source: Reads, state: KeyState) -> dict[str, int]:
-    """Counts sealed values by the id of their key. Values that name none are of the first key."""
-    counts: dict[str, int] = {}
-    for head, count in (await source.sealed.counts()).items():
-        id = key_of(head) or state.records[0].id
-        counts[id] = counts.get(id, 0) + count
-    return counts
+async def values_by_key(source: Reads) -> dict[str, int]:
+    """Counts sealed values by the id of their key."""
+    return {key_of(head): count for head, count in (await source.sealed.counts()).items()}
 
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
@@ -100,7 +91,7 @@ async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None
 
 def seal_with_present(encryption: Encryption, state: KeyState) -> None:
     """Has the present key encrypt. Raises MissingKey if it is not here."""
-    encryption.encrypt_with(state.current, is_first=state.is_first)
+    encryption.encrypt_with(state.current)
 
 
 async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:

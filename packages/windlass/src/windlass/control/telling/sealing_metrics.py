@@ -49,5 +49,5 @@ class FormerKeyMetrics:
         state = await read_keys(reads)
         if state is None or state.is_settled:
             return 0
-        values = await values_by_key(reads, state)
+        values = await values_by_key(reads)
         return sum(count for key, count in values.items() if key != state.current)

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.encryption import HEAD_BYTES, WITH_ID
+from windlass.base.encryption import HEAD_BYTES
 from windlass.store.tables.table import ChangeSession, Table, places
 
 ISSUER_KEY: Final = "issuer_key"
@@ -87,9 +87,7 @@ WHERE {place} AND {sealed.column} = ${len(sealed.key) + 2} RETURNING {sealed.key
 
 
 def _count(sealed: SealedColumn) -> str:
-    """A value without the id of its key begins with random bytes: all of these are one group."""
-    first = f"substr({sealed.column}, 1, {len(WITH_ID)})"
-    head = f"CASE WHEN {first} = $1 THEN substr({sealed.column}, 1, {HEAD_BYTES}) ELSE {first} END"
+    head = f"substr({sealed.column}, 1, {HEAD_BYTES})"
     return f"SELECT {head}, count(*) FROM {sealed.table} WHERE {sealed.condition} GROUP BY {head}"
 
 
@@ -110,7 +108,7 @@ class SealedTable(Table):
         """Counts values by their first bytes. Reads everything: for commands, and seldom for a server."""
         counts: dict[bytes, int] = {}
         for statement in COUNTS.values():
-            for head, count in await self._session.all(statement, WITH_ID):
+            for head, count in await self._session.all(statement):
                 counts[bytes(head)] = counts.get(bytes(head), 0) + count
         return counts
 
