@@ -25,6 +25,9 @@ _FILES_OF_SHARED_USER: Final = 16_384
 _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
+_SHARING: Final = {"sem": "500 32000 256 1024", "msgmni": "32", "msgmnb": "16384"}
+"""Limits of System V semaphores (of a set, of all, of a call, and of sets), of queues of messages, and of the
+bytes of a queue: 32 MB at most, with what the kernel needs for each message of one byte."""
 _GET_USER: Final = 0xB701
 _GET_PARENT: Final = 0xB702
 """ioctl requests for the user namespace that owns a namespace, and for the parent of a namespace."""
@@ -60,14 +63,16 @@ def enter(cell: Cell) -> None:
         user_limits.limit_namespace()
     if cell["mounts"]:
         if memory := cell.get("shared_memory", 0):
-            _limit_shared_memory(memory)
+            _limit_sharing(memory)
         mounts.arrange(cell)
 
 
-def _limit_shared_memory(memory: int) -> None:
-    """Limits the System V memory of this cell, which has its own. Does nothing if the kernel refuses."""
-    with suppress(OSError), open("/proc/sys/kernel/shmall", "w") as limit:  # noqa: PTH123
-        limit.write(str(memory // resource.getpagesize()))
+def _limit_sharing(memory: int) -> None:
+    """Limits the System V memory, semaphores and messages of this cell, which has its own. The kernel keeps
+    them for no process. Only root may set these limits; for others, the filter allows less (`confine`)."""
+    for name, most in {"shmall": str(memory // resource.getpagesize()), **_SHARING}.items():
+        with suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as limit:  # noqa: PTH123
+            limit.write(most)
 
 
 def join(cell: Cell, process: int) -> None:
@@ -170,7 +175,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
         landlock.restrict(rules)
         os.close(rules)
     if cell and cell.get("families"):
-        socket_filter.restrict()
+        socket_filter.restrict(has_limits=cell["identity"] == "user")
 
 
 def execute_program(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:

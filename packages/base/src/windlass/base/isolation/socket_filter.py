@@ -16,6 +16,9 @@ the server writes files that services see.
 A process has one table of open files, which the server reads in /proc to count files and memory. The filter
 refuses calls that give a thread a table of its own. It refuses `vmsplice` and SO_ZEROCOPY, by which 4 KiB in
 a pipe or a socket keep 2 MiB of memory.
+
+Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
+sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
 """
 
 from __future__ import annotations
@@ -54,7 +57,13 @@ _LEASE: Final = 1024
 """F_SETLEASE, a command of `fcntl`."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
 """Offsets in `struct seccomp_data` of the system call's number, architecture and first three arguments."""
-_LOAD, _AND, _IF_EQUAL, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x45, 0x06
+_HIGHER: Final = 4
+"""Offset of the higher half of an argument."""
+_LARGEST_SET: Final = 32
+"""Semaphores. The kernel allows 32,000 sets in a cell, then 70 MB."""
+_LARGEST_SEGMENT: Final = 16 << 10
+"""Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
+_LOAD, _AND, _IF_EQUAL, _IF_ABOVE, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
 """x32 programs use the numbers of x86_64 with one more bit, which this mask removes."""
@@ -100,11 +109,23 @@ _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
         _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, 208, (25,)),
     ),
 }
+_SHARING: Final[Mapping[int, tuple[int, int, int]]] = {
+    0xC000003E: (64, 68, 29),
+    0x40000003: (393, 399, 395),
+    0xC00000B7: (190, 186, 194),
+    0x40000028: (299, 303, 307),
+    0xC00000F3: (190, 186, 194),
+    0x400000F3: (190, 186, 194),
+}
+"""The calls `semget`, `msgget` and `shmget` of each interface."""
+_ALL_SHARING: Final = {0x40000003: (117,)}
+"""The call `ipc`, which older 32-bit programs take for all System V calls."""
 
 
-def restrict() -> None:
-    """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError."""
-    code = _program(_INTERFACES[os.uname().machine])
+def restrict(*, has_limits: bool = True) -> None:
+    """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError.
+    `has_limits`: its System V semaphores, messages and memory have limits already."""
+    code = _program(_INTERFACES[os.uname().machine], has_limits)
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
     flags = ctypes.c_uint(_SPECULATION_ALLOWED)
@@ -112,7 +133,7 @@ def restrict() -> None:
         calls.raise_failure("seccomp")
 
 
-def _program(interfaces: tuple[_Interface, ...]) -> bytes:
+def _program(interfaces: tuple[_Interface, ...], has_limits: bool) -> bytes:
     """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
@@ -140,8 +161,25 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
         )
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
+        if not has_limits:
+            block += _small_sharing(interface.architecture, missing, unsupported)
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
+
+
+def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
+    sets, messages, memory = _SHARING[architecture]
+    small_set = _up_to(_SECOND_WORD, _LARGEST_SET, unsupported) + _return(_ALLOW)
+    small_segment = _up_to(_SECOND_WORD + _HIGHER, 0, unsupported)
+    small_segment += _up_to(_SECOND_WORD, _LARGEST_SEGMENT, unsupported) + _return(_ALLOW)
+    refused = (messages, *_ALL_SHARING.get(architecture, ()))
+    block = b"".join(_if(number, missing) for number in refused)
+    return block + _if(sets, small_set) + _if(memory, small_segment)
+
+
+def _up_to(word: int, most: int, answer: bytes) -> bytes:
+    """Returns code that loads an argument, and gives this answer if it is above a number."""
+    return _step(_LOAD, word) + _step(_IF_ABOVE, most, len(answer) // 8) + answer
 
 
 def _without(word: int, flags: int, answer: bytes) -> bytes:
