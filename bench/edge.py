@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
 from windlass.api.answers import HttpAnswer
-from windlass.api.dialect import PLAIN
-from windlass.api.requests import Request
+from windlass.api.requests import PLAIN, Request
 from windlass.config import Settings
 from windlass.install.installation import Installation, install
 

@@ -16,7 +16,7 @@ from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
 from windlass.main import main
 from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 COUNT = 9
 

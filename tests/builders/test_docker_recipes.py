@@ -14,8 +14,7 @@ from windlass.builders.docker.image_notes import NOTES, ImageNotes, notes_of
 from windlass.builders.docker.recipes import choose_dockerfile
 from windlass.builders.dockerfile import read
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import Artifact
+from windlass.core.deploy.workload import Artifact, StaticSite
 from windlass.detect.recipe import SITE
 from windlass.docker import Docker
 

@@ -11,7 +11,7 @@ from tests.needs import needs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import sources
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 
 GO = {"go.mod": "module example.com/shop\n", "main.go": "package main\n"}
 VITE = {"package.json": '{"devDependencies": {"vite": "5"}, "scripts": {"dev": "vite"}}', "index.html": ""}

@@ -15,7 +15,7 @@ from tests.needs import needs
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 
 pytestmark = pytest.mark.nightly
 

@@ -319,18 +319,6 @@ async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site)
     assert {path.name for path in site.kept.iterdir()} == {"cache"}
 
 
-async def test_the_cache_of_versions_that_had_one_for_all_is_swept_and_no_other(site):
-    await site.build({"main.py": ""})
-    own = {path.name for path in (site.kept / "cache").iterdir()}
-    assert own
-    for name in ("pip", "uv", "npm"):
-        (site.kept / "cache" / name / "wheels").mkdir(parents=True)
-        (site.kept / "cache" / name / "wheels" / "a").touch()
-    await site.builder.sweep(())
-    assert {path.name for path in (site.kept / "cache").iterdir()} == own
-    assert list(site.kept.glob(".gone-*")) == []
-
-
 async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.builder.set_aside("service", tmp_path / "aside")

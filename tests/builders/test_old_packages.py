@@ -10,7 +10,7 @@ from windlass.builders.native import NativeBuilder
 from windlass.builders.native.python import declaration_of, dependencies_of
 from windlass.detect import Tree, detect
 from windlass.detect.dockerfile import DockerfileOptions, dockerfile
-from windlass.detect.old_packages import old_package_in
+from windlass.detect.python_pins import old_package_in
 
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tables import rows
-from windlass.cli.dotenv import parse_dotenv
+from windlass.cli.everyday.variables import parse_dotenv
 from windlass.terminal.stopped import Misused
 
 

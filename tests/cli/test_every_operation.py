@@ -15,8 +15,8 @@ from tests.cli.listener import listening
 from tests.documented import body, operations
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of
-from windlass.cli.kebab import kebab
 from windlass.core.declare.registry import Operation
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.main import OWN
 

@@ -14,7 +14,7 @@ from tests.cli.test_economy import counted
 from tests.cli.test_everyday import commit_all, git
 from tests.cli.waits import meanwhile
 from windlass.cli import uploading
-from windlass.cli.everyday.source import whole_folder
+from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.everyday.up import folder_to_upload
 from windlass.cli.git_folder import GitFolder
 from windlass.cli.linked_folder import FILE

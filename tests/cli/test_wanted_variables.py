@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.cli.everyday.wanted_variables import hint_at_variables
+from windlass.cli.everyday.folder import hint_at_variables
 
 APP = """{"env": {"MAIL": {"description": "of the admin"}, "KEY": {"generator": "secret"},
 "MODE": "production", "LEVEL": {"value": "info"}, "EXTRA": {"required": false}}}"""

@@ -20,7 +20,7 @@ from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
 from tests.marks import examples
 from tests.world import Answer
-from windlass.core.declare.log_query import Tail
+from windlass.core.declare.queries import Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
 from windlass.families.deployment_history import HistoryQuery

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from windlass.docker import Docker
-from windlass.docker.pace import BYTES_A_SECOND, Pace
+from windlass.docker.client import BYTES_A_SECOND, Pace
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from windlass.core.declare.resource import Family, Shown, Spec, Verb
 from windlass.core.words.audit import AuditWords
 from windlass.families import find_declarations, registry_of
 from windlass.families.cluster import cluster
+from windlass.families.deployment_history import service
 from windlass.families.environment import environment
 from windlass.families.organization import organization
 from windlass.families.project import project
-from windlass.families.service import service
 from windlass.store import Tx
 
 

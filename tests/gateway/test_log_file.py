@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import SHOP, Heard, request, until
 from windlass.gateway.files import LOG
-from windlass.gateway.log_file import LARGEST, LogFile
+from windlass.gateway.starting import LARGEST, LogFile
 
 
 def outputs(process: int) -> list[str]:

@@ -29,7 +29,7 @@ from windlass.operate.doctor import diagnose
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
 from windlass.store import EventRow
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from tests.world import make_world
 from windlass.config import Settings
 from windlass.install import mark
 from windlass.install.parts import choose_engine
-from windlass.operate.kernel_limits import kernel_limits
+from windlass.operate.machine import kernel_limits
 from windlass.routers.builtin import BuiltinRouter
 
 

@@ -32,7 +32,7 @@ from windlass.operate.findings import Level
 from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.store.tables.facts import FactTable
 from windlass.store.tables.statuses import StatusTable
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 def marked(settings: Settings) -> str:

@@ -18,7 +18,7 @@ from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
 from windlass.store.sqlite import InUse
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 async def test_a_restore_without_the_key_is_refused_and_says_where_it_belongs(furnished, tmp_path):

@@ -24,7 +24,7 @@ from windlass.install import mark
 from windlass.install.ownership import NotOurs
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import purge, put_back, set_aside_services
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 class Killed(BaseException):

@@ -33,8 +33,7 @@ from windlass.install.parts import Parts
 from windlass.operate import stopping
 from windlass.operate.explain import explain
 from windlass.operate.serving import goodbye
-from windlass.terminal.refused import CommandRefused
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.stopped import CommandRefused, Stopped
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,7 @@ import pytest
 from tests.world import World, make_world
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.control.workloads.application_settings import with_settings
-from windlass.core.deploy.static_site import SiteHeader, StaticSite
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.deploy.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.core.words.variables import Unusable
 from windlass.families.application import Application
 

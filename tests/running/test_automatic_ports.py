@@ -9,7 +9,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, under_way
 from tests.world import REPOSITORY, World, make_world
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort

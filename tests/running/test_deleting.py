@@ -11,7 +11,7 @@ import pytest
 from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
 from windlass.control.deploying.patience import LEAST_TRIES
-from windlass.core.access import Scope, scopes
+from windlass.core.access import Scope
 from windlass.core.words.events import Event
 
 
@@ -93,7 +93,7 @@ async def test_write_and_deploy_erase_no_data_by_uninstalling(world: World):
 
 
 async def test_if_deploy_allowed_what_needs_admin_it_would_erase_data(world: World, monkeypatch):
-    monkeypatch.setitem(scopes._ALLOWED_BY, Scope.ADMIN.value, (Scope.ADMIN | Scope.DEPLOY).value)
+    monkeypatch.setitem(permits._ALLOWED_BY, Scope.ADMIN.value, (Scope.ADMIN | Scope.DEPLOY).value)
     assert await uninstalled_with(world, "Deploy") == {200, 202}
 
 

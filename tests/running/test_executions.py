@@ -16,7 +16,7 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.api.executions import ExecutionSocket
 from windlass.api.streaming import Streams
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 from windlass.engines.engine import TerminalSize
 
 

@@ -104,7 +104,7 @@ def _everyday(path: str) -> click.Command:
 
 def _derived_group(name: str) -> click.Group | None:
     """Returns a group whose commands are built when they are called: all of them take 30 ms."""
-    name = import_module("windlass.cli.kebab").kebab(name)
+    name = import_module("windlass.core.words.naming").kebab(name)
     # A name that the table does not have is nearly always a typing error. It may wait for the registry.
     lines = _table().groups.get(name) or import_module("windlass.cli.commands").group_lines().get(name)
     if lines is None:
@@ -114,7 +114,7 @@ def _derived_group(name: str) -> click.Group | None:
         name=name,
         help=lines.about,
         lines=lines.words,
-        context_settings={"token_normalize_func": import_module("windlass.cli.kebab").kebab},
+        context_settings={"token_normalize_func": import_module("windlass.core.words.naming").kebab},
     )
     return group
 

@@ -1,10 +1,23 @@
-"""Locks of Node: the package manager that each belongs to, and the version that its form asks for. Both
-engines install by them."""
+"""Locks of Node, with the package manager and version of each; packages that are needed to run."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from typing import Final
+
+_END: Final = re.compile(r"[\s=&|;()'\"]+")
+_PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
+
+
+def needs_development(commands: Iterable[str], development: Collection[str]) -> bool:
+    """True if one of these commands names a package for development."""
+    if not development:
+        return False
+    words = (word for command in commands for word in _END.split(command))
+    names = (match[0] for word in words if (match := _PACKAGE.match(word)))
+    return any(name in development for name in names)
+
 
 LOCKS: Final = (
     ("pnpm-lock.yaml", "pnpm"),

@@ -26,7 +26,6 @@ from windlass.gateway.doors import Doors, Sockets
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
-from windlass.gateway.log_file import LogFile
 from windlass.gateway.messages import (
     Ask,
     AskTraffic,
@@ -40,6 +39,7 @@ from windlass.gateway.messages import (
     encode,
     refuse_another_place,
 )
+from windlass.gateway.starting import LogFile
 from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import Endpoint, RouteError
 

@@ -1,14 +1,61 @@
-"""Starts a gateway as a process that outlives the server which started it."""
+"""Starts a gateway as a process that outlives its server, with a log that is rotated meanwhile."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from windlass.gateway.files import CONTROL, LOG, connect_to
-from windlass.gateway.log_file import open_log
+
+LARGEST: Final = 10 * 1024 * 1024
+"""Bytes of a log. There are at most two: the present one and the one before."""
+_OUTPUTS: Final = (1, 2)
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+def open_log(path: Path) -> int:
+    """Opens the log. Rotates it first if it is long."""
+    rotate(path)
+    return os.open(path, _FLAGS, 0o600)
+
+
+def rotate(path: Path) -> None:
+    """Renames a long log, and so replaces the previous one."""
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > LARGEST:
+            path.replace(path.with_name(f"{path.name}.1"))
+
+
+class LogFile:
+    """The log as the standard outputs of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_log = self._is_open()
+        """False if the gateway was started by hand, with other outputs."""
+
+    def look(self) -> None:
+        """Rotates the log if it is long, and reopens it if it was rotated."""
+        if not self._is_log:
+            return
+        rotate(self._path)
+        if self._is_open():
+            return
+        with suppress(OSError):  # the folder has gone, or the disk is full: the old file stays open
+            file = os.open(self._path, _FLAGS, 0o600)
+            for output in _OUTPUTS:
+                os.dup2(file, output)
+            os.close(file)
+
+    def _is_open(self) -> bool:
+        """True if standard error is the file at this path."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(2), self._path.stat())
+        return False
 
 
 def start_gateway(folder: Path) -> int:

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.api.body import MOST
-from windlass.api.dialect import split_base
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
@@ -23,6 +22,30 @@ from windlass.control.context.call import Dialect, Origin
 from windlass.control.people.authenticate import browser_credential
 from windlass.control.request.repeats import Repeatable
 from windlass.core.access import Actor
+from windlass.core.deploy import states
+from windlass.core.words import events
+
+PLAIN = Dialect(name="plain", state=states.plain, event=events.plain)
+FULL = Dialect(
+    name="full",
+    state=states.full,
+    exact=states.full,
+    event=events.full,
+)
+
+BASES = (("/api/v1", PLAIN), ("/compat", FULL))
+_PREFIXES = tuple(base for base, _ in BASES)
+
+
+def split_base(path: str) -> tuple[str, Dialect]:
+    """Returns the path below its base, and the dialect of the base."""
+    if not path.startswith(_PREFIXES):  # most paths have no base
+        return path, PLAIN
+    for base, dialect in BASES:
+        if path.startswith(base) and path[len(base) : len(base) + 1] in {"", "/"}:
+            return path[len(base) :] or "/", dialect
+    return path, PLAIN
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -16,8 +16,7 @@ from windlass.cli.deployments import StartedDeployment, say, serves, summary
 from windlass.cli.derived_commands import DerivedCommand, about, ancestry, commands_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.invocation import Invocation
-from windlass.cli.kebab import kebab
-from windlass.cli.linked_places import link_of_folder, places_of
+from windlass.cli.linked_folder import FolderLink, current_folder, find_linked_folder
 from windlass.cli.lists import show_list
 from windlass.cli.options import CommandOptions, options_of, values
 from windlass.cli.outcomes import wait_and_show
@@ -31,14 +30,36 @@ from windlass.cli.overviews import (
 )
 from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import no_such_option
+from windlass.cli.waiting import say_how_to_follow, wait_for_run
 from windlass.cli.waiting_for_all import EnvironmentWait
-from windlass.cli.waiting_for_runs import say_how_to_follow, wait_for_run
 from windlass.core.declare.resource import Trait
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.sections import Command
 from windlass.terminal.stopped import ended_by_hand
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
+
+
+def link_of_folder(
+    command: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any]
+) -> FolderLink | None:
+    """Returns the link of the present folder, if the command needs a place of it and none was named. Lists of
+    services are of all environments without one."""
+    is_named = any(arguments.get(f"above_{name}") is not None for name in options.above)
+    if is_named or len(command.paths) > 1 or command.lists_services:
+        return None
+    if not {name for name, _ in command.paths[0].above} & {"environment", "project"}:
+        return None
+    linked = find_linked_folder(current_folder())
+    return linked.link if linked else None
+
+
+def places_of(command: DerivedCommand, link: FolderLink) -> dict[str, str]:
+    """Returns the places in a command's path, as its options would name them."""
+    places = {"environment": link.place, "project": link.project}
+    return {f"above_{name}": places[name] for name, _ in command.paths[0].above if name in places}
+
 
 _NORMAL: Final = {"token_normalize_func": kebab}
 

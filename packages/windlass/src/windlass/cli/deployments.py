@@ -18,8 +18,8 @@ from msgspec import Struct
 from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
-from windlass.cli.kebab import kebab
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
+from windlass.core.words.naming import kebab
 from windlass.terminal.stopped import Stopped, in_sentence
 from windlass.terminal.tables import paint, plain
 

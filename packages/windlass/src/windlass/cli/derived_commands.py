@@ -16,13 +16,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.cli.kebab import kebab
 from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.traits import CancelRequest, Deployment
-from windlass.core.words.naming import plural
+from windlass.core.words.naming import kebab, plural
 
 _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 

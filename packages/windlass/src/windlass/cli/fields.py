@@ -14,8 +14,8 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec import inspect as types
 
-from windlass.cli.kebab import kebab
 from windlass.core.declare.spec import ordered_fields
+from windlass.core.words.naming import kebab
 
 Path = tuple[str, ...]
 JSON: Final = "json"

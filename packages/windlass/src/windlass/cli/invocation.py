@@ -10,13 +10,13 @@ import msgspec
 from windlass.cli.client import Api, ApiAnswer, ApiRefused, path_of
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, ancestry
 from windlass.cli.fields import body_of
-from windlass.cli.kebab import kebab
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, base_body, free_fields, values, with_option
 from windlass.cli.overviews import services_in
 from windlass.core.declare.fields import SERVICE_OR_ABOVE
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.resource import Family, Trait
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.stopped import Misused
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 from windlass.base import ids
 from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.derived_commands import ancestry
-from windlass.cli.kebab import kebab
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
+from windlass.core.words.naming import kebab
 from windlass.terminal.stopped import Misused
 
 _ID = re.compile(ids.PATTERN)

@@ -12,11 +12,11 @@ import click
 from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.deployments import EndedDeployment, is_gone, say, serves
 from windlass.cli.fields import fields_of
-from windlass.cli.kebab import kebab
 from windlass.cli.lists import show_list
 from windlass.cli.names import ResolvedResource
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.stopped import Misused
 from windlass.terminal.tables import paint, plain

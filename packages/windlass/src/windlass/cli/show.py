@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from windlass.cli.cells import moment, show_fields
 from windlass.cli.charts import show_metrics
-from windlass.cli.kebab import kebab
 from windlass.cli.lists import readable, show_list
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.service_metrics import ServiceMetrics
 from windlass.core.declare.traits import Deployment, LogLine
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.families.deployment_log import EnvironmentLogLine
 from windlass.families.environment import CleanedJobs, EnvironmentChanges

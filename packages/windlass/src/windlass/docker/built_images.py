@@ -10,8 +10,8 @@ from typing import Final
 
 from windlass.core.deploy.registries import BuildRegistry, parse_ref
 from windlass.core.words.images import OURS
+from windlass.docker.answers import EngineRefused
 from windlass.docker.client import Docker
-from windlass.docker.failures import EngineRefused
 from windlass.docker.images import image, pull, push
 
 SERVICE: Final = "windlass.service"

@@ -15,11 +15,38 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.trace import trace_headers
-from windlass.docker.answers import CONNECTING, EngineAnswer, read_short
-from windlass.docker.decoding import an_object, decode
-from windlass.docker.failures import AnswerTooLong, Away, EngineRefused, WrongEngine
-from windlass.docker.pace import Pace
+from windlass.docker.answers import (
+    CONNECTING,
+    AnswerTooLong,
+    Away,
+    EngineAnswer,
+    EngineRefused,
+    WrongEngine,
+    an_object,
+    decode,
+    read_short,
+)
 from windlass.docker.transports import DockerTransport, SettingsTransport
+
+BYTES_A_SECOND: Final = 8 * 1024 * 1024
+"""More than output of containers comes to; decoding it takes a part of a processor."""
+_AHEAD: Final = 1.0
+"""Seconds of this pace that may be read at once."""
+
+
+class Pace:
+    def __init__(self, rate: int = BYTES_A_SECOND) -> None:
+        self._rate = rate
+        self._paid_until = 0.0
+        """The time at which all that was read would have been read at this pace."""
+
+    async def keep(self, count: int) -> None:
+        """Waits after so many bytes were read, if they came faster than the pace."""
+        now = asyncio.get_running_loop().time()
+        self._paid_until = max(self._paid_until, now) + count / self._rate
+        if (wait := self._paid_until - now - _AHEAD) > 0:
+            await asyncio.sleep(wait)
+
 
 if TYPE_CHECKING:
     import aiohttp

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from windlass.core.deploy.registries import RegistryLogin
 from windlass.core.words.images import is_digest
+from windlass.docker.answers import EngineRefused
 from windlass.docker.client import Docker
-from windlass.docker.failures import EngineRefused
 
 PULLING: Final = 600.0
 """Seconds that an engine may be silent while it pulls or pushes."""

@@ -16,8 +16,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.base.subprocesses import in_thread
+from windlass.docker.answers import EngineRefused
 from windlass.docker.client import Docker
-from windlass.docker.failures import EngineRefused
 from windlass.docker.transports import HERE
 
 LARGEST: Final = 24

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from msgspec import Struct
 
 from windlass.base.addresses import Reach, resolve
-from windlass.docker.failures import Away, EngineRefused
+from windlass.docker.answers import Away, EngineRefused
 from windlass.docker.tls_failures import tls_reason
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from windlass.core.declare.build_shapes import (
     SystemPackage,
     WatchedPath,
 )
-from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -30,13 +29,14 @@ from windlass.core.declare.fields import (
     kept,
     shown_in_examples,
 )
-from windlass.core.declare.network import has_network
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.resource import Family, clash
 from windlass.core.declare.shapes import (
     GitRepository,
     GitRepositoryRequest,
     RelativePath,
+    can_be_cloned,
+    has_network,
     normalise_repository,
 )
 from windlass.core.declare.spec import Chosen

@@ -6,7 +6,6 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
     Icon,
@@ -18,10 +17,10 @@ from windlass.core.declare.fields import (
     refers,
     shaped,
 )
-from windlass.core.declare.network import has_network
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.shapes import can_be_cloned, has_network
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import (
     Deployment,

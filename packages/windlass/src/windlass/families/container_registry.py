@@ -28,7 +28,7 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Family, Shown, Spec, clash
-from windlass.core.declare.service_users import LIST_USERS
+from windlass.core.declare.shapes import LIST_USERS
 from windlass.core.declare.traits import Status
 from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, host_of, is_loopback, usual_url
 from windlass.families.organization import organization

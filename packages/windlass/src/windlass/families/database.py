@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -22,7 +21,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.declare.shapes import Group, GroupRef
+from windlass.core.declare.shapes import Group, GroupRef, can_be_cloned
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs
 from windlass.families.environment import environment
 from windlass.families.master_credentials import about_databases

@@ -4,7 +4,7 @@ from typing import Final
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.log_query import Tail
+from windlass.core.declare.queries import Tail
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.traits import CancelRequest, LogLine, StreamOptions, has_deployments
 from windlass.core.declare.traits import Deployment as Shown

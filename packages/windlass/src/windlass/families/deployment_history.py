@@ -1,16 +1,19 @@
 """Past and waiting deployments of a service or of a whole environment, as existing clients list them."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example
-from windlass.core.declare.registry import Actions
+from windlass.core.declare.registry import Actions, AnyOf
 from windlass.core.declare.resource import Family, ServiceLists, Shown, Spec
 from windlass.core.declare.traits import Commit, Status, StatusDetails, has_deployments
 from windlass.families.environment import EnvironmentStatus, environment
-from windlass.families.service import service
+
+service = AnyOf("service", has_deployments, "service")
 
 
 class HistoryQuery(Spec):

@@ -21,7 +21,7 @@ from windlass.core.declare.fields import (
     shown_in_examples,
     takes_names,
 )
-from windlass.core.declare.removal import Removal
+from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
 from windlass.core.declare.traits import (
     CancelRequest,

@@ -20,7 +20,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Family, Shown, Spec, clash
-from windlass.core.declare.service_users import LIST_USERS
+from windlass.core.declare.shapes import LIST_USERS
 from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 

@@ -6,7 +6,6 @@ from msgspec import UNSET, Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Count,
@@ -38,6 +37,7 @@ from windlass.core.declare.shapes import (
     GroupRef,
     Healthcheck,
     RelativePath,
+    can_be_cloned,
     normalise_repository,
 )
 from windlass.core.declare.spec import Chosen

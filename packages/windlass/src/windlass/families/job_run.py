@@ -5,7 +5,7 @@ from typing import Final
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.job_runs import JobRun
-from windlass.core.declare.log_query import Tail
+from windlass.core.declare.queries import Tail
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.traits import LogLine
 from windlass.families.job import job

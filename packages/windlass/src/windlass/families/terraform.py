@@ -6,7 +6,6 @@ from msgspec import Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -21,7 +20,7 @@ from windlass.core.declare.fields import (
     shown_in_examples,
 )
 from windlass.core.declare.resource import Family, Spec, clash
-from windlass.core.declare.shapes import normalise_repository
+from windlass.core.declare.shapes import can_be_cloned, normalise_repository
 from windlass.core.declare.terraform_shapes import (
     AutoDeployConfig,
     ChosenTerraform,

@@ -19,7 +19,7 @@ from windlass.core.declare.fields import (
     veiled,
 )
 from windlass.core.declare.fields import Url as Address
-from windlass.core.declare.log_query import Moment
+from windlass.core.declare.queries import Moment
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.words.events import SUBSCRIBABLE, full, is_full, plain
 from windlass.families.organization import organization

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windlass.config import DATABASE, Settings
 from windlass.store.archive import ArchiveConnection
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 @contextlib.asynccontextmanager

@@ -42,7 +42,7 @@ from windlass.operate.place_owners import examine_organizations, examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""

@@ -18,7 +18,7 @@ from windlass.operate.port_holder import holder_of
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 class Explained(Exception):

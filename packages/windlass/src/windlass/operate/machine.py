@@ -8,7 +8,11 @@ import grp
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
 
 from windlass.base import cgroups
 from windlass.base.errors import Invalid
@@ -20,9 +24,12 @@ from windlass.builders.terraform.programs import InstalledPrograms
 from windlass.config import BadSetting, Settings, for_tools, settings_file
 from windlass.control.workloads.terraform_programs import address_for_containers
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.subnets import build_reserve, free_subnets, taken_subnets
 from windlass.engines.docker.machine import server_host_of
+from windlass.engines.docker.resources import PREFIX
 from windlass.engines.process import kernel
 from windlass.engines.process.records import pods_without_network, unknown_records
+from windlass.install.connecting import docker_pool
 from windlass.install.parts import (
     choose_engine,
     docker_at,
@@ -30,13 +37,114 @@ from windlass.install.parts import (
     kept_engine,
     process_folder,
 )
-from windlass.operate.build_cache import build_cache
-from windlass.operate.docker_networks import docker_networks
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
-from windlass.operate.kernel_limits import kernel_limits
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of
 from windlass.serve.server import listen
+
+GIB: Final = 1 << 30
+_ADVICE: Final = (
+    "set `builder.gc` in the daemon.json of Docker, see docs/operations.md: without it, Docker keeps all "
+    "that it ever built; `docker builder prune` makes room now"
+)
+
+
+class CacheEntry(Struct, frozen=True, rename="pascal"):
+    size: int = 0
+    shared: bool = False
+    """True for what an image needs anyway."""
+
+
+class DiskUse(Struct, frozen=True, rename="pascal"):
+    build_cache: list[CacheEntry] | None = None
+
+
+async def build_cache(settings: Settings) -> AsyncIterator[Finding]:
+    docker = Docker(docker_at(settings))
+    try:
+        async with asyncio.timeout(SECONDS):
+            used = await docker.read_list("/system/df?type=build-cache", DiskUse)
+    except Away:
+        return  # The check of the engine reports it.
+    except (EngineRefused, TimeoutError):
+        yield warn("Build cache", "could not be measured", "look at `docker system df`")
+        return
+    finally:
+        await docker.close()
+    size = sum(entry.size for entry in used.build_cache or () if not entry.shared)
+    state = f"{size / GIB:.1f} GiB on the Docker engine"
+    if size > settings.build_cache_bytes:
+        yield warn("Build cache", f"{state}, more than build_cache_bytes", _ADVICE)
+    else:
+        yield ok("Build cache", state)
+
+
+_NEARLY: Final = 0.8
+"""The part of the range that may be in use without a warning."""
+
+
+async def docker_networks(settings: Settings) -> AsyncIterator[Finding]:
+    try:
+        pool = docker_pool(settings)
+    except BadSetting as error:
+        yield fail("Docker networks", str(error), "correct the setting: a start is refused until then")
+        return
+    if pool is None:
+        advice = "set docker_networks: of its own ranges, a Docker engine has about 30 networks by default"
+        yield warn("Docker networks", "the engine chooses their addresses", advice)
+        return
+    docker = Docker(docker_at(settings))
+    try:
+        async with asyncio.timeout(SECONDS):
+            taken = await taken_subnets(docker, pool)
+    except (Away, EngineRefused, TimeoutError):
+        return  # The check of the engine reports it.
+    finally:
+        await docker.close()
+    reserve = build_reserve(pool)
+    total = sum(1 for _ in free_subnets(pool, PREFIX, [reserve]))
+    used = total - sum(1 for _ in free_subnets(pool, PREFIX, [reserve, *taken]))
+    state = f"{used} of {total} subnets of {pool} for environments are in use"
+    if used >= _NEARLY * total:
+        yield warn("Docker networks", state, "set docker_networks to a larger range, or to another one")
+    else:
+        yield ok("Docker networks", state)
+
+
+PROC: Final = Path("/proc/sys")
+_WHAT: Final = "Kernel limits"
+
+
+class KernelLimit(Struct, frozen=True):
+    name: str
+    enough: int
+    engines: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        return self.name.replace(".", "/")
+
+
+LIMITS: Final = (
+    KernelLimit("fs.aio-max-nr", 1_048_576, ("docker", "process")),
+    # One for each user number, and the numbers of containers are those of the machine.
+    KernelLimit("fs.inotify.max_user_instances", 1024, ("docker",)),
+)
+
+
+def kernel_limits(engine: str, proc: Path = PROC) -> Iterator[Finding]:
+    small = []
+    for limit in LIMITS:
+        with suppress(OSError, ValueError):
+            if engine in limit.engines and int((proc / limit.file).read_text()) < limit.enough:
+                small.append(limit)
+    if not small:
+        yield ok(_WHAT, "asynchronous I/O and inotify have room for many services")
+        return
+    state = f"{', '.join(limit.name for limit in small)}: one service can use it up for all others"
+    lines = " ".join(f"{limit.name}={limit.enough}" for limit in small)
+    yield warn(_WHAT, state, f"`sysctl -w {lines}`, and the same in /etc/sysctl.d for the next boot")
+
 
 _CONTAINERS = "to run services in containers, install and start Docker, or say where it is with docker_host"
 

@@ -37,7 +37,7 @@ from windlass.operate.waiting import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 _log = log("main")
 

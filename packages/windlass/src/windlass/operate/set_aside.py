@@ -19,7 +19,7 @@ from windlass.control.background.holdings import (
 )
 from windlass.install.ownership import check, holdings, look
 from windlass.install.parts import real_parts
-from windlass.terminal.refused import CommandRefused
+from windlass.terminal.stopped import CommandRefused
 
 
 def set_aside_services(settings: Settings) -> list[SetAside]:

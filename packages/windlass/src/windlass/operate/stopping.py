@@ -34,8 +34,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
 from windlass.store import Reads
 from windlass.store.sqlite import InUse
-from windlass.terminal.refused import CommandRefused
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.stopped import CommandRefused, Stopped
 from windlass.terminal.tables import print_json
 
 

@@ -10,6 +10,11 @@ import click
 
 from windlass.terminal.tables import plain
 
+
+class CommandRefused(Exception):
+    """A command did nothing and changed nothing. The message says why, and what to do."""
+
+
 INTERRUPTED: Final = 130
 """The exit code of a program that was ended with Ctrl-C, by the convention of shells."""
 

@@ -18,8 +18,7 @@ from windlass.detect.dockerfile.stages import (
 )
 from windlass.detect.known_files import KnownFiles, table, word
 from windlass.detect.node_frameworks import build_cache_of
-from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
-from windlass.detect.node_programs import needs_development
+from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, needs_development, version_by_lock
 from windlass.detect.recipe import Recipe
 
 _CACHES: Final = {

@@ -9,7 +9,6 @@ from typing import Any, Final
 from windlass.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
 from windlass.detect.known_files import KnownFiles, table, texts, word
 from windlass.detect.language import Language
-from windlass.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.detect.python_code import PythonFile, module_file, python_file, python_files
 from windlass.detect.python_frameworks import (
     ENTRY,
@@ -19,7 +18,7 @@ from windlass.detect.python_frameworks import (
     serve_asgi,
     serve_wsgi,
 )
-from windlass.detect.python_pins import LOCKS, python_of_pins
+from windlass.detect.python_pins import LOCKS, SETUPTOOLS, old_package_in, python_of_pins
 from windlass.detect.python_requirements import (
     REQUIREMENTS,
     missing_requirements,

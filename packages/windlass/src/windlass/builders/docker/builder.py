@@ -45,8 +45,8 @@ from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
 from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.answers import REFUSES, AnswerTooLong
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
-from windlass.docker.failures import REFUSES, AnswerTooLong
 from windlass.docker.fit import why_unfit
 from windlass.docker.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.subnets import SubnetsUsedUp

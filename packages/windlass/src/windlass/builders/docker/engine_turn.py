@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from windlass.base.log import log
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.decoding import decode
+from windlass.docker.answers import decode
 
 LABEL, HOLDER = "windlass.build-turn", "windlass.build-service"
 """The labels of these volumes: the installation, and who builds or waits."""

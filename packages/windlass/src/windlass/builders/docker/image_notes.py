@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
-from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import Artifact
+from windlass.core.deploy.workload import Artifact, StaticSite
 from windlass.detect.recipe import SITE
 
 NOTES: Final = "windlass.recipe"

@@ -28,7 +28,7 @@ from windlass.builders.native.start import (
     without_npm,
 )
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 from windlass.detect import (
     Recipe,
     Toolchain,

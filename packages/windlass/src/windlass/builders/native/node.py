@@ -30,7 +30,7 @@ from windlass.builders.native.node_managers import (
 )
 from windlass.builders.native.tools import Tools, step
 from windlass.builders.small_files import read_small, read_small_text
-from windlass.detect.node_programs import needs_development
+from windlass.detect.node_locks import needs_development
 
 # Scripts of the package that its manager runs when it installs, in this order. They may read any file.
 OWN_SCRIPTS: Final = (

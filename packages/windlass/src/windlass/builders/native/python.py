@@ -33,8 +33,7 @@ from windlass.builders.native.python_managers import MANAGERS, POETRY, LockManag
 from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
-from windlass.detect.old_packages import SETUPTOOLS, old_package_in
-from windlass.detect.python_pins import MOST_OF_LOCK
+from windlass.detect.python_pins import MOST_OF_LOCK, SETUPTOOLS, old_package_in
 from windlass.detect.python_requirements import REQUIREMENTS, missing_requirements
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")

@@ -14,7 +14,7 @@ from windlass.builders.native import node
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
-from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import StaticSite
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 
 CHOSEN_PROCESS: Final = "the process that the application chooses"

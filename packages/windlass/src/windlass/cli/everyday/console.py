@@ -1,17 +1,29 @@
-"""`windlass console`: signs a browser in to the console."""
+"""`windlass console`: signs a browser in to the console, and opens it where there is a browser."""
 
 from __future__ import annotations
 
 import sys
+import webbrowser
+from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.browsing import browse
 from windlass.cli.connection import connect
 from windlass.cli.deployments import say
+from windlass.cli.user_folders import has_display
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import FORM, print_json, wants_json
+
+
+def browse(url: str) -> None:
+    """Opens an address, unless it is no page, or only a browser for this terminal would show it."""
+    if urlsplit(url).scheme not in {"http", "https"} or not (has_display() or sys.platform == "darwin"):
+        return
+    try:
+        webbrowser.open(url)
+    except webbrowser.Error:
+        say("There is no browser that could be opened.")
 
 
 @click.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -22,8 +23,6 @@ from windlass.cli.connection import call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
-from windlass.cli.everyday.source import source_of, whole_folder
-from windlass.cli.everyday.wanted_variables import hint_at_variables
 from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
     FILE,
@@ -37,6 +36,95 @@ from windlass.detect import Recipe, Tree, detect
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain, print_json, wants_json
+
+_UNREADABLE: Final = frozenset({400, 409})
+"""Statuses of a server that cannot read a repository, or may not call its host."""
+
+
+def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
+    """Returns the fields of an application that say where its files come from: the repository, if the server
+    can read it, or else uploads of this folder, or of the one above to which it belongs."""
+    inner = _place_in(whole_folder(folder, git), folder)
+    uploaded = {"source": "UPLOAD", **inner}
+    url = repository or (git.remotes[0] if git and git.remotes else "")
+    if not url:
+        say("The files are uploaded by `windlass up`: the folder has no remote that a server can reach.")
+        return uploaded
+    source: dict[str, Any] = {"url": url}
+    if git and not repository:
+        source |= ({"branch": git.branch} if git.branch else {}) | inner
+    if not repository and (reason := _why_unreadable(api, source)):
+        say(f"The files are uploaded by `windlass up`: the server cannot read {plain(url)}. {plain(reason)}")
+        return uploaded
+    return {"git_repository": source}
+
+
+def whole_folder(folder: Path, git: GitFolder | None) -> Path:
+    """Returns the repository that a folder belongs to, or the folder itself: without a repository, who wrote
+    the files above it is not known, and one that holds a home folder is not sent anywhere."""
+    return git.top if git and not Path.home().is_relative_to(git.top) else folder
+
+
+def _place_in(top: Path, folder: Path) -> dict[str, str]:
+    inner = folder.resolve().relative_to(top.resolve()).as_posix()
+    return {"root_path": f"/{inner}"} if inner != "." else {}
+
+
+def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
+    """Returns the server's reason why it cannot read a repository, or an empty text if it can."""
+    organization = api.get("/organization")["id"]
+    try:
+        api.call(
+            "POST", f"/organization/{organization}/detect", msgspec.json.encode({"git_repository": source})
+        )
+    except ApiRefused as refused:
+        if refused.status in _UNREADABLE:
+            return refused.message
+        raise
+    return ""
+
+
+_OWN: Final = ".env"
+_EXAMPLES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", "example.env")
+_MANIFEST: Final = "app.json"
+_NAME: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
+_LARGEST: Final = 100_000
+_MOST: Final = 8
+
+
+def hint_at_variables(folder: Path) -> str:
+    """Returns what to do about the variables that files of the folder name, or an empty text."""
+    if (folder / _OWN).is_file():
+        return f"{_OWN} is never uploaded. Set its variables with: windlass env import {_OWN}"
+    for name in (*_EXAMPLES, _MANIFEST):
+        if variables := _names_in(folder, name):
+            shown = ", ".join(variables[:_MOST]) + (", …" if len(variables) > _MOST else "")
+            example = shlex.quote(f"{variables[0]}=…")
+            return f"{name} names variables: {plain(shown)}. Set each with: windlass env set {plain(example)}"
+    return ""
+
+
+def _names_in(folder: Path, name: str) -> list[str]:
+    try:
+        text = read_beginning(folder, name, _LARGEST).decode("utf-8", "replace")
+    except OSError:  # there is none, or it is a link, which may lead anywhere
+        return []
+    return list(dict.fromkeys(_of_manifest(text) if name == _MANIFEST else _NAME.findall(text)))
+
+
+def _of_manifest(text: str) -> Iterator[str]:
+    """Yields the variables of an app.json that have no value of their own."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    variables = document.get("env") if isinstance(document, dict) else None
+    for name, about in (variables if isinstance(variables, dict) else {}).items():
+        is_settled = isinstance(about, str) or (isinstance(about, dict) and bool(about.get("value")))
+        is_optional = isinstance(about, dict) and about.get("required") is False
+        if not is_settled and not is_optional:
+            yield name
+
 
 _USUAL_PORT: Final = 8080
 _MOST_PROCESSES: Final = 5

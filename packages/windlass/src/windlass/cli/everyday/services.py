@@ -9,17 +9,17 @@ from typing import Any, Final
 
 import click
 
-from windlass.cli.browsing import browse
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
+from windlass.cli.everyday.console import browse
 from windlass.cli.fields import fields_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
-from windlass.cli.kebab import kebab
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
 from windlass.core.declare.traits import LogLine
+from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Stopped, ended_by_hand

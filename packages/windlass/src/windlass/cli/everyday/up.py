@@ -10,7 +10,7 @@ from windlass.cli.confirmed_links import confirm_link
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.changes import change, detach_option
-from windlass.cli.everyday.source import whole_folder
+from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.following import when_too_many
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
 from windlass.cli.uploading import FolderUpload, packed

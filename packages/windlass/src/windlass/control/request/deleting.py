@@ -16,7 +16,7 @@ from windlass.control.request.changing import check_tag
 from windlass.control.request.creating import count
 from windlass.control.request.paths import target
 from windlass.control.request.references import count_users, counted_targets
-from windlass.core.declare.removal import Removal
+from windlass.core.declare.queries import Removal
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import ChosenVersion, Initiator
 from windlass.core.deploy.states import Do

@@ -23,9 +23,9 @@ from windlass.control.request.references import check_reference
 from windlass.control.services.environments import services_of
 from windlass.control.variables.copying import CopiedLevel, VariableCopies
 from windlass.core.access import Scope
-from windlass.core.declare.cloning import CloneRequest, can_be_cloned
 from windlass.core.declare.document import Document, merge_patched
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.shapes import CloneRequest, can_be_cloned
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import label
 from windlass.families.cluster import cluster

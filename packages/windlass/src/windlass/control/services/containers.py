@@ -16,8 +16,7 @@ from windlass.control.services.registry_images import MOST_TAGS, failure_answer
 from windlass.control.workloads.images import ImageSource, find_registry, name_in, public_registry
 from windlass.control.workloads.registries import open_registry
 from windlass.core.deploy.registries import digest_of
-from windlass.core.deploy.tags import newer_than
-from windlass.core.words.images import DOCKER_HUB, registry_host
+from windlass.core.words.images import DOCKER_HUB, newer_than, registry_host
 from windlass.families.container import (
     CheckedImage,
     Container,

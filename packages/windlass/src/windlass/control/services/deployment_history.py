@@ -28,7 +28,7 @@ from windlass.control.services.deployment_groups import (
 )
 from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
-from windlass.core.declare.paging import PastDeploymentsQuery
+from windlass.core.declare.queries import PastDeploymentsQuery
 from windlass.core.deploy.states import Do, Progress, State, action_status
 from windlass.families.deployment_history import HistoryQuery
 from windlass.families.environment import LISTS

@@ -26,7 +26,7 @@ from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.services import freshness, whole_status
 from windlass.core.declare.document import Document
-from windlass.core.declare.removal import Removal
+from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
 from windlass.core.words.naming import with_article

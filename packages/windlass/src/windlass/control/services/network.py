@@ -6,7 +6,7 @@ from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
-from windlass.core.declare.network import Network, NetworkRequest
+from windlass.core.declare.shapes import Network, NetworkRequest
 from windlass.store import Tx
 
 

@@ -12,8 +12,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paging, slice_of
 from windlass.control.workloads.registries import open_registry, registry_settings
 from windlass.core.deploy.registries import KINDS, host_of
-from windlass.core.deploy.tags import newest_first
-from windlass.core.words.images import DOCKER_HUB
+from windlass.core.words.images import DOCKER_HUB, newest_first
 from windlass.families.container_registry import (
     ContainerRegistry,
     ImagesQuery,

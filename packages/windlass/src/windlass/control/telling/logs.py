@@ -16,7 +16,7 @@ from windlass.control.records.reachability import check_here
 from windlass.control.request.paths import target
 from windlass.control.telling import frames
 from windlass.core.access import Actor
-from windlass.core.declare.log_query import Tail
+from windlass.core.declare.queries import Tail
 from windlass.core.deploy.states import OPEN
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.store import Row, status_word

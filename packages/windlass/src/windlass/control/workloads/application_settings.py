@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.core.deploy.static_site import SiteHeader, StaticSite
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.deploy.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.core.words.shell import shell_command
 from windlass.core.words.variables import Unusable
 from windlass.detect.recipe import WEB

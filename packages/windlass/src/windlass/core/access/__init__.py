@@ -9,9 +9,20 @@ from windlass.core.access.actor import (
     may_somewhere,
     scopes_somewhere,
 )
-from windlass.core.access.permits import Permit, Permits, permits_throughout
-from windlass.core.access.roles import ROLE_IDS, SCOPES, permits_of_role, role_of
-from windlass.core.access.scopes import MEANINGS, WORDS, Scope, scopes_of, words_of
+from windlass.core.access.permits import (
+    MEANINGS,
+    ROLE_IDS,
+    SCOPES,
+    WORDS,
+    Permit,
+    Permits,
+    Scope,
+    permits_of_role,
+    permits_throughout,
+    role_of,
+    scopes_of,
+    words_of,
+)
 from windlass.core.access.where import LEVELS, Where, where_along
 
 __all__ = [

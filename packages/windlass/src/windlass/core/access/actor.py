@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from windlass.core.access.permits import Permits
-from windlass.core.access.scopes import Scope
+from windlass.core.access.permits import Permits, Scope
 from windlass.core.access.where import Where
 
 

@@ -1,13 +1,58 @@
-"""Permits: scopes at a place. Tokens, roles and members are all reduced to permits."""
+"""Scopes, the four permissions; permits, which are scopes at a place; and roles, which name permits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
+from enum import IntFlag
 
 from msgspec import Struct
 
-from windlass.core.access.scopes import Scope
 from windlass.core.access.where import Where
+
+_ADMIN = 8
+
+
+class Scope(IntFlag):
+    """A set of permissions. The need of an operation is exactly one of them."""
+
+    READ = 1
+    WRITE = 2
+    DEPLOY = 4
+    ADMIN = _ADMIN
+
+    @property
+    def word(self) -> str:
+        return (self.name or "").capitalize()
+
+    def allows(self, need: Scope) -> bool:
+        """Returns whether this set satisfies a need. Every scope allows reading; Admin allows everything."""
+        # Uses plain integers: enum flags cost microseconds, and every request asks this.
+        return self._value_ & _ALLOWED_BY[need._value_] != 0
+
+
+_ALLOWED_BY = {1: 15, 2: 2 | _ADMIN, 4: 4 | _ADMIN, _ADMIN: _ADMIN}
+"""The scopes that allow each need."""
+
+MEANINGS: Mapping[Scope, str] = {
+    Scope.ADMIN: "full access to all resources",
+    Scope.READ: "read-only access",
+    Scope.DEPLOY: "can trigger deployments, and stop, restart and cancel them",
+    Scope.WRITE: "can create and update resources",
+}
+WORDS = tuple(scope.word for scope in MEANINGS)
+
+
+def scopes_of(words: Iterable[str]) -> Scope:
+    """Converts `["Read", "deploy"]` to flags. An unknown word raises a KeyError."""
+    flags = Scope(0)
+    for word in words:
+        flags |= Scope[word.upper()]
+    return flags
+
+
+def words_of(flags: Scope) -> list[str]:
+    return [scope.word for scope in MEANINGS if flags & scope]
 
 
 class Permit(Struct, frozen=True):
@@ -24,3 +69,21 @@ Permits = Mapping[str, tuple[Permit, ...]]
 def permits_throughout(org: str, scopes: Scope) -> Permits:
     """Returns the permits of a caller with the same scopes everywhere in one organization."""
     return {org: (Permit(scopes, Where(org)),)}
+
+
+_ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
+ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in MEANINGS}
+"""Role ids, the same in every organization and installation."""
+SCOPES: Mapping[str, Scope] = {id: scope for scope, id in ROLE_IDS.items()}
+"""Scopes of the built-in roles, by the id of the role."""
+
+
+def role_of(flags: Scope) -> Scope:
+    """Returns the built-in role that comes closest to these scopes."""
+    order = (Scope.ADMIN, Scope.WRITE, Scope.DEPLOY, Scope.READ)
+    return next(scope for scope in order if flags & scope)
+
+
+def permits_of_role(org: str, role_id: str) -> tuple[Permit, ...]:
+    """Returns the permits that a role gives in an organization."""
+    return (Permit(SCOPES[role_id], Where(org)),)

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
-from windlass.core.declare.paging import PageOfWhole, Paging, ServiceListQuery
-from windlass.core.declare.removal import REMOVAL, Removal
+from windlass.core.declare.queries import REMOVAL, PageOfWhole, Paging, Removal, ServiceListQuery
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from windlass.core.declare.actions import WORD, Action, Itself, Trait
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.declare.paging import MOST_PER_PAGE as MOST_PER_PAGE
-from windlass.core.declare.paging import PAGE as PAGE
-from windlass.core.declare.paging import Paging as Paging
+from windlass.core.declare.queries import MOST_PER_PAGE as MOST_PER_PAGE
+from windlass.core.declare.queries import PAGE as PAGE
+from windlass.core.declare.queries import Paging as Paging
 from windlass.core.declare.resource import Family, ServiceLists
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames

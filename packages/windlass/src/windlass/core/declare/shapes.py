@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.actions import Itself, Trait, get, post, put
 from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,
@@ -29,6 +30,79 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.resource import Base, Shown, Spec, clash
 from windlass.core.words import variables
+
+_STICKY: Final = Meta(description="Always false: the gateway keeps no client at one instance")
+
+
+class NetworkRequest(Spec):
+    sticky_session: Annotated[bool, _STICKY] = False
+
+
+class Network(Shown):
+    """The network options of a service."""
+
+    sticky_session: Annotated[bool, _STICKY] = False
+
+
+has_network = Trait(
+    name="has_network",
+    actions=(
+        get("network", Network, "Read the network options"),
+        put(
+            "editNetwork",
+            Network,
+            "Replace the network options",
+            "400 for sticky sessions, which the gateway does not have.",
+            suffix="/network",
+            body=NetworkRequest,
+            status=201,
+        ),
+    ),
+)
+"""Services with this trait have network options."""
+
+
+class AssociatedService(Shown):
+    """A service that uses a resource."""
+
+    project_id: Id
+    project_name: Annotated[str, example("shop")]
+    environment_id: Id
+    environment_name: Annotated[str, example("production")]
+    service_id: Id
+    service_name: Annotated[str, example("web")]
+    service_type: Annotated[str, example("APPLICATION")]
+
+
+LIST_USERS: Final = get(
+    "associatedServices", list[AssociatedService], "List the services that use it", paged=False
+)
+
+
+class CloneRequest(Spec):
+    name: Annotated[Name, example("shop-copy")]
+    environment_id: Annotated[
+        Id,
+        refers("environment"),
+    ]
+
+
+_ABOUT: Final = (
+    "Copies the settings, the variables and the secrets of the service itself. Data is not copied, and the "
+    "copy is not deployed. It sees the variables of its own environment: an alias or an override of a "
+    "variable that is not there is left out."
+)
+
+can_be_cloned = Trait(
+    name="can_be_cloned",
+    actions=(
+        post(
+            "clone", Itself, "Copy it to an environment", _ABOUT, body=CloneRequest, status=202, also=(409,)
+        ),
+    ),
+)
+"""Services with this trait can be copied to an environment."""
+
 
 PATH_OF_FILE: Final = shaped(variables.FILE_PATTERN, variables.PATH_OF_FILE)
 _FOLDER: Final = shaped(

@@ -21,7 +21,7 @@ from windlass.core.declare.fields import (
     shown_in_examples,
     usual_choice,
 )
-from windlass.core.declare.removal import Removal
+from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     GitRepository,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example
-from windlass.core.declare.paging import PageOfWhole
+from windlass.core.declare.queries import PageOfWhole
 from windlass.core.declare.resource import Shown, Spec
 
 

@@ -20,9 +20,7 @@ from windlass.core.declare.fields import (
     id_of_subject,
     shaped,
 )
-from windlass.core.declare.log_query import Tail
-from windlass.core.declare.paging import PastDeploymentsQuery
-from windlass.core.declare.removal import Removal
+from windlass.core.declare.queries import PastDeploymentsQuery, Removal, Tail
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
 from windlass.core.declare.spec import Chosen

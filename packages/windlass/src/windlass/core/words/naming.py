@@ -6,6 +6,12 @@ import re
 from functools import cache
 from typing import Final
 
+
+def kebab(name: str) -> str:
+    """Returns a name in kebab case: `environmentVariable` → `environment-variable`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
+
+
 PLACE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z"
 """Pattern of names that operators give to machines."""
 

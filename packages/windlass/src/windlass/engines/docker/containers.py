@@ -13,7 +13,7 @@ from windlass.base.log import log
 from windlass.core.deploy.engine_limits import Demand, EngineLimits, unmet
 from windlass.core.deploy.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
 from windlass.docker import Docker, EngineRefused
-from windlass.docker.decoding import NONSENSE
+from windlass.docker.answers import NONSENSE
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of

@@ -34,8 +34,7 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.decoding import NONSENSE
-from windlass.docker.failures import refusal
+from windlass.docker.answers import NONSENSE, refusal
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.frames import pieces
+from windlass.docker.raw_connection import pieces
 from windlass.engines.engine import EngineError
 
 MOST: Final = 64 * 1024

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from windlass.base import filelock
 from windlass.docker import Docker, EngineRefused
-from windlass.docker.frames import pieces
-from windlass.docker.raw_connection import RawConnection
+from windlass.docker.raw_connection import RawConnection, pieces
 from windlass.engines.docker.execute import MARK, end_marked
 from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 

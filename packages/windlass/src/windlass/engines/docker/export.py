@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from windlass.base.subprocesses import in_thread
 from windlass.docker import Docker, EngineRefused
-from windlass.docker.decoding import NONSENSE
+from windlass.docker.answers import NONSENSE
 from windlass.engines.docker import names
 from windlass.engines.engine import ArtifactLost, EngineError
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.frames import pieces
+from windlass.docker.raw_connection import pieces
 from windlass.engines.docker.inspection import milliseconds
 from windlass.engines.docker.position import SLACK, Position, Positions
 from windlass.engines.docker.reader_lock import ReaderLock
