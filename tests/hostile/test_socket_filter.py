@@ -27,7 +27,7 @@ VMSPLICE = 278 if os.uname().machine == "x86_64" else 75
 ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = (
     """
-import ctypes, errno, fcntl, json, os, socket, threading
+import ctypes, errno, fcntl, json, os, resource, socket, threading
 def tried(family):
     try:
         socket.socket(family, socket.SOCK_STREAM if family != 38 else socket.SOCK_SEQPACKET).close()
@@ -78,6 +78,16 @@ page = ctypes.create_string_buffer(8192)
 pipe = os.pipe()
 piece = Piece(ctypes.addressof(page), 4096)
 found["vmsplice"] = answer(libc.syscall(VMSPLICE, pipe[1], ctypes.byref(piece), 1, 0))
+def with_limit(change):
+    try:
+        change()
+        return "done"
+    except (OSError, ValueError):
+        return "refused"
+time = resource.RLIMIT_RTTIME
+found["limit"] = with_limit(lambda: resource.setrlimit(time, resource.getrlimit(time)))
+found["limit of a process"] = with_limit(lambda: resource.prlimit(os.getpid(), time, (1000, 1000)))
+found["other limit"] = with_limit(lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
 sender = socket.socket()
 sender.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 try:
@@ -117,6 +127,9 @@ REFUSED = {
     "thread with the table": "EINVAL",
     "vmsplice": "ENOSYS",
     "zero copy": "EINVAL",
+    "limit": "refused",
+    "limit of a process": "refused",
+    "other limit": "done",
 }
 
 
@@ -144,6 +157,7 @@ def check(said: str, *, filtered: bool) -> None:
         assert (found["clone"], found["clone3"]) == ("cloned", "EINVAL")
         assert (found["table"], found["close_range"], found["vmsplice"]) == ("done", "done", "done")
         assert (found["zero copy"], found["thread"]) == ("done", "EINVAL")
+        assert (found["limit"], found["limit of a process"], found["other limit"]) == ("done", "done", "done")
         if has_vsock():
             assert found["40"] == "opened"
 

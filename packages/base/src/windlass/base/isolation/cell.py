@@ -48,6 +48,8 @@ class Cell(TypedDict):
     largest_file: NotRequired[int]
     shared_memory: NotRequired[int]
     """Bytes that /dev/shm and System V memory may each hold."""
+    mark: NotRequired[int]
+    """A limit by which the engine recognizes its processes, where it has no process namespace (marks.py)."""
     families: NotRequired[bool]
     """True if the socket filter refuses address families that networks do not separate."""
     refuses_ports: NotRequired[bool]

@@ -226,6 +226,7 @@ def _limit(cell: Cell | None) -> None:
         _at_most(resource.RLIMIT_NPROC, cell["most_processes"])
         _at_most(resource.RLIMIT_DATA, cell.get("most_memory", 0))
         _at_most(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
+        _at_most(resource.RLIMIT_RTTIME, cell.get("mark", 0))
 
 
 def _at_most(what: int, number: int) -> None:

@@ -274,8 +274,9 @@ class Isolation:
         largest_file: int = 0,
         shared_memory: int = 0,
         network: CellNetwork | None = None,
+        mark: int = 0,
     ) -> Cell | None:
-        """Returns the cell of a service; None if isolation is off."""
+        """Returns the cell of a service; None if isolation is off. `mark`: see `Cell`."""
         if self.mode == "off":
             return None
         findings, owner = self._findings(), self.owner(name)
@@ -305,6 +306,8 @@ class Isolation:
             cell["private"] += closed_settings()
         if shared_memory:
             cell["shared_memory"] = shared_memory
+        if mark and not findings["processes"]:
+            cell["mark"] = mark
         cell["families"] = findings["socket_filter"]
         if network is not None:
             cell["network"] = network

@@ -19,6 +19,8 @@ a pipe or a socket keep 2 MiB of memory.
 
 Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
 sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
+
+It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import socket
 import struct
 from collections.abc import Mapping
@@ -118,6 +121,15 @@ _SHARING: Final[Mapping[int, tuple[int, int, int]]] = {
     0x400000F3: (190, 186, 194),
 }
 """The calls `semget`, `msgget` and `shmget` of each interface."""
+_LIMITING: Final[Mapping[int, tuple[int, int]]] = {
+    0xC000003E: (160, 302),
+    0x40000003: (75, 340),
+    0xC00000B7: (164, 261),
+    0x40000028: (75, 369),
+    0xC00000F3: (164, 261),
+    0x400000F3: (164, 261),
+}
+"""The calls `setrlimit` and `prlimit64` of each interface."""
 _ALL_SHARING: Final = {0x40000003: (117,)}
 """The call `ipc`, which older 32-bit programs take for all System V calls."""
 
@@ -161,10 +173,20 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool) -> bytes:
         )
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
+        block += _kept_mark(interface.architecture, forbidden)
         if not has_limits:
             block += _small_sharing(interface.architecture, missing, unsupported)
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
+
+
+def _kept_mark(architecture: int, forbidden: bytes) -> bytes:
+    set_limit, limit_process = _LIMITING[architecture]
+    setting = _step(_LOAD, _FIRST_WORD) + _if(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
+    new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads the limit
+    changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
+    limiting = _step(_LOAD, _SECOND_WORD) + _if(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
+    return _if(set_limit, setting) + _if(limit_process, limiting)
 
 
 def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:

@@ -12,6 +12,7 @@ from windlass.core.deploy.workload import StoredData
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process, Stat
 from windlass.engines.process.kill import end_these
+from windlass.engines.process.marks import is_below, mark_of
 from windlass.engines.process.process_table import EXECUTED_BY, OwnedProcess, ProcessCounter, ProcessTable
 from windlass.engines.process.records import RecordStore
 
@@ -23,7 +24,17 @@ class Orphans:
         self._records, self._counting = records, counting
 
     async def end(self, table: ProcessTable) -> None:
-        await end_these(await asyncio.to_thread(_orphans, table))
+        await end_these(await asyncio.to_thread(self._find, table))
+
+    def _find(self, table: ProcessTable) -> list[Stat]:
+        known = {mark_of(self._records.home(key)) for key in self._records.find()}
+        lost = [
+            process.stat
+            for mark, processes in table.by_mark.items()
+            if mark not in known and is_below(mark, self._records.services)
+            for process in processes
+        ]
+        return [*lost, *_orphans(table)]
 
     def lost(self, table: ProcessTable) -> dict[str, StoredData]:
         """Returns services that run although their folder is gone. A program in the cell of a known instance

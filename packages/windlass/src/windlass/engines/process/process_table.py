@@ -1,5 +1,5 @@
-"""Finds the processes of each instance: by the process namespace of its cell; without one by session,
-environment, or cgroup.
+"""Finds the processes of each instance: by the process namespace of its cell; without one by its mark
+(marks.py), session, environment, or cgroup.
 
 The processes of an instance are all descendants of the one that was started, including those that have left
 its process group or session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names
@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process, Stat
+from windlass.engines.process.marks import mark_of, read_mark
 from windlass.engines.process.records import Record
 
 INSTANCE: Final = "WINDLASS_INSTANCE"
@@ -47,6 +48,8 @@ class OwnedProcess(Struct, frozen=True, gc=False):
     none."""
     is_told: bool = False
     """Whether its environment could be read. It cannot be while the process executes another program."""
+    mark: int = 0
+    """See `marks`."""
 
 
 class ProcessTable:
@@ -57,12 +60,15 @@ class ProcessTable:
         self.by_home: dict[str, list[OwnedProcess]] = {}
         self.by_session: dict[int, list[OwnedProcess]] = {}
         self.by_space: dict[int, list[OwnedProcess]] = {}
+        self.by_mark: dict[int, list[OwnedProcess]] = {}
         for process in self.by_pid.values():
             self.by_session.setdefault(process.stat.session, []).append(process)
             if process.home:
                 self.by_home.setdefault(process.home, []).append(process)
             if process.space:
                 self.by_space.setdefault(process.space, []).append(process)
+            if process.mark:
+                self.by_mark.setdefault(process.mark, []).append(process)
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
@@ -93,7 +99,7 @@ def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | 
         return None
     if before.stat.start != stat.start:
         return None
-    return OwnedProcess(stat, before.home, before.space, is_told=True)
+    return OwnedProcess(stat, before.home, before.space, is_told=True, mark=before.mark)
 
 
 def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mapping[int, str]) -> OwnedProcess:
@@ -104,7 +110,8 @@ def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mappin
     files = marks.get(FILES, b"") if marks else b""
     ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
     home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.pid)
-    return OwnedProcess(stat, home, space, is_told=marks is not None)
+    mark = 0 if space else read_mark(stat.pid)
+    return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
 
 
 class _ProcessNamespaces:
@@ -159,9 +166,10 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
             return inside
         # The number may be reused by now.
         return [process for process in inside if process.home == str(home)]
-    marked = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
+    marked = table.by_mark.get(mark_of(home), [])
+    named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
     others = [process for process in _session(table, home, leader) if process.home != str(home)]
-    return [*marked, *others]
+    return [*marked, *(process for process in (*named, *others) if not process.mark)]
 
 
 def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:

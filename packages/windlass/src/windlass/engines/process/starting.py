@@ -22,6 +22,7 @@ from windlass.engines.process import files, kernel, run_recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process
+from windlass.engines.process.marks import mark_of
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.ports import PortAddresses
@@ -154,6 +155,7 @@ class InstanceStarter:
             ),
             writable=files.writable(home, workload, self._records.volumes, cache, once=once),
             temporary=home / "tmp",
+            mark=mark_of(home),
             shared_memory=workload.memory << 20,
             network=network,
         )

@@ -1,0 +1,44 @@
+"""Marks the processes of an instance by a limit of the kernel, where they have no process namespace.
+
+A program can leave its session, its environment, its folder and its output, but not its limits: all processes
+inherit them, none may raise one, and the filter of sockets lets none change this one, which only programs
+with real-time priority would notice. The mark is the same for each start of an instance, so another server
+recognizes it, too.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = 1 << 60
+_OF_INSTANCES: Final = 1 << 36
+
+
+def mark_of(home: Path) -> int:
+    """Returns the mark of the instance of this folder: one of those of its installation."""
+    return _first(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
+
+
+def is_below(mark: int, services: Path) -> bool:
+    """Returns whether a mark is that of an instance below this folder."""
+    return mark - mark % _OF_INSTANCES == _first(services)
+
+
+def read_mark(pid: int) -> int:
+    """Returns the mark of a process; 0 if it has none, is gone, or may not be looked at."""
+    with suppress(OSError, ValueError):
+        mark = resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
+        return mark if mark >= _PREFIX else 0
+    return 0
+
+
+def _first(services: Path) -> int:
+    return _PREFIX + _number(str(services)) % (_PREFIX // _OF_INSTANCES) * _OF_INSTANCES
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big")
