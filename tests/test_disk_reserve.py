@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -120,6 +121,55 @@ os.close(file) if held is None else os.closerange(3, 64)
 print("done", flush=True)
 sys.stdin.read()
 """
+
+
+OF_A_THREAD = """
+import ctypes, os, sys, threading, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(1 << 20))
+os.unlink(sys.argv[1])
+def tell():
+    while sys.argv[2] == "alone" and " Z " not in open("/proc/self/stat").read():
+        time.sleep(0.01)
+    print("done", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=tell).start()
+if sys.argv[2] == "alone":
+    ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "with the first thread"])
+def test_a_file_without_a_name_is_measured_after_the_end_of_the_first_thread(tmp_path: Path, how: str):
+    command = [sys.executable, "-c", OF_A_THREAD, str(tmp_path / "zeros"), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        assert is_empty(Path(f"/proc/{holder.pid}/fd")) is (how == "alone")
+        assert disk_reserve.unlinked([holder.pid], tmp_path) == ONE
+
+
+def is_empty(folder: Path) -> bool:
+    """Returns whether the kernel shows nothing in a folder of a process."""
+    try:
+        return not [*folder.iterdir()]
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(("is_unlinked", "files"), [(True, 1), (False, 0)])
+def test_a_program_without_a_name_is_measured(tmp_path: Path, *, is_unlinked: bool, files: int):
+    program = tmp_path / "program"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "100"]) as holder:
+        while not (path := Path(f"/proc/{holder.pid}/exe").readlink()).is_relative_to(tmp_path):
+            time.sleep(0.01)
+        assert path == program
+        if is_unlinked:
+            program.unlink()
+        assert disk_reserve.unlinked([holder.pid], tmp_path).files == files
+        holder.kill()
 
 
 @needs_root

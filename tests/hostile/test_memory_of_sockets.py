@@ -12,7 +12,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import kernel_buffers
+from windlass.base import kernel_buffers, living_thread
 from windlass.base.kernel_buffers import KernelBuffers
 from windlass.engines.process import patrol
 from windlass.engines.process.memory_shares import MemoryUse, heaviest, is_short
@@ -112,7 +112,7 @@ def test_the_reserve_is_an_eighth_of_the_machine_within_limits(whole, reserve):
 @pytest.mark.parametrize("may_ask", [True, False])
 def test_sockets_and_pipes_count_as_full_where_the_server_may_not_ask_them(monkeypatch, may_ask):
     if not may_ask:
-        monkeypatch.setattr(kernel_buffers, "_PIDFD_GETFD", 1 << 20)
+        monkeypatch.setattr(living_thread, "_PIDFD_GETFD", 1 << 20)
     pairs = [socket.socketpair() for _ in range(8)]
     pipe = os.pipe()
     child = os.fork()

@@ -87,7 +87,8 @@ async def station(tmp_path, monkeypatch, hanging):
         return True if record.service == HEAVY else hanging.look(False)
 
     monkeypatch.setattr(memory, "is_heavy", is_heavy)
-    monkeypatch.setattr(patrol, "hidden_files", lambda: 1 << 40)
+    monkeypatch.setattr(patrol, "hidden_memory", lambda: 1 << 40)
+    monkeypatch.setattr(process_memory, "hidden_files", lambda: 1 << 40)
     async with Station(ProcessRig(tmp_path)) as made:
         yield made
         await made.engine.sweep(await made.engine.services())

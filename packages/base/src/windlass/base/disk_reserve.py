@@ -9,16 +9,15 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
-from windlass.base.message_files import files_in_messages
+from windlass.base.nameless_files import nameless_files
 from windlass.base.process_memory import have_too_many_files
 
 _LARGEST_PART: Final = 1 / 20
@@ -237,24 +236,14 @@ class _Count:
 
 
 def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
-    """Measures files on the disk of this folder that have no name any more, and that these processes have
-    open, in messages to themselves, or in their memory: the kernel tells the latter to root alone."""
+    """Measures files on the disk of this folder that have no name any more, and that these processes hold."""
     if have_too_many_files(pids):
         return Amount(is_hidden=True)
     device = folder.stat().st_dev
     count, counted = _Count(0, new_since), set[int]()
-    for facts in chain(_files_of(pids), files_in_messages(pids)):
+    for facts in nameless_files(pids):
         is_counted = facts.st_dev != device or facts.st_ino in counted
-        if not is_counted and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+        if not is_counted and stat.S_ISREG(facts.st_mode):
             counted.add(facts.st_ino)
             count.add(facts)
     return count.amount()
-
-
-def _files_of(pids: Collection[int]) -> Iterator[os.stat_result]:
-    """Yields the facts of all files that processes have open or in their memory."""
-    for held in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
-        with suppress(OSError), os.scandir(held) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    yield entry.stat()

@@ -4,7 +4,6 @@ control groups count it."""
 from __future__ import annotations
 
 import array
-import ctypes
 import fcntl
 import os
 import socket
@@ -16,13 +15,13 @@ from typing import Final
 
 from msgspec import Struct
 
-_PIDFD_GETFD: Final = 438
+from windlass.base.living_thread import copy_of_file, living_thread, open_thread
+
 _SO_MEMINFO: Final = 55
 _RECEIVED, _SENT, _QUEUED, _BACKLOG = 0, 2, 5, 7
 """Positions in the answer to SO_MEMINFO, which has nine numbers."""
 _PIPE: Final = 64 << 10
 _SEND_BUFFER: Final = 212_992
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 Measure = Callable[[int, int], int]
 
@@ -42,9 +41,10 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
     default = _default_buffer()
     for pid in pids:
         with suppress(OSError):
-            process = os.pidfd_open(pid)
+            thread = living_thread(pid)
+            process = open_thread(pid, thread)
             try:
-                for number, link in _open_files(pid):
+                for number, link in _open_files(thread):
                     if link.startswith("socket:") and link not in sockets:
                         sockets[link] = _ask(process, number, _socket_bytes, default)
                     elif link.startswith("pipe:") and link not in pipes:
@@ -61,8 +61,9 @@ def _open_files(pid: int) -> Iterator[tuple[int, str]]:
 
 
 def _ask(process: int, number: int, measure: Measure, default: int) -> int:
-    copy = _libc.syscall(ctypes.c_long(_PIDFD_GETFD), process, number, 0)
-    if copy < 0:
+    try:
+        copy = copy_of_file(process, number)
+    except OSError:
         return default
     try:
         return measure(copy, default)

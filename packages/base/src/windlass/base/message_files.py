@@ -8,7 +8,6 @@ program accepted it are not seen, and neither are empty ones behind others.
 from __future__ import annotations
 
 import array
-import ctypes
 import os
 import re
 import socket
@@ -18,14 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_PIDFD_GETFD: Final = 438
+from windlass.base.living_thread import copy_of_file, living_thread, open_thread
+
 _SO_PEEK_OFF: Final = 42
 _HAVE_FILES: Final = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 _MOST_IN_MESSAGE: Final = 253
 _DATA: Final = 64 << 10
 _MOST_SOCKETS: Final = 500
 """Sockets inside of messages that are held open at a time."""
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
@@ -52,18 +51,17 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
 def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
     """Yields a copy of each socket of a process in which files wait."""
     with suppress(OSError):
-        process = os.pidfd_open(pid)
+        thread = living_thread(pid)
+        process = open_thread(pid, thread)
         try:
-            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
+            for name in os.listdir(f"/proc/{thread}/fd"):  # noqa: PTH208 (names, not paths)
                 with suppress(OSError):
-                    link = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 (of thousands)
+                    link = os.readlink(f"/proc/{thread}/fd/{name}")  # noqa: PTH115 (of thousands)
                     if not link.startswith("socket:[") or (number := int(link[8:-1])) in seen:
                         continue
                     seen.add(number)
-                    if _HAVE_FILES.search(Path(f"/proc/{pid}/fdinfo/{name}").read_bytes()):
-                        copy = _libc.syscall(ctypes.c_long(_PIDFD_GETFD), process, int(name), 0)
-                        if copy >= 0:
-                            yield copy
+                    if _HAVE_FILES.search(Path(f"/proc/{thread}/fdinfo/{name}").read_bytes()):
+                        yield copy_of_file(process, int(name))
         finally:
             os.close(process)
 

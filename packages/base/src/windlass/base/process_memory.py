@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from windlass.base.isolation import calls
+from windlass.base.living_thread import has_ended, living_thread
+from windlass.base.nameless_files import nameless_files
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
-_MEMORY_FILE: Final = "/memfd:"
 _IN_MEMORY: Final = b"tmpfs"
 MOST_OPEN_FILES: Final = 500_000
 _MOST_MOUNTS: Final = 8 << 20
@@ -36,7 +38,7 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
     """Returns whether these processes and their descendants use more bytes of memory than `most`."""
     sizes = _sizes_below(roots)
     try:
-        return sum(sizes.values()) + hidden_files() > most and are_above(sizes, most)
+        return sum(sizes.values()) + hidden_memory() > most and are_above(sizes, most)
     except TooMuchToMeasure:
         return True
 
@@ -49,7 +51,7 @@ def with_descendants(roots: Collection[int]) -> Collection[int]:
 def open_files(process: int) -> int:
     """Returns how many files a process has open; about as many, before Linux 6.2. Fast."""
     with suppress(OSError, ValueError, IndexError):
-        folder = Path(f"/proc/{process}")
+        folder = Path(f"/proc/{living_thread(process)}")
         if exact := (folder / "fd").stat().st_size:
             return exact
         status = (folder / "status").read_text()
@@ -60,6 +62,12 @@ def open_files(process: int) -> int:
 def have_too_many_files(pids: Collection[int]) -> bool:
     """Returns whether these processes have more open files than one looks through within a second or two."""
     return sum(map(open_files, pids)) > MOST_OPEN_FILES
+
+
+def hidden_memory() -> int:
+    """Returns the bytes of this machine that processes can have beside what is resident: all `hidden_files`,
+    and all page tables. Fast."""
+    return hidden_files() + _of_machine().get("PageTables", 0)
 
 
 def hidden_files() -> int:
@@ -88,8 +96,11 @@ def _of_machine() -> dict[str, int]:
 def are_above(sizes: Mapping[int, int], most: int) -> bool:
     """Returns whether processes, given with their resident bytes, use more bytes than `most`. Shared memory
     is counted once, which is slow, and so is done only where they look heavy. May raise TooMuchToMeasure."""
+    known = sum(sizes.values()) + sum(map(_page_tables, sizes))
+    if known + hidden_files() <= most:
+        return False
     files = _files_held(sizes)
-    return sum(sizes.values()) + files > most and _with_shared_once(sizes, files) > most
+    return known + files > most and _with_shared_once(sizes, files) > most
 
 
 def used_by(pids: Collection[int]) -> int:
@@ -101,26 +112,24 @@ def used_by(pids: Collection[int]) -> int:
 def _with_shared_once(pids: Collection[int], files: int) -> int:
     parts = [_proportional(pid) for pid in pids]
     # Files that are mapped are in both sums.
-    return sum(own for own, _ in parts) + max(files, sum(shared for _, shared in parts))
+    shared = max(files, sum(shared for _, shared in parts))
+    return sum(own for own, _ in parts) + sum(map(_page_tables, pids)) + shared
 
 
 def _files_held(pids: Collection[int]) -> int:
-    """Returns the bytes of memory files: those without a name that processes have open, and file systems in
-    memory that none but they see."""
-    files: dict[tuple[int, int], int] = {}
+    """Returns the bytes of memory files: those without a name that processes hold, and file systems in memory
+    that none but they see."""
+    files: dict[int, int] = {}
     systems: dict[str, bytes] = {}
     views: dict[tuple[int, ...], int] = {}
     """Tables of mounts, each with one of the processes that see it."""
     if have_too_many_files(pids):
         raise TooManyFiles
-    for pid in pids:
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
-                path = f"/proc/{pid}/fd/{name}"
-                with suppress(OSError):
-                    if os.readlink(path).startswith(_MEMORY_FILE):  # noqa: PTH115 (of thousands)
-                        found = os.stat(path)  # noqa: PTH116 (likewise)
-                        files[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+    in_memory = _device_of_memory_files()
+    for found in nameless_files(pids):
+        if found.st_dev == in_memory:
+            files[found.st_ino] = found.st_blocks * _BLOCK
+    for pid in map(living_thread, pids):
         with suppress(OSError):
             views.setdefault(_view(pid), pid)
     room = _MOST_MOUNTS
@@ -133,6 +142,16 @@ def _files_held(pids: Collection[int]) -> int:
     seen = _seen_in_memory()
     own = (system for system in systems.items() if system[0] not in seen)
     return sum(files.values()) + sum(map(_used, own))
+
+
+@cache
+def _device_of_memory_files() -> int:
+    """Returns the device of all memory files, and of all memory that processes share."""
+    file = os.memfd_create("windlass")
+    try:
+        return os.fstat(file).st_dev
+    finally:
+        os.close(file)
 
 
 def _view(pid: int) -> tuple[int, ...]:
@@ -171,14 +190,28 @@ def _used(system: tuple[str, bytes]) -> int:
 def _proportional(pid: int) -> tuple[int, int]:
     """Returns the bytes that a process uses, with its share of what it has in common with others: those of
     its own and of files on the disk, and those of memory files."""
+    pid = living_thread(pid)
     with suppress(OSError, ValueError, KeyError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         sizes = {words[0]: int(words[1]) * 1024 for line in lines if (words := line.split())}
         shared = sizes.get("Pss_Shmem:", 0)
         return sizes["Pss:"] - shared, shared
+    return resident(pid), 0
+
+
+def resident(pid: int) -> int:
+    """Returns the bytes that a process has in memory, shared ones included."""
     with suppress(OSError, ValueError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE, 0
-    return 0, 0
+        return int(Path(f"/proc/{living_thread(pid)}/statm").read_text().split()[1]) * _PAGE
+    return 0
+
+
+def _page_tables(pid: int) -> int:
+    """Returns the bytes of the tables in which the kernel notes where the memory of a process is."""
+    with suppress(OSError, ValueError, IndexError):
+        status = Path(f"/proc/{living_thread(pid)}/status").read_text()
+        return int(status.partition("VmPTE:")[2].split(maxsplit=1)[0]) * 1024
+    return 0
 
 
 def _sizes_below(roots: Collection[int]) -> dict[int, int]:
@@ -189,7 +222,8 @@ def _sizes_below(roots: Collection[int]) -> dict[int, int]:
         with suppress(OSError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             words = file.read(2048).rpartition(b")")[2].split()
             children.setdefault(int(words[1]), []).append(int(name))
-            sizes[int(name)] = int(words[21]) * _PAGE
+            lost_first = has_ended(words) and int(words[17]) > 1
+            sizes[int(name)] = resident(int(name)) if lost_first else int(words[21]) * _PAGE
     ahead = [pid for pid in roots if pid in sizes]
     for pid in ahead:
         ahead += children.get(pid, [])

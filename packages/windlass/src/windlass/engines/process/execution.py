@@ -244,6 +244,6 @@ def _find_members(mark: str, session: int | None) -> list[Stat]:
         if not stat.dead
         and (
             stat.session == session
-            or (kernel.marks(stat.pid, [EXECUTION]) or {}).get(EXECUTION, b"") == wanted
+            or (kernel.marks(stat.thread, [EXECUTION]) or {}).get(EXECUTION, b"") == wanted
         )
     ]

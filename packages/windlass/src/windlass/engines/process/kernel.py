@@ -14,11 +14,11 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.isolation.calls import mount_path
+from windlass.base.living_thread import has_ended, living_thread
+from windlass.base.process_memory import resident
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
-_ENDING: Final = 0x4
-"""PF_EXITING, among the flags of a process."""
 _OF_THE_KERNEL: Final = 0x200000
 """PF_KTHREAD: a thread of the kernel, which never runs a program."""
 _MARKED: Final = 64 << 10
@@ -49,6 +49,8 @@ class Stat(Struct, frozen=True, gc=False):
     memory: int
     """Bytes resident, shared ones included."""
     threads: int
+    thread: int
+    """The number under which /proc shows what it has: its own, unless its first thread has ended."""
     dead: bool
     """It has ended, though it may not have been reaped yet."""
 
@@ -69,16 +71,19 @@ def stat(pid: int) -> Stat | None:
     words = line[line.rindex(b")") + 2 :].split()
     if int(words[6]) & _OF_THE_KERNEL:
         return None
+    threads, ended = int(words[17]), has_ended(words)
+    lost_first = ended and threads > 1
     return Stat(
         pid=pid,
         session=int(words[3]),
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),
-        memory=int(words[21]) * PAGE,
-        threads=int(words[17]),
+        memory=resident(pid) if lost_first else int(words[21]) * PAGE,
+        threads=threads,
+        thread=living_thread(pid) if lost_first else pid,
         # A first thread that ended while other threads run looks like a zombie, too. A process that is ending
         # runs no code any more, but may have to wait until others are reaped.
-        dead=(words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0) and int(words[17]) <= 1,
+        dead=ended and not lost_first,
     )
 
 

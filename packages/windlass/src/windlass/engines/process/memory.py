@@ -24,7 +24,7 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
 
 def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int) -> bool:
     """Returns whether an instance may be above its limit: adds up the memory of its processes, with shared
-    memory counted for each of them, and all `hidden_files`."""
+    memory counted for each of them, and all `hidden_memory`."""
     return 0 < record.memory << 20 < _resident(processes) + hidden
 
 

@@ -66,7 +66,7 @@ def _orphans(table: ProcessTable) -> list[Stat]:
 def _is_orphan(process: OwnedProcess) -> bool:
     if not Path(process.home).exists():
         return True
-    said = (kernel.marks(process.stat.pid, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
+    said = (kernel.marks(process.stat.thread, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
     if not _EXECUTED_BY.fullmatch(said):
         return False
     # A command beside a program is of no use once the engine that waits for it has ended.

@@ -24,7 +24,7 @@ from windlass.base.process_memory import (
     TooManyMounts,
     TooMuchToMeasure,
     available_memory,
-    hidden_files,
+    hidden_memory,
     open_files,
 )
 from windlass.engines.process import exit_reason, files, kernel, kernel_shares, memory, memory_shares
@@ -74,7 +74,7 @@ def _closed_connections(record: Record, processes: Collection[OwnedProcess]) -> 
     """Where it shares the network of the machine, nobody knows whose they are."""
     if record.cell is None or "network" not in record.cell:
         return 0
-    return max((closed_connections.in_network_of(each.stat.pid) for each in [*processes][:1]), default=0)
+    return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][:1]), default=0)
 
 
 class Patrol:
@@ -208,7 +208,7 @@ class Patrol:
         keys = self._instances.supervisors.watched()
         if not keys or "memory" in self._groups.controllers or not self._output.holds:
             return
-        table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_files)
+        table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_memory)
         records = {key: record for key in keys if (record := self._records.known(key))}
         self._weights.forget_others({(key, record.process) for key, record in records.items()})
         for key, record in records.items():

@@ -103,14 +103,14 @@ def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | 
 
 
 def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mapping[int, str]) -> OwnedProcess:
-    space = spaces.of(stat.pid)
+    space = spaces.of(stat.thread)
     if space in homes:
         return OwnedProcess(stat, homes[space], space, is_told=True)
-    marks = kernel.marks(stat.pid, MARKS)
+    marks = kernel.marks(stat.thread, MARKS)
     files = marks.get(FILES, b"") if marks else b""
     ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
-    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.pid)
-    mark = 0 if space else read_mark(stat.pid)
+    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.thread)
+    mark = 0 if space else read_mark(stat.thread)
     return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
 
 
@@ -192,7 +192,7 @@ def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[Ow
     session = table.by_session.get(leader.pid, [])
     first = table.by_pid.get(leader.pid)
     if first is None:
-        return [process for process in session if kernel.touches(process.stat.pid, home)]
+        return [process for process in session if kernel.touches(process.stat.thread, home)]
     return session if first.stat.start == leader.start else []
 
 

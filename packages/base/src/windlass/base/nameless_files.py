@@ -1,0 +1,38 @@
+"""Finds the files without a name that processes hold: open, as their program, in their memory, and in
+messages that wait in their sockets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.living_thread import living_thread
+from windlass.base.message_files import files_in_messages
+
+_DELETED: Final = " (deleted)"
+
+
+def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
+    """Yields the facts of each file; several times, if it is held several times. The kernel shows files that
+    are only in memory to root alone."""
+    for pid in pids:
+        for path in _paths(f"/proc/{living_thread(pid)}"):
+            with suppress(OSError):
+                # Others are not touched: they may be on a disk that hangs.
+                if os.readlink(path).endswith(_DELETED):  # noqa: PTH115 (of thousands)
+                    facts = os.stat(path)  # noqa: PTH116 (likewise)
+                    if not facts.st_nlink:
+                        yield facts
+    for facts in files_in_messages(pids):
+        if not facts.st_nlink:
+            yield facts
+
+
+def _paths(process: str) -> Iterator[str]:
+    yield f"{process}/exe"
+    for folder in (f"{process}/fd", f"{process}/map_files"):
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208 (names, not paths)
+                yield f"{folder}/{name}"
