@@ -55,11 +55,12 @@ def test_a_state_that_lies_in_the_repository_replaces_none(tmp_path: Path, saves
         request = {
             "program": str(program), "action": "TERRAFORM_PLAN_AND_APPLY", "keeps_state": True, "plan_of": "",
             "arguments": {}, "url": f"http://127.0.0.1:{server.server_address[1]}", "var_files": [],
-            "vars": [], "mirror": "", "downloads": False,
+            "vars": [], "mirror": "", "downloads": False, "others": [],
         }  # fmt: skip
         variables = {
             "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "WINDLASS_VOLUME_TERRAFORM": str(tmp_path),
-            "WINDLASS_TERRAFORM": json.dumps(request), "WINDLASS_TERRAFORM_TOKEN": "t", "SAVES": saves,
+            "WINDLASS_TERRAFORM": json.dumps(request), "WINDLASS_TERRAFORM_TOKEN": "t",
+            "WINDLASS_TERRAFORM_STATE_TOKEN": "s", "SAVES": saves,
         }  # fmt: skip
         command = [sys.executable, "-I", "-m", "windlass.launch.terraform"]
         done = subprocess.run(command, cwd=module, env=variables, timeout=60, check=False)
