@@ -1,5 +1,5 @@
-"""Deployments wait for few others: one without a build for no builds, and an organization or an environment
-with nothing under way for none of another, because it gets a slot besides."""
+"""Deployments wait for few others: one without a build for no builds, an organization or an environment with
+nothing under way for none of another, and an environment for nothing that waits in another."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import REPOSITORY, World, make_world
+from windlass.control.background.worker import WorkQueue
 from windlass.control.deploying import reconcile, release
 from windlass.store.tables import work
 
@@ -167,9 +168,9 @@ async def test_builds_that_wait_for_builds_of_others_keep_no_further_organizatio
 
 
 @asynccontextmanager
-async def never_ready(world: World) -> AsyncIterator[None]:
+async def never_ready(world: World, begun: int = SLOTS + 2) -> AsyncIterator[None]:
     """More applications than there are slots restart in one environment, and one in each of two others, and
-    none becomes ready: they hold all slots, and the one besides."""
+    none becomes ready: the first environment has as many under way as there are slots."""
     environments = [await world.environment() for _ in range(3)]
     homes = [*environments[:1] * (SLOTS + MORE), *environments[1:]]
     apps = [await deployed(world, environment=environment) for environment in homes]
@@ -178,7 +179,7 @@ async def never_ready(world: World) -> AsyncIterator[None]:
         assert (await world.post(f"/application/{app}/restart-service")).status == 202
     before = world.engine.begun
     working = asyncio.create_task(world.installation.worker.run())
-    await reaches(lambda: world.engine.begun - before, SLOTS + 1)
+    await reaches(lambda: world.engine.begun - before, begun)
     yield
     world.engine.probes.trouble = ""
     working.cancel()
@@ -210,11 +211,35 @@ async def test_releases_that_wait_until_they_are_ready_hold_up_no_other_environm
             assert await ends(world, of_another, "stop", token) == "SUCCEEDED"
 
 
+async def stop_beside_a_slow_neighbour(world: World, begun: int = SLOTS + 2) -> str:
+    """Stops a service while another one of its environment, and more in others than there are slots, wait
+    until they are ready. Returns how far it comes."""
+    home = await world.environment()
+    slow, other = [await deployed(world, environment=home) for _ in range(2)]
+    async with never_ready(world, begun):
+        assert (await world.post(f"/application/{slow}/restart-service")).status == 202
+        async with asyncio.timeout(20):
+            while (await deployments(world, slow))[0]["status"] == "QUEUED":  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        return await ends(world, other, "stop")
+
+
+async def test_an_environment_with_a_slow_release_waits_for_none_of_another(database_url: str):
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        assert await stop_beside_a_slow_neighbour(world) == "SUCCEEDED"
+
+
+async def test_if_what_waits_kept_its_slot_an_environment_with_a_slow_release_would_wait(monkeypatch):
+    monkeypatch.setattr(WorkQueue, "room", property(lambda queue: queue.slots - len(queue.running)))
+    async with make_world(parallel_deployments=SLOTS) as world:
+        assert await stop_beside_a_slow_neighbour(world, begun=SLOTS + 1) == "QUEUED"
+
+
 async def test_without_giving_way_releases_that_never_become_ready_would_hold_up_a_stop(monkeypatch):
     async with make_world(parallel_deployments=SLOTS) as world:
         other = await deployed(world)
         monkeypatch.setattr(release, "waiting", ContextVar("deaf", default=nullcontext))
-        async with never_ready(world):
+        async with never_ready(world, begun=SLOTS + 1):
             assert await ends(world, other, "stop") == "QUEUED"
 
 

@@ -13,8 +13,12 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct, field
+
+ALL_HAVE_ROOM: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Idle(IntEnum):
@@ -65,9 +69,9 @@ class Turns:
     """Takes pieces one by one, from what is known of each environment. All are added before the first is
     taken."""
 
-    def __init__(self, held: Mapping[str, int]) -> None:
-        """`held` counts the pieces under way, by key."""
-        self._held = held
+    def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
+        """`held` counts the pieces under way, by key; `room` says how many more of a key may be taken."""
+        self._held, self._room = held, room
         self._held_by_org: Counter[str] = Counter()
         for key, count in held.items():
             self._held_by_org[organization_of(key)] += count
@@ -134,6 +138,8 @@ class Turns:
         known = self._orgs.get(org)
         if known is None:
             known = self._orgs[org] = OrganizationQueue(self._held_by_org.get(org, 0))
+        if queue.taken >= self._room.get(key, queue.taken + 1):
+            return
         turn = self._held.get(key, 0) + queue.taken + 1
         heapq.heappush(known.heap, (turn, queue.pieces[queue.taken]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -40,7 +41,8 @@ LEASE = 15 * SECOND
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _SPARE_LOOK = 2.0
-"""Seconds between looks for who may have a slot besides, while all slots are taken and more work is due."""
+"""Seconds between looks for work of others, while all slots, or those of an environment, are taken and more
+work is due."""
 _PAUSE = 1.0
 """Seconds after an error."""
 _TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
@@ -87,13 +89,31 @@ class WorkQueue(Struct):
     of_environments: set[asyncio.Task[None]] = field(default_factory=set)
     """The running pieces that environments with nothing under way have besides."""
 
+    @property
+    def busy(self) -> set[asyncio.Task[None]]:
+        """The running pieces that need a slot: not those that wait."""
+        return self.running.keys() - self.waiting
+
+    @property
+    def room(self) -> int:
+        return self.slots - len(self.busy)
+
+    def room_of_environments(self) -> dict[str, int]:
+        """Returns how many more pieces may be started of each environment that has some under way. Those that
+        wait count here, so a thousand restarts of one environment do not start at once."""
+        running = Counter(claim.key for claim in self.running.values())
+        return {key: self.slots - count for key, count in running.items()}
+
+    @property
+    def has_room_for_all(self) -> bool:
+        return min(self.slots, self.room, *self.room_of_environments().values()) > 0
+
     def has_spare(self, idle: Idle) -> bool:
-        """True if one with nothing under way may have a slot besides. Pieces that wait do not count, however
-        many there are: beyond the slots, an organization has one, and an environment one."""
-        busy = self.running.keys() - self.waiting
+        """True if one with nothing under way may have a slot besides, while all slots are taken: an
+        organization one, and an environment one."""
         if idle is Idle.ENVIRONMENT:
-            return len(busy) < self.slots or not busy & self.of_environments
-        return len(busy - self.of_environments) <= self.slots
+            return not self.busy & self.of_environments
+        return len(self.busy - self.of_environments) <= self.slots
 
 
 class Worker:
@@ -173,13 +193,14 @@ class Worker:
 
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
-        room = min(_MOST_CLAIMED, queue.slots - len(queue.running))
+        room = min(_MOST_CLAIMED, queue.room)
         spare = await self._spare_of(queue) if room <= 0 else None
         if room <= 0 and spare is None:
             return 0
         owner = self._ctx.ownership.holder if is_owned(number) else None
+        limits = queue.room_of_environments()
         claims = await self._ctx.store.write(
-            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, spare)
+            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, spare, limits)
         )
         for claim in claims:
             if claim.is_taken_over:
@@ -330,9 +351,9 @@ class Worker:
         wait, now = _LONGEST_SLEEP, self._ctx.clock.now()
         for number, due in self._claimable(await self._ctx.store.reads.work.due()).items():
             queue = self._queue(number)
-            if len(queue.running) < queue.slots or due > now:
+            if due > now or queue.has_room_for_all:
                 wait = min(wait, max(0.0, (due - now) / SECOND))
-            elif _has_spares(number):  # Work of an idle one may become due behind that of others.
+            elif queue.room > 0 or _has_spares(number):  # Work of others may become due behind what waits.
                 wait = min(wait, _SPARE_LOOK)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):

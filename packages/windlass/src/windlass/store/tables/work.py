@@ -7,7 +7,8 @@ an environment of it, see `turn_key`. `turns` decides the order in which work is
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
-from windlass.store.turns import Due, Idle, Turns, turn_key
+from windlass.store.turns import ALL_HAVE_ROOM, Due, Idle, Turns, turn_key
 
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
@@ -40,6 +41,8 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+    key: str = ""
+    """Whose turn it took, see `turn_key`."""
     is_taken_over: bool = False
     """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
     queue: int = Queue.RECONCILE
@@ -90,13 +93,13 @@ SELECT due, id, org FROM work WHERE lane = $1 AND lease = 0 AND org = $2 AND due
 ORDER BY due, id LIMIT $4"""
 CLAIM: Final = f"""
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
-WHERE id IN ({places(_AT_ONCE, first=3)}) RETURNING id, kind, epoch, attempts"""
+WHERE id IN ({places(_AT_ONCE, first=3)}) RETURNING id, kind, epoch, attempts, org AS key"""
 CLAIM_OWNED: Final = f"""
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
 WHERE id IN ({places(_AT_ONCE, first=3)}) AND EXISTS (
     SELECT 1 FROM place_owner
     WHERE place = ${_AT_ONCE + 3} AND owner = ${_AT_ONCE + 4} AND until > ${_AT_ONCE + 5}
-) RETURNING id, kind, epoch, attempts"""
+) RETURNING id, kind, epoch, attempts, org AS key"""
 HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
 HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
 DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
@@ -153,12 +156,17 @@ class WorkTable(Table):
         return nearest
 
     async def next_pieces(
-        self, queue: int, most: int, now: int, only: Idle | None = None
+        self,
+        queue: int,
+        most: int,
+        now: int,
+        only: Idle | None = None,
+        room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> tuple[list[str], set[str]]:
         """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`: the
-        turns of those with nothing under way."""
+        turns of those with nothing under way; `room`: so many pieces of these environments at most."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
-        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
+        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
         if len(front) < _FRONT:
@@ -220,13 +228,17 @@ class WorkChanges(WorkTable):
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
         only: Idle | None = None,
+        room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> list[Claim]:
-        """Claims due work, organizations by turns; `only`: of those with nothing under way. A lease that has
-        not ended is left to its worker, and with `owner` everything unless it holds its place now."""
+        """Claims due work, organizations by turns; `only`: of those with nothing under way; `room`: so many
+        pieces of these environments at most. A lease that has not ended is left to its worker, and with
+        `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
             now = self._session.now
-            pieces, ended = await self.next_pieces(queue, missing, now, only)
+            claimed = Counter(claim.key for claim in claims)
+            left = {key: most_of_it - claimed[key] for key, most_of_it in room.items()}
+            pieces, ended = await self.next_pieces(queue, missing, now, only, left)
             taken = await self._take(pieces, lease, owner)
             claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)
             if len(taken) < missing:
