@@ -18,7 +18,7 @@ import pytest
 from tests.hostile.ordinary import USER
 from tests.needs import needs, needs_root, ordinary_user
 
-FOLDERS = ("/etc", "/opt", "/var/lib", "/usr/share")
+FOLDERS = ("/etc", "/opt", "/var/lib", "/usr/share", "/dev")
 OF_USERS = Path(__file__).with_name("what_users_share.py")
 
 
@@ -32,6 +32,7 @@ def private():
             "of a group": there[1] / "log",
             "in the home": there[2] / "secret",
             "named": there[3] / "windlass.toml",
+            "among devices": there[4] / "secret",
         }
         for file in files.values():
             file.parent.chmod(0o755)

@@ -215,7 +215,8 @@ async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(a
 async def test_a_service_would_read_them_if_cells_showed_the_folders_of_the_machine(
     apart, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(apart, "_readable", ("/opt", "/var"))
+    devices = Path(private_files()["among devices"]).parent
+    monkeypatch.setattr(apart, "_readable", ("/opt", "/var", str(devices)))
     monkeypatch.setattr(isolation, "private_paths", lambda named: [])
     monkeypatch.setattr(isolation, "closed_settings", tuple)
     monkeypatch.setattr(isolation, "settings_copies", lambda target: {})

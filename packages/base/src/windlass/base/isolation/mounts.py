@@ -28,9 +28,18 @@ _MOST_TERMINALS: Final = 256
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders where people and other programs keep files, and sockets of servers that accept commands."""
 PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
-KERNEL: Final = ("/proc", "/sys", "/dev")
+KERNEL: Final = ("/proc", "/sys")
 SYSTEM: Final = (*PROGRAMS, *KERNEL, "/etc")
-"""The folders of the machine that programs of an ordinary user see."""
+"""The folders of the machine that programs of an ordinary user see. Of its devices, they see a few."""
+DEVICES: Final = "/dev"
+_SEEN_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 _EVERYTHING: Final = ("",)
 """Stands for a folder that each path is below."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
@@ -66,6 +75,8 @@ def arrange(cell: Cell) -> None:
         _enter_empty_root()
         covers.append("/")
     covers += [place.path for place in places if _put(place, copies, memory)]
+    if not sees_machine(cell):
+        _link_devices()
     _own_terminals()
     if cell["name"] and covers:
         _introduce(cell, covers[0])
@@ -93,6 +104,13 @@ def _enter_empty_root() -> None:
         os.mkdir(folder)  # noqa: PTH102 (this runs at every start)
     for path, leads in links:
         os.symlink(leads, path)  # noqa: PTH211 (likewise)
+
+
+def _link_devices() -> None:
+    """Makes the rest of what programs expect in the folder of devices, which is their own."""
+    os.mkdir(TERMINALS)  # noqa: PTH102 (this runs at every start)
+    for name, leads in _DEVICE_LINKS.items():
+        os.symlink(leads, f"{DEVICES}/{name}")  # noqa: PTH211 (likewise)
 
 
 def _own_terminals() -> None:
@@ -129,6 +147,9 @@ def _places(cell: Cell) -> list[_MountPoint]:
         visible = SYSTEM
         mounted = (path for path in SYSTEM if path not in copied and _is_folder(path))  # others may be links
         places |= {_MountPoint(path, "system", path) for path in mounted}
+        places.add(_MountPoint(DEVICES, "cover", ""))
+        devices = (f"{DEVICES}/{name}" for name in _SEEN_DEVICES)
+        places |= {_MountPoint(path, "system", path) for path in devices if os.path.exists(path)}  # noqa: PTH110
     bounds = (*visible, *PRIVATE, *named)
     covers = [path for path in hidden_paths(cell) if _below(path, bounds) and _is_folder(path)]
     if cell["identity"] == "user":
@@ -180,7 +201,7 @@ def _put(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> boo
     the end. `memory`: bytes of a writable folder in memory."""
     if not place.source:
         if not _is_folder(place.path):
-            if not _below(place.path, PRIVATE):
+            if not _below(place.path, (*PRIVATE, DEVICES)):
                 return False  # already covered with a folder above it
             _make(place.path, is_folder=True)  # below a writable folder
         if place.path == QUEUES:
