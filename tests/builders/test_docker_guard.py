@@ -106,6 +106,34 @@ def test_an_instruction_that_reaches_too_far_is_refused_with_its_line(text):
         of(f"FROM a\n{text}\n", WHERE="https://x.example/a")
 
 
+HIDDEN = "RUN \\\n--mount=type=bind,from=windlass/x:1,target=/v true\nRUN : \\\n"
+"""Rows that are refused as instructions, and pass as the content of a heredoc."""
+NOT_READ_ALIKE = [
+    ("a blank for one parser", f"RUN true\x1f<<E\n{HIDDEN}E"),
+    ("a terminator for one parser", f"RUN <<E\ntrue\nE\r\r\n{HIDDEN}E"),
+    ("a heredoc that waits for a child", f"ONBUILD COPY <<X /f\nFROM b\nRUN <<E\nX\n{HIDDEN}E"),
+    ("a quote that does not end", f"RUN cat <<E '\n{HIDDEN}E"),
+    ("a bad variable", f"RUN cat <<E ${{\n{HIDDEN}E"),
+    ("a variable that begins one", f"RUN true ${{A:-a <\\<X }}\nRUN <<E\nX\n{HIDDEN}E"),
+    ("an escape before one", f"RUN true \\<<X\nRUN <<E\nX\n{HIDDEN}E"),
+    ("a variable of a flag", f"RUN --mount=type=tmpfs,target=/${{X:+ cat <<E }}\n{HIDDEN}E"),
+    ("what is JSON for one parser", f'RUN ["true"] <<E\n{HIDDEN}E'),
+    ("a name with signs", f"RUN cat <<E;\n{HIDDEN}E;"),
+    ("another escape", f"# escape=`\nRUN echo `' <<E\n{HIDDEN}E"),
+]
+
+
+@rows("text", [text for _, text in NOT_READ_ALIKE], ids=[name for name, _ in NOT_READ_ALIKE])
+def test_a_heredoc_that_parsers_read_in_different_ways_is_refused(text):
+    directive, text = ("# escape=`\n", text[11:]) if text.startswith("# ") else ("", text)
+    with pytest.raises(BuildError, match=r"^Dockerfile line \d: (remove the|put this|<<X: COPY)"):
+        of(f"{directive}FROM a\n{text}\n")
+
+
+def test_the_content_of_a_heredoc_may_look_like_anything_that_ends_at_its_name():
+    assert lines(f"RUN <<E\n{HIDDEN}E") == ["RUN <<E", *HIDDEN.splitlines(), "E"]
+
+
 WRITTEN = [
     ("a file", "ADD page /a", ["ADD ./page /a"]),
     (
@@ -267,6 +295,7 @@ OURS = {"Os": "linux", "Architecture": "amd64"}
         ({"Id": "sha256:f", "Config": {"OnBuild": ["RUN make"]}}, "ONBUILD RUN"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY --from=x /a /a"]}}, "ONBUILD COPY"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["nonsense"]}}, "ONBUILD nonsense"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY <<A /a\na\nA"]}}, "ONBUILD COPY"),
     ],
 )
 def test_an_image_is_refused_for_what_it_is(found, why):

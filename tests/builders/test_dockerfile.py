@@ -66,6 +66,21 @@ READ = [
         [("RUN", 2, "cat <<-'END' > x"), ("USER", 5, "b")],
     ),
     (
+        "heredocs among words of a shell",
+        "FROM a\nRUN [ -f x ] && cat <<A >\"$HOME/x y\" && cat 3<<'B' <&3 > ${C:-/d}\na\nA\nb\nB\nUSER b\n",
+        [("RUN", 2, "[ -f x ] && cat <<A >\"$HOME/x y\" && cat 3<<'B' <&3 > ${C:-/d}"), ("USER", 7, "b")],
+    ),
+    (
+        "no heredoc in a string, quotes or JSON",
+        'FROM a\nRUN cat <<< "${A%.*}"\nRUN echo "a <<B" <<<x\nRUN ["a", "<<B"]\nRUN <x cat ${A%.*} <y\n',
+        [
+            ("RUN", 2, 'cat <<< "${A%.*}"'),
+            ("RUN", 3, 'echo "a <<B" <<<x'),
+            ("RUN", 4, '["a", "<<B"]'),
+            ("RUN", 5, "<x cat ${A%.*} <y"),
+        ],
+    ),
+    (
         "no heredoc in arithmetic",
         "FROM a\nRUN echo $((1<<2))\nUSER b\n",
         [("RUN", 2, "echo $((1<<2))"), ("USER", 3, "b")],
@@ -99,7 +114,7 @@ WRONG = [
     ("# escape=x\nFROM a\n", 1, "escape must be"),
     ("# escape=`\n# escape=`\nFROM a\n", 2, "may only come once"),
     ("FROM a\nONBUILD FROM b\n", 2, "ONBUILD cannot hold FROM"),
-    ("FROM a\nRUN \0\n", 2, "NUL"),
+    *((f"FROM a\nRUN a{sign}b\n", 2, "remove the control character") for sign in "\0\r\v\f\x1b\x1c\x1f\x7f"),
     ('FROM a\nCMD ["\\u0000"]\n', 2, "NUL"),
 ]
 

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.builders.heredocs import Opening
 from windlass.builders.instructions import (
-    WITH_HEREDOCS,
     Argument,
     DockerfileError,
     Heredoc,
@@ -22,15 +22,15 @@ from windlass.builders.instructions import (
     instruction,
     short,
 )
-from windlass.builders.substitution import BadWord, substitute, words
+from windlass.builders.substitution import BadWord, substitute
 
 LONGEST: Final = 1024 * 1024
 MOST_STAGES: Final = 200
 
-
+# Parsers differ in which of these are blanks, or end a line.
+_CONTROL = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
 _DIRECTIVE = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
 _DIRECTIVES: Final = ("syntax", "escape", "check")
-_HEREDOC = re.compile(r"\d*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[^\s<'\"]+)(?P=quote)")
 _STAGE = re.compile(r"[a-z][a-z0-9._-]*")
 
 
@@ -93,8 +93,11 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
 def read(text: str) -> Dockerfile:
     if len(text) > LONGEST:
         raise DockerfileError(1, f"the file is longer than {LONGEST // 1024} KiB")
-    if "\0" in text:
-        raise DockerfileError(text[: text.index("\0")].count("\n") + 1, "there is a NUL character in it")
+    if control := _CONTROL.search(text):
+        raise DockerfileError(
+            text.count("\n", 0, control.start()) + 1,
+            f"remove the control character {control[0]!a} (lines end with \\n or \\r\\n)",
+        )
     escape, instructions = _instructions(text.removeprefix("\ufeff"))
     if not instructions:
         raise DockerfileError(1, "there is no instruction in it; it must begin with FROM")
@@ -181,7 +184,7 @@ def _instructions(text: str) -> tuple[str, list[Instruction]]:
         whole = "".join([*parts, line]).strip()
         if whole:
             parsed = instruction(start + 1, whole, escape)
-            heredocs, place = _heredocs(parsed, lines, place, escape)
+            heredocs, place = _heredocs(parsed, lines, place)
             instructions.append(msgspec.structs.replace(parsed, heredocs=heredocs))
     return escape, instructions
 
@@ -203,25 +206,21 @@ def _escape(lines: list[str]) -> str:
     return escape
 
 
-def _heredocs(
-    instruction: Instruction, lines: list[str], place: int, escape: str
-) -> tuple[tuple[Heredoc, ...], int]:
+def _heredocs(instruction: Instruction, lines: list[str], place: int) -> tuple[tuple[Heredoc, ...], int]:
     heredocs: list[Heredoc] = []
-    if instruction.name in WITH_HEREDOCS and instruction.json is None:
-        for word in words(instruction.text, escape):
-            if opening := _HEREDOC.fullmatch(word):
-                heredoc, place = _heredoc(opening, instruction.line, lines, place)
-                heredocs.append(heredoc)
+    for opening in instruction.openings():
+        heredoc, place = _heredoc(opening, instruction.line, lines, place)
+        heredocs.append(heredoc)
     return tuple(heredocs), place
 
 
-def _heredoc(opening: re.Match[str], line: int, lines: list[str], place: int) -> tuple[Heredoc, int]:
+def _heredoc(opening: Opening, line: int, lines: list[str], place: int) -> tuple[Heredoc, int]:
     collected: list[str] = []
     while place < len(lines):
-        line_text = lines[place].lstrip("\t") if opening["dash"] else lines[place]
+        line_text = lines[place].lstrip("\t") if opening.strips_tabs else lines[place]
         place += 1
-        if line_text == opening["name"]:
+        if line_text == opening.name:
             content = "".join(f"{text}\n" for text in collected)
-            return Heredoc(opening["name"], content), place
+            return Heredoc(opening.name, content), place
         collected.append(line_text)
-    raise DockerfileError(line, f"the text that begins with <<{opening['name']} has no end")
+    raise DockerfileError(line, f"the text that begins with <<{opening.name} has no end")

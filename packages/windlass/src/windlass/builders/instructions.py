@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.builders.heredocs import UNCERTAIN, Opening, openings
 from windlass.builders.substitution import words
 
 KNOWN: Final = frozenset(
@@ -38,9 +39,11 @@ KNOWN: Final = frozenset(
 JSON: Final = frozenset({"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"})
 EMPTY_ALLOWED: Final = frozenset({"CMD", "ENTRYPOINT"})
 FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
-WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "RUN"})
+WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIKE_JSON = re.compile(r"\[\s*[\"\]]")
+"""BuildKit takes a list for JSON, whatever follows it."""
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
@@ -71,6 +74,22 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
     def flag(self, name: str) -> str | None:
         return next((value for flag, value in self.flags if flag == name), None)
+
+    def openings(self, written: str = "") -> list[Opening]:
+        """Returns the heredocs that it begins, or that it begins as it is written elsewhere. Raises a
+        DockerfileError if that is uncertain."""
+        try:
+            found = openings(written or self.shown) if self.name in WITH_HEREDOCS else []
+        except ValueError as error:
+            raise DockerfileError(self.line, str(error)) from error
+        if found and _LIKE_JSON.match(self.text):
+            raise DockerfileError(self.line, UNCERTAIN)
+        if found and self.name == "ONBUILD":
+            raise DockerfileError(
+                self.line,
+                f"<<{short(found[0].name)}: COPY a file of the repository, because ONBUILD takes no heredoc",
+            )
+        return found
 
     @property
     def shown(self) -> str:

@@ -21,6 +21,7 @@ from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
 from windlass.builders.docker.expansion import FromImages, check_expansion
 from windlass.builders.dockerfile import Dockerfile, Stage
+from windlass.builders.heredocs import UNCERTAIN
 from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
 from windlass.core.words.images import NOT_ITS_OWN, is_ours, with_registry
@@ -191,6 +192,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             len(read) != 1
             or read[0].name in _NOT_AS_TRIGGER
             or (read[0].flags and read[0].name != "HEALTHCHECK")
+            or read[0].heredocs
         ):
             raise BuildError(
                 f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
@@ -278,7 +280,9 @@ class _DockerfileWriter:
     def _stage(self, stage: Stage) -> Iterator[str]:
         variables: dict[str, str] = {}
         for instruction in stage.instructions:
-            yield self._line(instruction.line, self._instruction(stage, instruction, variables))
+            line = self._line(instruction.line, self._instruction(stage, instruction, variables))
+            _check_heredocs(instruction, line)
+            yield line
             for heredoc in instruction.heredocs:
                 yield from self._heredoc(instruction.line, heredoc)
             self._learn(instruction, variables)
@@ -449,6 +453,13 @@ class _DockerfileWriter:
             )
         yield from content
         yield heredoc.name
+
+
+def _check_heredocs(instruction: Instruction, line: str) -> None:
+    """Refuses a line that begins other heredocs than those that were read: its words have changed."""
+    names = [opening.name for opening in instruction.openings(line)]
+    if names != [heredoc.name for heredoc in instruction.heredocs]:
+        raise BuildRefused(instruction.line, UNCERTAIN)
 
 
 def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
