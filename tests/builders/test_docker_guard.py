@@ -250,7 +250,13 @@ TOO_LARGE = [
     ("what is replaced in a value", f"{LONG}\nLABEL b=${{A//x/{'y' * 1000}}}"),
     ("an argument that is given", "ARG GIVEN\nLABEL b=" + "$GIVEN" * 1000),
     ("a variable of the base image", "LABEL b=" + "$INHERITED" * 1000),
-    ("variables that each step repeats", f"{LONG}\n" + "RUN a\n" * 20_000),
+    ("variables that each step repeats", f"ENV A={'x' * 20_000}\n" + "RUN a\n" * 900),
+    ("a letter that ends a name for one parser", f"{LONG}\nLABEL b=" + "$A²" * 1000),
+    ("a digit that is a name for one parser", f"ENV 1={'x' * 1000}\nLABEL b=" + "$1A" * 1000),
+    ("a sign that is a name", f"ENV @={'x' * 1000}\nLABEL b=${{@/x/{'y' * 1000}}}"),
+    ("a shell that each step repeats", f'SHELL ["{"x" * 20_000}"]\n' + "RUN a\n" * 900),
+    ("a user that each step repeats", f"USER {'x' * 20_000}\n" + "RUN a\n" * 900),
+    ("a folder that grows", f"WORKDIR {'x' * 50}\n" * 900),
 ]
 
 
@@ -262,6 +268,44 @@ def test_variables_that_would_fill_the_memory_of_the_engine_are_refused(text: st
         of(f"FROM a\n{text}\n", base=base, GIVEN="x" * 1000)
 
 
+EXPOSING = [
+    ("1000-1254 80/tcp", True),
+    ("1000-1256", False),
+    ("80-90/udp " * 23, True),
+    ("80-90/udp " * 24, False),
+    ("65535-1", False),
+    ("$PORT ${PORT}/tcp ${PORT:-8080} $GIVEN $TARGETARCH", True),
+    ("$PORT-90", False),
+    ("$RANGE", False),
+    ("$LIST", False),
+    ("$FOLLOWS", False),
+    ("$GIVEN_RANGE", False),
+    ("$INHERITED", False),
+    ("${NONE:-1-65535}", False),
+    ("${PORT/8/1-6}", False),
+    ("$1", False),
+    ("1-65535:1-65535", False),
+]
+
+
+@rows(("ports", "is_taken"), EXPOSING)
+def test_a_dockerfile_exposes_as_many_ports_as_an_image_may_have(ports, is_taken):
+    variables = (
+        "ARG GIVEN\nARG GIVEN_RANGE=1\nARG TARGETARCH\nENV PORT=8080 RANGE=1-65535\nENV LIST='80 81'\n"
+        "ENV FOLLOWS=$RANGE"
+    )
+    base = inherited([{"Config": {"Env": ["INHERITED=1-65535", "PATH=/a-b"]}}])
+    refusal = pytest.raises(BuildError, match=r"expose fewer ports|write the ports as numbers")
+    with nullcontext() if is_taken else refusal:
+        of(f"FROM a\n{variables}\nEXPOSE {ports}\n", base=base, GIVEN="80", GIVEN_RANGE="1-65535")
+
+
+def test_a_dockerfile_has_a_limit_of_instructions() -> None:
+    assert of("FROM a\n" + "RUN a\n" * 999).text
+    with pytest.raises(BuildError, match="line 1001: join instructions"):
+        of("FROM a\n" + "RUN a\n" * 1000)
+
+
 @pytest.mark.timeout(20)
 def test_triggers_of_base_images_are_counted_as_well() -> None:
     triggers = ["ENV A=$A$A"] * 12
@@ -269,6 +313,8 @@ def test_triggers_of_base_images_are_counted_as_well() -> None:
     with pytest.raises(BuildError, match="line 1: use shorter values"):
         of("FROM a\n", base=base)
     assert of("FROM a\n", base=inherited([{"Config": {"Env": ["A=x"], "OnBuild": triggers[:3]}}])).text
+    with pytest.raises(BuildError, match="line 1: expose fewer ports"):
+        of("FROM a\n", base=inherited([{"Config": {"OnBuild": ["EXPOSE 1-65535"]}}]))
 
 
 @pytest.mark.timeout(20)
@@ -278,7 +324,7 @@ def test_long_texts_that_nothing_repeats_are_taken() -> None:
 
 @pytest.mark.timeout(20)
 def test_arguments_before_from_that_grow_are_an_error() -> None:
-    grown = "".join(f"ARG B{n}=" + "$A" * 100 + "\n" for n in range(1000))
+    grown = "".join(f"ARG B{n}=" + "$A" * 100 + "\n" for n in range(900))
     with pytest.raises(BuildError, match="use shorter values"):
         of(f"ARG A={'x' * 1000}\n{grown}FROM a\n")
 

@@ -26,6 +26,8 @@ from windlass.builders.substitution import BadWord, substitute
 
 LONGEST: Final = 1024 * 1024
 MOST_STAGES: Final = 200
+MOST_INSTRUCTIONS: Final = 1000
+"""An image has at most 127 layers, and each instruction costs the engine memory."""
 
 # Parsers differ in which of these are blanks, or end a line.
 _CONTROL = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
@@ -101,6 +103,12 @@ def read(text: str) -> Dockerfile:
     escape, instructions = _instructions(text.removeprefix("\ufeff"))
     if not instructions:
         raise DockerfileError(1, "there is no instruction in it; it must begin with FROM")
+    if len(instructions) > MOST_INSTRUCTIONS:
+        raise DockerfileError(
+            instructions[MOST_INSTRUCTIONS].line,
+            f"join instructions, or put steps into a script: there are {len(instructions)}, and at most "
+            f"{MOST_INSTRUCTIONS} are allowed",
+        )
     names = [instruction.name for instruction in instructions]
     first = names.index("FROM") if "FROM" in names else len(names)
     if stray := next((before for before in instructions[:first] if before.name != "ARG"), None):
