@@ -211,11 +211,22 @@ async def test_a_run(tmp_path, filtered):
         check(await found(station), filtered=filtered)
 
 
-async def test_a_build_step(tmp_path, filtered):
+async def said_by_a_step(tmp_path: Path, program: str) -> str:
     home = tmp_path / "home"
     home.mkdir()
     cells = Cells(Isolation("auto", tmp_path), "service", home, home)
-    program = [sys.base_prefix + "/bin/python3", "-c", TRIES]
-    async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
-        said = await process.stdout.read()
-        check(said.decode(), filtered=filtered)
+    command = [sys.base_prefix + "/bin/python3", "-c", program]
+    async with cells.running(BuildStep(command, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
+        return (await process.stdout.read()).decode()
+
+
+async def test_a_build_step(tmp_path, filtered):
+    check(await said_by_a_step(tmp_path, TRIES), filtered=filtered)
+
+
+async def test_the_first_process_of_a_build_step(tmp_path, filtered):
+    if not Isolation("auto", Path("/nowhere"))._findings()["processes"]:
+        pytest.skip("needs a kernel that gives process namespaces")
+    status = await said_by_a_step(tmp_path, "print(open('/proc/1/status').read())")
+    assert ("Seccomp:\t2" in status) is filtered
+    assert "NoNewPrivs:\t1" in status

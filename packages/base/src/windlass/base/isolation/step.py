@@ -101,14 +101,13 @@ def _become_step(request: StepRequest) -> NoReturn:
 
 
 def _lead(request: StepRequest) -> NoReturn:
-    """Runs as the first process of the cell: reaps orphans and reports how the program ended."""
+    """Runs as the first process of the cell: reaps orphans and reports how the program ended. It has no more
+    rights than the program, which could take it over with ptrace."""
     cell_entry.mount_own_proc()
+    cell_entry.confine(request["cell"], leads=False)
     program = os.fork()
     if not program:
-        cell_entry.confine(request["cell"], leads=False)
         _become(request)
-    cell_entry.drop_privileges(request["cell"])
-    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:
         ended, status = os.wait()

@@ -118,8 +118,24 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
         # The first process of a cell may stay unreaped for long, but runs no code any more.
         while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
             if not any(_lives(stat) for stat in stats):
-                return
+                break
             pause *= 2
+    reap_first_processes(stats)
+
+
+def reap_first_processes(stats: Iterable[kernel.Stat]) -> None:
+    """Reaps the first process of each cell once it has ended, which is after its program was reaped by those
+    who watch that."""
+    loop = asyncio.get_running_loop()
+
+    def reap(fd: int) -> None:
+        loop.remove_reader(fd)
+        kernel.reap(fd)
+        os.close(fd)
+
+    for stat in stats:
+        if kernel.leads_namespace(stat.pid) and (fd := kernel.handle(stat.pid, stat.start)) is not None:
+            loop.add_reader(fd, reap, fd)
 
 
 def _lives(stat: kernel.Stat) -> bool:
