@@ -104,6 +104,29 @@ async def test_a_service_whose_port_was_taken_is_reached_by_name(town: GatewayTo
         assert (await caller.ask(request())).body == b"one"
 
 
+async def test_a_server_that_has_not_reserved_a_port_brings_it_back_when_it_is_free(
+    town: GatewayTown, free_port: int, monkeypatch, caplog
+):
+    monkeypatch.setattr(link, "_AGAIN", 0.05)
+    one = await town.instance("one")
+    await town.router.reserve("shop", [Listen(free_port)])
+    await town.new_server()
+    await town.shop(one, external=free_port)
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        os.kill(await town.process(), signal.SIGSTOP)
+        for process in processes_of(town.folder):
+            os.kill(process, signal.SIGKILL)
+        await until(lambda: _is_bound(taken, free_port))
+        await until(lambda: "services are not reached" in caplog.text)
+    reasons = [str(vars(record)["reason"]) for record in caplog.records if "reason" in vars(record)]
+    assert f"port {free_port}" in reasons[-1]
+    assert "reserved" not in reasons[-1]
+    await until(lambda: "services are reached again" in caplog.text)
+    async with calling(free_port) as caller:
+        assert (await caller.ask(request())).body == b"one"
+
+
 async def test_a_port_that_cannot_exist_is_answered(town: GatewayTown):
     for port in (70_000, -1):
         with pytest.raises(RouteError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.process.helpers import KEY
+from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.engines.process import ProcessEngine, kernel, kill
@@ -45,3 +45,4 @@ async def test_the_first_process_of_a_cell_is_reaped_when_its_instance_is_ended(
             await until(is_gone)
         else:
             assert "Z" in Path(f"/proc/{first.pid}/stat").read_text().split()[2]
+        await engine.end(SERVICE)

@@ -101,6 +101,8 @@ class Doors:
             case Reserve():
                 await self._router(change.door).reserve(change.service, change.ports)
             case SetRoutes():
+                if reserved := self._missing(change):
+                    await self._router(change.door).reserve(change.service, reserved.ports)
                 await self._router(change.door).set(change.service, change.routes)
                 self._partial.discard((change.door, change.service))
             case Forget():
@@ -113,6 +115,11 @@ class Doors:
             case Keep():
                 pass  # only the journal needs it
         self._journal.note(change)
+
+    def _missing(self, change: SetRoutes) -> Reserve | None:
+        """Returns the ports of a service that could not be opened when this gateway started."""
+        at = change.door, change.service
+        return self._journal.told.reserved(*at) if at in self._partial else None
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         await asyncio.gather(*(router.drain(endpoints, patience) for router in self._all()))

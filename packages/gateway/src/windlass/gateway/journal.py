@@ -79,6 +79,9 @@ class ToldRoutes:
     def services(self, door: str) -> frozenset[str]:
         return frozenset(service for at, service in (*self._reserved, *self._routes) if at == door)
 
+    def reserved(self, door: str, service: str) -> Reserve | None:
+        return self._reserved.get((door, service))
+
     @property
     def is_empty(self) -> bool:
         """True if there are no routes, and no programs that the gateway has to stay for."""

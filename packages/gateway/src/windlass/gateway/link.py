@@ -188,12 +188,16 @@ class GatewayLink:
         """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
         long."""
         greetings = list(self._greetings)
+        has_failed = False
         with suppress(ConnectionError):
             while True:
                 greetings = [greeting for greeting in greetings if not await self._has_greeted(greeting)]
                 self._is_ready.set()
                 if not greetings:
+                    if has_failed:
+                        _log.warning("services are reached again: the gateway does what it did")
                     return
+                has_failed = True
                 await asyncio.sleep(_AGAIN)
                 greetings = [greeting for greeting in greetings if greeting in self._greetings]
 

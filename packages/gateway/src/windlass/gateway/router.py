@@ -132,8 +132,8 @@ class GatewayRouter:
 
     async def _greet(self, ask: AskGateway) -> None:
         """Opens the door again, and sends the routes that the gateway does not have. Routes that it has may
-        be newer ones of another server. A failure for one service does not stop the others: it is raised at
-        the end, as RouteError."""
+        be newer ones of another server. A failure for one service does not stop the others: the first
+        is raised at the end, as RouteError."""
         services = (await ask(self._opening)).services
         failed: RouteError | None = None
         for changes in (self._reserved, self._routes):
@@ -141,7 +141,7 @@ class GatewayRouter:
                 try:
                     await ask(changes[service])
                 except RouteError as error:
-                    failed = error
+                    failed = failed or error  # routes without their ports fail, too
         if failed:
             raise failed
         if self._is_complete:
