@@ -9,6 +9,7 @@ import pytest
 
 from tests.jobs.sites import Programs, cron, deployed, new_job, ready_job, states
 from tests.world import World
+from windlass.control.deploying import followers
 
 
 def events(*names: str) -> dict[str, Any]:
@@ -95,6 +96,61 @@ async def test_an_application_that_is_deployed_by_itself_does_not_fail_with_a_jo
     await world.settle()
     assert await world.state(f"/job/{job}") == "ERROR"
     assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def beside_a_run(world: World, monkeypatch: pytest.MonkeyPatch, *, is_same: bool) -> str:
+    """A job's deployment lasts, and its environment's application is deployed by another request. Returns
+    the state of the application."""
+    programs = Programs(world)
+    programs.gate = asyncio.Event()
+    _, _, job, app = await environment_with(world, "on_start")
+    if is_same:
+        monkeypatch.setattr(followers, "_is_of_same_request", lambda one, other: True)
+    await world.post(f"/job/{job}/deploy")
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    return await world.state(f"/application/{app}")
+
+
+async def test_an_application_waits_for_no_job_of_another_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await beside_a_run(world, monkeypatch, is_same=False) == "RUNNING"
+
+
+async def test_if_requests_were_not_told_apart_the_job_of_another_would_hold_up_an_application(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await beside_a_run(world, monkeypatch, is_same=True) == "QUEUED"
+
+
+async def test_a_deployment_says_which_service_of_its_environment_it_waits_for(world: World) -> None:
+    programs = Programs(world)
+    programs.gate = asyncio.Event()
+    environment, _, job, app = await environment_with(world, "on_start")
+    await asked(world, environment, "deploy")
+    name = (await world.get(f"/job/{job}"))["name"]
+    reason = f"Wait for the job {name}, which is deployed first, or cancel its deployment"
+    (waiting,) = (await world.get(f"/application/{app}/deployment"))["results"]
+    assert (waiting["status"], waiting["message"]) == ("QUEUED", reason)
+    assert (await world.get(f"/application/{app}/status"))["message"] == reason
+    programs.gate.set()
+    await world.settle()
+    world.clock.turn(6)
+    await world.settle()
+    (ended,) = (await world.get(f"/application/{app}/deployment"))["results"]
+    assert (ended["status"], ended["message"]) == ("SUCCEEDED", "")
+
+
+async def test_a_stop_waits_for_no_command_of_another_request(world: World) -> None:
+    programs = Programs(world)
+    environment, database, job, _ = await environment_with(world, "on_stop")
+    await asked(world, environment, "deploy")
+    programs.gate = asyncio.Event()
+    await world.post(f"/job/{job}/stop")
+    await world.post(f"/database/{database}/stop")
+    await world.settle()
+    assert await world.state(f"/database/{database}") == "STOPPED"
 
 
 async def test_stopping_an_environment_runs_on_stop_between_applications_and_databases(world: World) -> None:

@@ -11,25 +11,47 @@ from msgspec.structs import replace
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import RECONCILE, finish, name_of, particulars, status_of
 from windlass.control.records.runs import plan_of
+from windlass.core.declare.registry import runs_once
 from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress
 from windlass.store import DeploymentRow, Row, Tx
 
 _ENDS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 
-async def must_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> bool:
-    """True while other services of the environment come first."""
+async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
+    """Says which other service of the environment comes first; empty if none does."""
     if head.action in BUILDS:
-        for family in sorted(ctx.kinds[service.family].waits_for):
-            for neighbour in await tx.resources.of_parent(service.parent, family):
-                ahead = await tx.deployments.open(neighbour.id)
-                if any(row.action in BUILDS and row.created <= head.created for row in ahead):
-                    return True
-        return False
-    return head.action in _ENDS and await _must_end_later(ctx, tx, service, head)
+        first = await _deployed_before(ctx, tx, service, head)
+    else:
+        first = await _ended_before(ctx, tx, service, head) if head.action in _ENDS else None
+    if first is None:
+        return ""
+    verb = "is deployed" if head.action in BUILDS else "ends"
+    noun = ctx.kinds[first.family].family.noun
+    return f"Wait for the {noun} {name_of(first)}, which {verb} first, or cancel its deployment"
 
 
-async def _must_end_later(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> bool:
+async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
+    """A deployment that runs to its end may take as long as its program wants: it holds up its own request,
+    and no others."""
+    for family in sorted(ctx.kinds[service.family].waits_for):
+        lasts = runs_once(ctx.kinds[family].family)
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            for row in await tx.deployments.open(neighbour.id):
+                is_first = row.action in BUILDS and row.created <= head.created
+                if is_first and (not lasts or _is_of_same_request(row, head)):
+                    return neighbour
+    return None
+
+
+def _is_of_same_request(one: DeploymentRow, other: DeploymentRow) -> bool:
+    request = particulars(one).request
+    return bool(request) and request == particulars(other).request
+
+
+async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
+    """A command holds up what is ended by the same request. Deletions of its job are asked for once, so that
+    they hold up those of other requests, too."""
     runs_command = await _runs_command(ctx, tx, service, head)
     for family in _later_families(ctx, service):
         if not (runs_command or ctx.kinds[family].has_runs):
@@ -37,9 +59,12 @@ async def _must_end_later(ctx: Context, tx: Tx, service: Row, head: DeploymentRo
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
                 is_first = row.action in _ENDS and row.created <= head.created
-                if is_first and (runs_command or await _runs_command(ctx, tx, neighbour, row)):
-                    return True
-    return False
+                if not is_first:
+                    continue
+                is_needed = row.action == Do.DELETE or _is_of_same_request(row, head)
+                if runs_command or (is_needed and await _runs_command(ctx, tx, neighbour, row)):
+                    return neighbour
+    return None
 
 
 async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
@@ -67,14 +92,13 @@ async def fail_followers(ctx: Context, tx: Tx, service: Row, failed: DeploymentR
     """Fails deployments of the same request that wait for a service which failed. They have not begun."""
     kind = ctx.kinds[service.family]
     begins = failed.action in BUILDS
-    request = particulars(failed).request
-    if not request or not (begins or (failed.action in _ENDS and kind.has_runs)):
+    if not (begins or (failed.action in _ENDS and kind.has_runs)):
         return
     reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
     for family in sorted(_later_families(ctx, service) if begins else kind.waits_for):
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
-                is_same = particulars(row).request == request and (row.action in BUILDS) is begins
+                is_same = (row.action in BUILDS) is begins and _is_of_same_request(failed, row)
                 if is_same and row.status == Progress.QUEUED:
                     await _fail(tx, neighbour, row, reason)
 

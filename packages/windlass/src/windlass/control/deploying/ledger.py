@@ -24,6 +24,7 @@ from windlass.control.records.deployments import (
     give_way,
     has_switched,
     move,
+    note_wait,
     particulars,
     record_health,
     status_of,
@@ -116,13 +117,8 @@ class Ledger:
 
     @in_transaction
     async def _note_waiting(self, tx: Tx, current: DeploymentRow, reason: str) -> None:
-        details = particulars(current)
-        status = await status_of(tx, self.service)
-        if status.message in {"", details.waits}:
-            await tx.statuses.change(replace(status, message=reason))
-        details.waits = reason
-        moved = await move(tx, current, Progress(current.status), details)
-        await give_way(tx, self.service, status, moved)
+        moved = await note_wait(tx, self.service, current, reason)
+        await give_way(tx, self.service, await status_of(tx, self.service), moved)
 
     @in_transaction
     async def freeze(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from windlass.base.trace import Trace, enter_trace, stored_trace
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
-from windlass.control.deploying.followers import must_wait
+from windlass.control.deploying.followers import reason_to_wait
 from windlass.control.deploying.ledger import Ledger, Task, fence
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
@@ -25,6 +25,7 @@ from windlass.control.records.deployments import (
     has_switched,
     has_to_be_built,
     move,
+    note_wait,
     nudge_names,
     particulars,
     status_of,
@@ -93,7 +94,9 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
             return None
         if step is Step.BEGIN:
             assert head is not None
-            if await must_wait(ctx, tx, service, head):
+            if reason := await reason_to_wait(ctx, tx, service, head):
+                if reason != particulars(head).waits:
+                    await note_wait(tx, service, head, reason)
                 await tx.work.again(claim, tx.now + int(LOOK * 1000))
                 return None
             head = await begin(ctx, tx, service, status, head)
@@ -112,7 +115,7 @@ async def begin(
     """Marks a waiting deployment as begun."""
     do = Do(deployment.action)
     details = particulars(deployment)
-    details.began = tx.now
+    details.began, details.waits = tx.now, ""
     details.server, details.host = ctx.server, ctx.places.local.public_host if ctx.server else ""
     is_built = not has_to_be_built(deployment)
     state = WORDS[do].under_way if is_built else State.BUILDING

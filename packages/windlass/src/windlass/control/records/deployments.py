@@ -187,6 +187,15 @@ async def move(
     return new
 
 
+async def note_wait(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) -> DeploymentRow:
+    """Records why a deployment waits, or with an empty reason that it goes on."""
+    details, status = particulars(deployment), await status_of(tx, service)
+    if not details.command and status.message in {"", details.waits}:
+        await tx.statuses.change(replace(status, message=reason))
+    details.waits = reason
+    return await move(tx, deployment, Progress(deployment.status), details)
+
+
 async def finish(
     tx: Tx,
     service: Row,
