@@ -15,7 +15,7 @@ import pytest
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
 from windlass.builders.native import NativeBuilder, tools
-from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
+from windlass.builders.native.artifacts import COMPLETE, ArtifactStore, mark_complete
 from windlass.builders.native.cache_limits import CacheLimits
 
 pytestmark = pytest.mark.slow
@@ -307,10 +307,10 @@ def test_a_version_is_not_taken_for_another_one_whose_name_goes_on(tmp_path):
     store = ArtifactStore(tmp_path, "toolchains")
     for name in ("pnpm-10.0.0-rc.1", "pnpm-10.0.0-rc"):
         with store.depending(name) as (folder, _):
-            (folder / COMPLETE).touch()
+            mark_complete(folder)
     with store.depending("pnpm-10.0.0") as (folder, is_present):
         assert not is_present
-        (folder / COMPLETE).touch()
+        mark_complete(folder)
     with store.depending("pnpm-10.0.0") as (found, is_present):
         assert (found, is_present) == (folder, True)
 
