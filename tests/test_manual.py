@@ -13,7 +13,8 @@ from tests.tables import rows
 
 ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md"))]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS]
 """Pages of frameworks name files of users' repositories."""
 FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("engines/process")]
 FIELDS = room("core/declare/fields.py")
@@ -114,6 +115,12 @@ def test_a_name_that_is_gone_is_found():
         "Courier",
     ]
     assert dead_links(PAGES[0], gone) == ["gone.md", "#nowhere"]
+
+
+def test_every_decision_is_in_the_list_of_decisions():
+    [index] = [page for page in DECISIONS if page.name == "README.md"]
+    listed = re.findall(r"^- \[[^]]+\]\(([\w-]+\.md)\)", index.read_text(), re.M)
+    assert listed == [page.name for page in DECISIONS if page != index]
 
 
 def test_every_page_of_the_manual_is_in_the_table_of_contents():
