@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engines.processes import ProcessRig
-from tests.engines.stations import Station, wanted
+from tests.engines.stations import Station, until, wanted
 from tests.needs import needs_root
 from windlass.base import closed_connections
 
@@ -34,6 +34,18 @@ for _ in range(50):
 print("has closed 50", flush=True)
 signal.pause()
 """
+WAITS_FOR_50 = """
+import signal, socket
+listening = socket.create_server(("127.0.0.1", 9000), backlog=64)
+never_closed = []
+for _ in range(50):
+    sender = socket.create_connection(("127.0.0.1", 9000))
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, SECONDS)
+    never_closed.append(listening.accept()[0])
+    sender.close()
+print("has closed 50", flush=True)
+signal.pause()
+"""
 MOST = 60
 
 
@@ -55,6 +67,24 @@ async def test_the_service_with_most_is_ended_once_half_of_all_are_used(
             await engine._patrol._share_closed_connections()
             assert not (await station.one(it.service)).reason
         monkeypatch.undo()
+        await station.engine.sweep(await station.engine.services())
+
+
+@needs_root
+@pytest.mark.parametrize(("seconds", "count"), [(120, 50), (30, 0)])
+async def test_those_that_wait_long_for_the_other_side_count(tmp_path, seconds, count):
+    """The kernel keeps no more than a note of those that wait for a minute at most."""
+    async with Station(ProcessRig(tmp_path)) as station:
+        it = wanted(await station.rig.artifact(WAITS_FOR_50.replace("SECONDS", str(seconds))))
+        await station.apply(it)
+        await station.hears("has closed 50")
+        engine: Any = station.engine
+        [record] = [engine._records.read(key) for key in engine._records.find()]
+
+        async def are_so_many() -> bool:  # once the other side has confirmed all
+            return closed_connections.in_network_of(record.process.pid) == count
+
+        await until(are_so_many)
         await station.engine.sweep(await station.engine.services())
 
 

@@ -67,8 +67,9 @@ os.close(file)
 """,
     "in shared memory that is not mapped any more": """
 start = map(SIZE, 0x21)
-ctypes.memset(start, 1, SIZE)
-libc.munmap(ctypes.c_void_p(start + 4096), ctypes.c_size_t(SIZE - 4096))
+for part in range(start + 4096, start + SIZE - (1 << 20), 1 << 20):  # never much at a time
+    ctypes.memset(part, 1, 1 << 20)
+    libc.munmap(ctypes.c_void_p(part), ctypes.c_size_t(1 << 20))
 """,
 }
 ENDS = """

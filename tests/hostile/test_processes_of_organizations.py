@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
-from windlass.base.process_memory import open_files
-from windlass.engines.process import patrol
+from windlass.base.open_files import inherited_files, mapped_files, open_files
+from windlass.engines.process import patrol, process_table
 from windlass.engines.process.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.engines.process.records import InstanceKey
 
@@ -76,7 +80,7 @@ async def test_services_of_one_organization_leave_some_for_others(station, prese
         return await reasons(station)
 
     await until(one_was_ended)
-    words = {"processes": r"had 42 processes and threads", "files": r"had 4\d open files"}
+    words = {"processes": r"had 42 processes and threads", "files": r"had \d\d open files"}
     assert re.match(f"{words[kind]}, the most of its organization", (await reasons(station))[0])
     assert not (await station.one(OTHER)).reason
     present(0)
@@ -129,3 +133,60 @@ def test_the_open_files_of_a_process_are_counted(tmp_path):
     assert open_files(os.getpid()) >= before + 200  # before Linux 6.2 roughly
     for file in files:
         file.close()
+
+
+MAPS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+for number in range(100):
+    file = os.open(sys.executable, os.O_RDONLY)
+    # Private, and with two protections, since the kernel joins maps that are alike.
+    libc.mmap(None, ctypes.c_size_t(4096), number % 2 + 1, 2, file, ctypes.c_long(0))
+    os.close(file)
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_files_that_were_mapped_and_closed_are_counted():
+    command = [sys.executable, "-c", MAPS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        assert mapped_files(holder.pid) > 100
+        assert open_files(holder.pid) < 20
+    assert mapped_files(os.getpid()) < len(Path("/proc/self/maps").read_text().splitlines()) / 2
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_files_that_a_process_has_inherited_are_known(tmp_path, has_own):
+    files = [(tmp_path / "file").open("w") for _ in range(300)]
+    hear, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        if has_own:
+            for file in files:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), file.fileno())
+        os.write(tell, b"+")
+        signal.pause()
+    try:
+        os.read(hear, 1)
+        assert (inherited_files(child, os.getpid()) >= 300) is not has_own
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for number in (hear, tell):
+            os.close(number)
+        for each in files:
+            each.close()
+
+
+def test_processes_that_have_ended_count_until_they_are_reaped(tmp_path):
+    children = [subprocess.Popen(["/bin/true"]) for _ in range(20)]
+    for each in children:
+        os.waitid(os.P_PID, each.pid, os.WEXITED | os.WNOWAIT)
+    assert process_table.count(tmp_path).dead_children[os.getpid()] >= 20
+    before = process_table.count(tmp_path).dead_children[os.getpid()]
+    for each in children:
+        each.wait()
+    assert process_table.count(tmp_path).dead_children[os.getpid()] <= before - 20

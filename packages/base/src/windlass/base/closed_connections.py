@@ -1,4 +1,4 @@
-"""Counts TCP connections that programs have closed while they still had something to send.
+"""Counts TCP connections that programs have closed, and that the kernel has not finished yet.
 
 The kernel counts them for the whole machine, whatever network they are in. Above `net.ipv4.tcp_max_orphans`,
 it resets each connection that any program closes, so that answers of the gateway would be cut off.
@@ -10,10 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_SENDING: Final = frozenset({b"04", b"09", b"0B"})
-"""FIN_WAIT1, LAST_ACK and CLOSING: the other side has not confirmed everything."""
-_STATE, _INODE = 3, 9
+_CLOSED: Final = frozenset({b"04", b"05", b"09", b"0B"})
+"""FIN_WAIT1, LAST_ACK and CLOSING: the other side has not confirmed everything. FIN_WAIT2: it has not closed,
+and the program has asked the kernel to wait for that longer than usual (TCP_LINGER2)."""
+_STATE, _TIMER, _INODE = 3, 5, 9
 """Columns of /proc/net/tcp."""
+_BRIEF: Final = b"03:"
+"""The timer of connections of which the kernel keeps no more than a note. Some are in FIN_WAIT2, and do not
+count."""
 
 
 def most() -> int:
@@ -37,5 +41,6 @@ def in_network_of(process: int) -> int:
         with suppress(OSError), open(f"/proc/{process}/net/{table}", "rb") as file:  # noqa: PTH123
             for line in file:
                 words = line.split(None, _INODE + 1)
-                count += len(words) > _INODE and words[_STATE] in _SENDING and words[_INODE] == b"0"
+                is_closed = len(words) > _INODE and words[_STATE] in _CLOSED and words[_INODE] == b"0"
+                count += is_closed and not words[_TIMER].startswith(_BRIEF)
     return count

@@ -12,6 +12,7 @@ from typing import Final
 from windlass.base.isolation import calls
 from windlass.base.living_thread import has_ended, living_thread
 from windlass.base.nameless_files import nameless_files
+from windlass.base.open_files import open_files
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
@@ -46,17 +47,6 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
 def with_descendants(roots: Collection[int]) -> Collection[int]:
     """Returns these processes and those that they have started."""
     return _sizes_below(roots).keys()
-
-
-def open_files(process: int) -> int:
-    """Returns how many files a process has open; about as many, before Linux 6.2. Fast."""
-    with suppress(OSError, ValueError, IndexError):
-        folder = Path(f"/proc/{living_thread(process)}")
-        if exact := (folder / "fd").stat().st_size:
-            return exact
-        status = (folder / "status").read_text()
-        return int(status.partition("FDSize:")[2].split(maxsplit=1)[0])
-    return 0
 
 
 def have_too_many_files(pids: Collection[int]) -> bool:

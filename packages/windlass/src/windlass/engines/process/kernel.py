@@ -42,6 +42,7 @@ class Stat(Struct, frozen=True, gc=False):
     """The fields of /proc/<pid>/stat that are used."""
 
     pid: int
+    parent: int
     session: int
     start: int
     cpu: int
@@ -75,6 +76,7 @@ def stat(pid: int) -> Stat | None:
     lost_first = ended and threads > 1
     return Stat(
         pid=pid,
+        parent=int(words[1]),
         session=int(words[3]),
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),

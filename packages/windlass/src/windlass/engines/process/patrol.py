@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import starmap
 from typing import Final
 
 from windlass.base import closed_connections, disk_reserve
@@ -19,13 +20,13 @@ from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
 from windlass.base.log import log
 from windlass.base.measure_pace import MeasurePace
+from windlass.base.open_files import inherited_files, mapped_files, open_files
 from windlass.base.process_memory import (
     TooManyFiles,
     TooManyMounts,
     TooMuchToMeasure,
     available_memory,
     hidden_memory,
-    open_files,
 )
 from windlass.engines.process import exit_reason, files, kernel, kernel_shares, memory, memory_shares
 from windlass.engines.process.instances import Instances
@@ -59,18 +60,26 @@ _UNEXPLAINED: Final = (
 _log = log("engines.process")
 
 Step = Callable[[], Awaitable[None]]
-Count = Callable[[Record, Collection[OwnedProcess]], int]
+Count = Callable[[ProcessTable, Record, Collection[OwnedProcess]], int]
 
 
-def _threads(record: Record, processes: Collection[OwnedProcess]) -> int:
-    return sum(process.stat.threads for process in processes)
+def _threads(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    return sum(process.stat.threads + table.dead_children[process.stat.pid] for process in processes)
 
 
-def _files(record: Record, processes: Collection[OwnedProcess]) -> int:
-    return sum(open_files(process.stat.pid) for process in processes)
+def _files(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    """Counts files that a process has inherited once for each: fast, and perhaps too many."""
+    pids = [process.stat.pid for process in processes]
+    return sum(open_files(pid) + mapped_files(pid) for pid in pids)
 
 
-def _closed_connections(record: Record, processes: Collection[OwnedProcess]) -> int:
+def _own_files(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    pids = {process.stat.pid for process in processes}
+    pairs = ((each.stat.pid, each.stat.parent) for each in processes if each.stat.parent in pids)
+    return _files(table, record, processes) - sum(starmap(inherited_files, pairs))
+
+
+def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
     """Where it shares the network of the machine, nobody knows whose they are."""
     if record.cell is None or "network" not in record.cell:
         return 0
@@ -238,7 +247,7 @@ class Patrol:
 
     async def _share_files(self) -> None:
         scarce = kernel_shares.Scarce("open files", most_files(), present_files())
-        await self._share(scarce, _files, exit_reason.too_many_files)
+        await self._share(scarce, _files, exit_reason.too_many_files, _own_files)
 
     async def _share_closed_connections(self) -> None:
         scarce = kernel_shares.Scarce(
@@ -246,19 +255,32 @@ class Patrol:
         )
         await self._share(scarce, _closed_connections, exit_reason.too_many_closed_connections)
 
-    async def _share(self, scarce: kernel_shares.Scarce, count: Count, verdict: Callable[[int], str]) -> None:
-        """Ends the instance with most of the organization with most, where a resource gets scarce."""
+    async def _share(
+        self,
+        scarce: kernel_shares.Scarce,
+        count: Count,
+        verdict: Callable[[int], str],
+        exact: Count | None = None,
+    ) -> None:
+        """Ends the instance with most of the organization with most, where a resource gets scarce. `exact`
+        takes longer than `count`, so it counts only what would be ended otherwise."""
         if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
-        uses = {}
-        for key, record in records.items():
-            if record.process is not None:
-                processes = members(table, self._records.home(key), record.process, record)
-                used = await asyncio.to_thread(count, record, processes)
-                uses[key] = kernel_shares.KernelUse(record.org or record.service, used)
-        most = kernel_shares.heaviest(uses, scarce)
+
+        async def use(key: InstanceKey, count: Count) -> kernel_shares.KernelUse:
+            record = records[key]
+            processes = members(table, self._records.home(key), record.process, record)
+            used = await asyncio.to_thread(count, table, record, processes)
+            return kernel_shares.KernelUse(record.org or record.service, used)
+
+        uses = {key: await use(key, count) for key, record in records.items() if record.process}
+        most, unsure = kernel_shares.heaviest(uses, scarce), {*uses}
+        while exact and most is not None and most in unsure:
+            unsure.remove(most)
+            uses[most] = await use(most, exact)
+            most = kernel_shares.heaviest(uses, scarce)
         if most is not None and (process := records[most].process):
             _log.warning(
                 "%s get scarce on this machine: the instance with most of its organization is ended",

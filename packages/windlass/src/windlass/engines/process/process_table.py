@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -55,8 +56,10 @@ class OwnedProcess(Struct, frozen=True, gc=False):
 class ProcessTable:
     """All living processes, by process id, instance, session and process namespace."""
 
-    def __init__(self, everyone: Iterable[OwnedProcess]) -> None:
+    def __init__(self, everyone: Iterable[OwnedProcess], dead: Iterable[Stat] = ()) -> None:
         self.by_pid = {process.stat.pid: process for process in everyone}
+        self.dead_children = Counter(stat.parent for stat in dead)
+        """How many processes each one has started that have ended, and that it has not reaped."""
         self.by_home: dict[str, list[OwnedProcess]] = {}
         self.by_session: dict[int, list[OwnedProcess]] = {}
         self.by_space: dict[int, list[OwnedProcess]] = {}
@@ -79,10 +82,14 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
         before.by_pid if before else {},
         _ProcessNamespaces(folder),
     )
-    living = [stat for stat in kernel.everyone() if not stat.dead]
+    everyone = [*kernel.everyone()]
+    living = [stat for stat in everyone if not stat.dead]
     known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
     homes = _homes(known.values())
-    return ProcessTable(known.get(stat.pid) or _member(stat, prefix, spaces, homes) for stat in living)
+    dead = (stat for stat in everyone if stat.dead)
+    return ProcessTable(
+        (known.get(stat.pid) or _member(stat, prefix, spaces, homes) for stat in living), dead
+    )
 
 
 def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
