@@ -82,7 +82,7 @@ async def test_those_that_wait_long_for_the_other_side_count(tmp_path, seconds, 
         [record] = [engine._records.read(key) for key in engine._records.find()]
 
         async def are_so_many() -> bool:  # once the other side has confirmed all
-            return closed_connections.in_network_of(record.process.pid) == count
+            return bool(closed_connections.in_network_of(record.process.pid) == count)
 
         await until(are_so_many)
         await station.engine.sweep(await station.engine.services())
