@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.needs import needs_root
 from tests.world import make_world
-from windlass.base import disk_reserve, process_memory
+from windlass.base import disk_reserve, nameless_files, process_memory
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, unlinked
 from windlass.engines.process import files
 
@@ -180,6 +181,33 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
         assert disk_reserve.unlinked([holder.pid], tmp_path) == held
+
+
+@pytest.mark.parametrize(("how", "is_unmeasured"), [("maps", True), ("closes", False)])
+def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
+    tmp_path, monkeypatch, how, is_unmeasured
+):
+    monkeypatch.setattr(nameless_files, "_paths", _without_memory(nameless_files._paths))
+    command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        seen = disk_reserve.unlinked([holder.pid], tmp_path)
+        assert seen == Amount(has_unmeasured=is_unmeasured)
+
+
+@needs_root
+def test_root_measures_it(tmp_path: Path):
+    command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), "maps"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"done\n"
+        assert not disk_reserve.unlinked([holder.pid], tmp_path).has_unmeasured
+
+
+def _without_memory(paths: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Leaves out what the kernel shows to root alone."""
+    return lambda process: [path for path in paths(process) if "/map_files/" not in path]
 
 
 SENDS = """

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
-from windlass.base.nameless_files import nameless_files
+from windlass.base.nameless_files import nameless_files, unmeasured_files
 from windlass.base.process_memory import have_too_many_files
 
 _LARGEST_PART: Final = 1 / 20
@@ -66,6 +66,8 @@ class Amount(Struct, frozen=True):
     new_bytes: int = 0
     new_files: int = 0
     """Of these, in files that changed since most was free."""
+    has_unmeasured: bool = False
+    """There are files whose size cannot be seen."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
@@ -74,6 +76,7 @@ class Amount(Struct, frozen=True):
             self.is_hidden or other.is_hidden,
             self.new_bytes + other.new_bytes,
             self.new_files + other.new_files,
+            self.has_unmeasured or other.has_unmeasured,
         )
 
     def size(self, room: Room) -> int:
@@ -246,4 +249,5 @@ def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amoun
         if not is_counted and stat.S_ISREG(facts.st_mode):
             counted.add(facts.st_ino)
             count.add(facts)
-    return count.amount()
+    has_unmeasured = any(at == device for at, _ in unmeasured_files(pids))
+    return count.amount() + Amount(has_unmeasured=has_unmeasured)

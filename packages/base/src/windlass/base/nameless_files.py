@@ -12,6 +12,7 @@ from windlass.base.living_thread import living_thread
 from windlass.base.message_files import files_in_messages
 
 _DELETED: Final = " (deleted)"
+_DELETED_LINE: Final = b" (deleted)\n"
 
 
 def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
@@ -28,6 +29,22 @@ def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
     for facts in files_in_messages(pids):
         if not facts.st_nlink:
             yield facts
+
+
+def unmeasured_files(pids: Collection[int]) -> set[tuple[int, int]]:
+    """Returns the files without a name in the memory of these processes that `nameless_files` does not yield,
+    each by device and inode: a program has mapped and closed them, and only root sees how large they are."""
+    found = {file for pid in pids for file in _mapped(living_thread(pid))}
+    return found - {(facts.st_dev, facts.st_ino) for facts in nameless_files(pids)} if found else found
+
+
+def _mapped(process: int) -> Iterator[tuple[int, int]]:
+    with suppress(OSError), open(f"/proc/{process}/maps", "rb") as file:  # noqa: PTH123 (of thousands)
+        for line in file:
+            if line.endswith(_DELETED_LINE):
+                device, inode = line.split(b" ", 5)[3:5]
+                major, minor = device.split(b":")
+                yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
 
 
 def _paths(process: str) -> Iterator[str]:

@@ -51,7 +51,7 @@ _NO_NETWORK: Final = "was ended: the process that held the network of its enviro
 _DISK_UNEXPLAINED: Final = (
     "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
     "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
-    "filled it"
+    "filled it. Restart services that the log says may have more: they hold files whose size cannot be seen"
 )
 _UNEXPLAINED: Final = (
     "find out which programs use most of what gets scarce on this machine: most of it is used by no known "
@@ -334,7 +334,9 @@ class Patrol:
             await self._instances.end_and_empty(key, record.process, verdict)
         else:
             known = sum(use.whole(room) for use in uses.values())
-            self._warn(_DISK_UNEXPLAINED, {"free": room.free, "of services": known, "unit": room.unit})
+            facts = {"free": room.free, "of services": known, "unit": room.unit}
+            have_more = [key.id for key, use in uses.items() if use.own.has_unmeasured]
+            self._warn(_DISK_UNEXPLAINED, facts | ({"may have more": have_more} if have_more else {}))
             self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
