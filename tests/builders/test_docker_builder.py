@@ -411,12 +411,12 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         await bench.close()
 
 
-async def test_a_build_during_which_the_engine_goes_away_twice_is_not_repeated(host, tmp_path):
-    """It may be the reason. A build of another deployment is not blamed for it."""
+async def test_builds_of_a_service_during_which_the_engine_goes_away_twice_are_not_repeated(host, tmp_path):
+    """They may be the reason, also with another deployment. A build that the engine survives is none."""
     async with proxied(Path(Docker(host).host.removeprefix("unix://")), tmp_path) as proxy:
         bench = Bench(proxy.host, tmp_path)
 
-        async def interrupted(deployment: str) -> BuildError:
+        async def interrupted(deployment: str, bench: Bench = bench) -> BuildError:
             bench.log.clear()
             text = f"FROM {BOX}\nENV A={uuid.uuid4()}\nRUN echo begun; sleep 12345\n"
             building = asyncio.create_task(bench.build(text, deployment=deployment))
@@ -430,11 +430,13 @@ async def test_a_build_during_which_the_engine_goes_away_twice_is_not_repeated(h
             return raised.value
 
         assert isinstance(await interrupted("d1"), BuilderAway)
-        assert isinstance(await interrupted("d2"), BuilderAway)
-        twice = await interrupted("d1")
+        other = bench.neighbour(tmp_path / "other")
+        assert isinstance(await interrupted("d2", other), BuilderAway)
+        twice = await interrupted("d3")
         assert not isinstance(twice, BuilderAway)
-        assert "away twice during this build" in str(twice)
-        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d3"))
+        assert "away during two builds of this service" in str(twice)
+        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d4"))
+        assert isinstance(await interrupted("d5"), BuilderAway)
         await bench.close()
 
 

@@ -20,12 +20,12 @@ _NESTED: Final = 0x8000
 _ERROR: Final = 2
 _HEAD: Final = struct.Struct("=IHHII")
 
-_NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 16, 17, 20, 24, 26
+_NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 16, 17, 18, 20, 24, 26
 _DUMP: Final = 0x300
 _DONE: Final = 3
 ROUTES_CHANGE: Final = 0x40
 """The multicast group for changes of IPv4 routes."""
-_IFNAME, _LINK_INFO, _GROUP, _NS_FD = 3, 18, 27, 28
+_IFNAME, _MASTER, _LINK_INFO, _GROUP, _NS_FD = 3, 10, 18, 27, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 LOCAL_TABLE: Final = 255
@@ -54,6 +54,14 @@ def _number(kind: int, value: int) -> bytes:
 
 def _link(index: int = 0, flags: int = 0) -> bytes:
     return struct.pack("=BxHiII", 0, 0, index, flags, flags)
+
+
+def _attributes(raw: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + 4 <= len(raw):
+        (length,) = struct.unpack_from("=H", raw, at)
+        yield raw[at : at + length]
+        at += max(4, (length + 3) & ~3)
 
 
 class Netlink:
@@ -103,6 +111,21 @@ class Netlink:
                     answers -= 1
                 at += (length + 3) & ~3
 
+    def _dump(self, asked: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yields the kind and body of each message of a list."""
+        self._send([(asked, _DUMP, body)])
+        while True:
+            raw, at = self._socket.recv(64 * 1024), 0
+            while at < len(raw):
+                length, kind, *_ = _HEAD.unpack_from(raw, at)
+                if kind == _DONE:
+                    return
+                if kind == _ERROR:
+                    (number,) = struct.unpack_from("=i", raw, at + _HEAD.size)
+                    raise OSError(-number, os.strerror(-number))
+                yield kind, raw[at + _HEAD.size : at + length]
+                at += (length + 3) & ~3
+
     # Interfaces, addresses, routes
 
     def make_pair(self, name: str, peer: str, network: int, group: int = 0) -> None:
@@ -141,33 +164,21 @@ class Netlink:
             while True:
                 with suppress_overrun():
                     self._socket.recv(64 * 1024, socket.MSG_DONTWAIT)
-        self._send([(_GET_ROUTE, _DUMP, struct.pack("=B11x", socket.AF_INET))])
-        found: dict[str, None] = {}
-        while True:
-            raw, at = self._socket.recv(64 * 1024), 0
-            while at < len(raw):
-                length, kind, *_ = _HEAD.unpack_from(raw, at)
-                if kind == _DONE:
-                    return list(found)
-                if kind == _NEW_ROUTE and (network := _own_network(raw[at + _HEAD.size : at + length])):
-                    found[network] = None
-                at += (length + 3) & ~3
+        routes = self._dump(_GET_ROUTE, struct.pack("=B11x", socket.AF_INET))
+        networks = (_own_network(body) for kind, body in routes if kind == _NEW_ROUTE)
+        return list(dict.fromkeys(filter(None, networks)))
+
+    def count_members(self, bridge: str) -> int:
+        """Returns how many interfaces belong to a bridge. An OSError if there is none of this name."""
+        wanted = _number(_MASTER, socket.if_nametoindex(bridge))
+        links = [body for kind, body in self._dump(_GET_LINK, _link()) if kind == _NEW_LINK]
+        return sum(wanted in _attributes(body[len(_link()) :]) for body in links)
 
     def read_tables(self) -> Iterator[str]:
         """Yields the names of packet filter tables."""
-        self._send([(_TABLES << 8 | _GET_TABLE, _DUMP, struct.pack(">BBH", _IPV4, 0, 0))])
-        while True:
-            raw, at = self._socket.recv(64 * 1024), 0
-            while at < len(raw):
-                length, kind, *_ = _HEAD.unpack_from(raw, at)
-                if kind == _DONE:
-                    return
-                if kind == _ERROR:
-                    (number,) = struct.unpack_from("=i", raw, at + _HEAD.size)
-                    raise OSError(-number, os.strerror(-number))
-                size, _ = struct.unpack_from("=HH", raw, at + _HEAD.size + 4)  # the name comes first
-                yield raw[at + _HEAD.size + 8 : at + _HEAD.size + 3 + size].decode()
-                at += (length + 3) & ~3
+        for _, body in self._dump(_TABLES << 8 | _GET_TABLE, struct.pack(">BBH", _IPV4, 0, 0)):
+            size, _ = struct.unpack_from("=HH", body, 4)  # the name comes first
+            yield body[8 : 3 + size].decode()
 
     def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
         head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)

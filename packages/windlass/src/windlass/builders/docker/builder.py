@@ -40,7 +40,7 @@ from windlass.builders.docker.guard import (
     rewritten,
 )
 from windlass.builders.docker.image_notes import NOTES, notes_of
-from windlass.builders.docker.left_steps import wait_for_left_steps
+from windlass.builders.docker.left_steps import LeftSteps
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
 from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
@@ -62,7 +62,7 @@ HEREDOCS_SINCE: Final = 23
 MOST_GIVEN: Final = 10_000
 """Most images of which a builder remembers that a registry gave them."""
 MOST_INTERRUPTED: Final = 10_000
-"""Most deployments of which a builder remembers that the engine went away while it built for them."""
+"""Most services of which a builder remembers that the engine went away while it built them."""
 SOON: Final = 1.0
 """Seconds that a build waits for its turn without saying so."""
 UNNAMED: Final = "<none>:<none>"
@@ -116,11 +116,12 @@ class DockerBuilder:
         self._buildkit = buildkit
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
+        self._left_steps = LeftSteps(self._docker)
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
         """Organizations, and images by digest that a registry gave them."""
         self._interrupted: dict[str, None] = {}
-        """Deployments whose build was interrupted: the engine went away."""
+        """Services whose last build was interrupted: the engine went away."""
         self._left: list[tuple[BuildProgress, str]] = []
         """Progress and scope of builds that failed because the engine went away."""
 
@@ -185,10 +186,12 @@ class DockerBuilder:
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         read = await self._read(order, kit)
         if kit and not await self._is_free(order) and (plain := await self._read_plain(order, say)):
-            say("BuildKit builds one service at a time, and builds another one now")
+            say("BuildKit builds one service at a time, and is not free")
             try:
                 return await self._make(order, plain, say, kit=False, is_limited=False)
             except BuildError as error:
+                if order.service in self._interrupted:
+                    raise
                 say(
                     f"{error}. BuildKit tries again: builds of others must not decide whether this one "
                     "succeeds"
@@ -205,7 +208,7 @@ class DockerBuilder:
         async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             options = self._build_options(order, chosen, kit, is_limited=is_limited)
-            with self._interrupted_once(order.deployment):
+            with self._interrupted_once(order.service):
                 await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
@@ -267,37 +270,46 @@ class DockerBuilder:
                 yield network
             return
         async with AsyncExitStack() as turn:
-            waits = "Waiting for BuildKit: it builds one service at a time, and builds another one now"
+            waits = "Waiting for BuildKit: it builds one service at a time, and another one has the turn"
             notice = asyncio.get_running_loop().call_later(SOON, say, waits)
             try:
                 with order.paused():
                     await turn.enter_async_context(self._turns.of(BuildOwner(order.org, order.service)))
                     await turn.enter_async_context(self._engine_turn.of(order.service))
-                    await wait_for_left_steps(self._docker, say)
+                    notice.cancel()
+                    await turn.enter_async_context(self._left_steps.absent(say))
             finally:
                 notice.cancel()
             yield "default"
 
     async def _is_free(self, order: Order) -> bool:
         owner = BuildOwner(order.org, order.service)
-        return self._turns.is_free(owner) and await self._engine_turn.is_free(order.service)
+        return (
+            self._turns.is_free(owner)
+            and await self._engine_turn.is_free(order.service)
+            and not await self._left_steps.are_there()
+        )
 
     @contextmanager
-    def _interrupted_once(self, deployment: str) -> Iterator[None]:
+    def _interrupted_once(self, service: str) -> Iterator[None]:
         """A restart of the engine interrupts a build, which is repeated. If the engine goes away again, the
-        build may be the reason, and would end the engine for all, again and again."""
+        build may be the reason, and would end the engine for all, again and again, also with each of its
+        deployments."""
+        again = service in self._interrupted
         try:
             yield
         except Away as away:
-            if deployment in self._interrupted:
+            if again:
                 raise BuildError(
                     "Ask the operator why the Docker engine stops, and deploy again when it runs: it went "
-                    "away twice during this build, which is not repeated, because it may be the reason"
+                    "away during two builds of this service, which are not repeated, because they may be the "
+                    "reason"
                 ) from away
-            self._interrupted[deployment] = None
+            self._interrupted[service] = None
             if len(self._interrupted) > MOST_INTERRUPTED:
                 del self._interrupted[next(iter(self._interrupted))]
             raise
+        self._interrupted.pop(service, None)
 
     async def _send(
         self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress

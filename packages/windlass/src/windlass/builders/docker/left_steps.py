@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import os
+import math
 import socket
 import struct
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from windlass.base.isolation.netlink import Netlink
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Say
 from windlass.docker import Docker, EngineRefused
@@ -31,21 +33,65 @@ _NOT_FOUND: Final = 404
 """An engine can be without this bridge."""
 
 
-async def wait_for_left_steps(docker: Docker, say: Say) -> None:
-    """Returns at once for an engine of another machine, whose bridge cannot be seen. Raises a BuildError."""
-    began, is_told = asyncio.get_running_loop().time(), False
-    while await _count(docker):
-        waited = asyncio.get_running_loop().time() - began
-        if waited > _PATIENCE:
-            raise BuildError(
-                "Have the operator end what is left of builds on the machine of the Docker engine "
-                "(find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names the "
-                "processes), and deploy again: a step of another build still runs in the network of BuildKit"
-            )
-        if waited > _SOON and not is_told:
-            say("Waiting for BuildKit: a step of another build still runs in its network")
-            is_told = True
-        await asyncio.sleep(_PAUSE)
+class LeftSteps:
+    """Builds that use it have a turn at BuildKit, or ask before they wait for one."""
+
+    def __init__(self, docker: Docker) -> None:
+        self._docker = docker
+        self._looking = asyncio.Lock()
+        self._builds = 0
+        """Builds of the service that has the turn. Their steps look like left ones."""
+        self._seen = (-math.inf, -math.inf)
+        """When a left step was seen for the first and the last time."""
+
+    async def are_there(self) -> bool:
+        """True if a build would wait for them."""
+        began = _now()
+        while not self._builds and await _count(self._docker):
+            if _now() - began > _SOON:
+                return True
+            await asyncio.sleep(_PAUSE)
+        return False
+
+    @asynccontextmanager
+    async def absent(self, say: Say) -> AsyncIterator[None]:
+        """Waits until there are none. The bridge of an engine on another machine cannot be seen, and is not
+        waited for. Raises a BuildError."""
+        async with self._looking:
+            if not self._builds:
+                await self._wait(say)
+            self._builds += 1
+        try:
+            yield
+        finally:
+            self._builds -= 1
+
+    async def _wait(self, say: Say) -> None:
+        began, is_told = _now(), False
+        while await _count(self._docker):
+            self._see()
+            if _now() - self._seen[0] > _PATIENCE:
+                raise BuildError(
+                    "Have the operator end what is left of builds on the machine of the Docker engine with "
+                    "kill -9 (find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names "
+                    "the processes), and deploy again: a step of another build still runs in the network of "
+                    "BuildKit"
+                )
+            if _now() - began > _SOON and not is_told:
+                say("Waiting for BuildKit: a step of another build still runs in its network")
+                is_told = True
+            await asyncio.sleep(_PAUSE)
+        self._seen = (-math.inf, -math.inf)
+
+    def _see(self) -> None:
+        """Builds that wait for their turn meanwhile wait no longer than the first one."""
+        first, last = self._seen
+        is_same = _now() - last < _PATIENCE
+        self._seen = (first if is_same else _now(), _now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _count(docker: Docker) -> int:
@@ -71,12 +117,14 @@ def _gateways(bridge: dict[str, Any]) -> set[str]:
 
 
 def _interfaces(name: str, gateways: set[str], host: str) -> int:
-    """Returns how many interfaces a bridge of this machine has, if it is that of the engine."""
+    """Returns how many interfaces a bridge of this machine has, if it is that of the engine. Everything is
+    asked of the network of this process: /sys may show that of another."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
         address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
         if address in gateways and not _is_in_another_network(host):
-            return len(os.listdir(f"/sys/class/net/{name}/brif"))  # noqa: PTH208 (a count)
+            with Netlink() as netlink:
+                return netlink.count_members(name)
     return 0
 
 
