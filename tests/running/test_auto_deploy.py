@@ -211,6 +211,26 @@ async def test_a_branch_that_was_not_read_has_less_time_but_for_each_fifth_look(
     assert looks == [0.03, 0.01, 0.01, 0.01, 0.01, 0.03], app
 
 
+@pytest.mark.parametrize(("seconds", "is_deployed"), [(1, True), (15, False)])
+async def test_after_a_slow_answer_the_next_look_comes_later(
+    world: World, monkeypatch, seconds: int, is_deployed: bool
+):
+    app, head = await deployed(world, auto_deploy=True), world.git.head
+
+    async def slow(source: GitSource) -> Any:
+        world.clock.turn(seconds)
+        return await head(source)
+
+    monkeypatch.setattr(world.git, "head", slow)
+    await look(world)
+    second = world.git.push("second")
+    await look(world)
+    assert (second in await commits(world, app)) is is_deployed
+    world.clock.turn(10 * EVERY)
+    await world.settle()
+    assert second in await commits(world, app)
+
+
 SILENT = {"url": "https://silent.example/app.git", "branch": "main"}
 
 

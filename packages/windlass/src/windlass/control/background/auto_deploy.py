@@ -38,7 +38,9 @@ SHORT_SECONDS, FULL_EVERY = 4.0, 5
 """The limit while a branch cannot be read, and the number of looks of which one has the full limit all the
 same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
-"""The longest pause while a branch cannot be read, in usual pauses."""
+"""The longest pause while a branch cannot be read, or its server is slow, in usual pauses."""
+SLOWER: Final = 30
+"""The shortest pause after a look, in times that it took: servers that are slow hold few slots."""
 MOST_STEPS: Final = 500_000
 """Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
 _LATEST: Final = 50
@@ -68,7 +70,7 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND
-    limit = _seconds_of_look(claim.attempts)
+    limit, began = _seconds_of_look(claim.attempts), ctx.clock.now()
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
         async with asyncio.timeout(limit):
@@ -83,11 +85,16 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         return
     if message:
         _log(ctx, service, message.format(commit=head[:12], branch=branch))
+    pause = _pause_after(ctx.clock.now() - began, pause)
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + pause))
 
 
 def _seconds_of_look(attempts: int) -> float:
     return HEAD_SECONDS if attempts % FULL_EVERY == 1 else min(SHORT_SECONDS, HEAD_SECONDS)
+
+
+def _pause_after(took: int, usual: int) -> int:
+    return max(usual, min(SLOWER * took, LONGEST_PAUSE * usual))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
