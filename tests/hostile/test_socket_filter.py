@@ -13,12 +13,13 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import isolation
+from windlass.base.isolation import calls, cell_entry, isolation, probe, socket_filter
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native.cells import BuildStep, Cells
 
@@ -230,3 +231,37 @@ async def test_the_first_process_of_a_build_step(tmp_path, filtered):
     status = await said_by_a_step(tmp_path, "print(open('/proc/1/status').read())")
     assert ("Seccomp:\t2" in status) is filtered
     assert "NoNewPrivs:\t1" in status
+
+
+def probed() -> str:
+    return probe._why_fails(probe._try_socket_filter)
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_a_filter_that_finds_no_room_is_not_given_up(monkeypatch, is_offered):
+    def refuse() -> None:
+        raise PermissionError(errno.EPERM, "no room")
+
+    monkeypatch.setattr(socket_filter, "restrict", refuse)
+    monkeypatch.setattr(socket_filter, "is_offered", lambda: is_offered)
+    assert probed() == ("" if is_offered else "no room")
+
+
+def test_this_kernel_says_whether_it_has_filters(monkeypatch):
+    assert socket_filter.is_offered()
+    monkeypatch.setattr(socket_filter, "_REFUSE", 0x12340000)
+    assert not socket_filter.is_offered()
+
+
+def test_the_filter_is_loaded_with_the_rights_that_have_room_for_it(monkeypatch):
+    done: list[str] = []
+    for module, name in ((socket_filter, "restrict"), (cell_entry, "drop_privileges")):
+        monkeypatch.setattr(module, name, lambda *_, name=name, **__: done.append(name))
+    for name in ("_limit", "_rules"):
+        monkeypatch.setattr(cell_entry, name, lambda cell: None)
+    for name in ("prctl", "new_keyring"):
+        monkeypatch.setattr(calls, name, lambda *_: None)
+    monkeypatch.setattr(os, "umask", lambda _: 0)
+    cell: Any = {"identity": "user", "families": True, "landlock": 0}
+    cell_entry.confine(cell, leads=False)
+    assert done == ["restrict", "drop_privileges"]

@@ -168,14 +168,15 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
     _limit(cell)
     calls.new_keyring()
     rules = _rules(cell) if cell and cell["landlock"] else None
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    if cell and cell.get("families"):
+        # With the rights of root: programs can use up what others have for filters (net.core.bpf_jit_limit).
+        socket_filter.restrict(has_limits=cell["identity"] == "user")
     if cell:
         drop_privileges(cell)
-    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if rules is not None:
         landlock.restrict(rules)
         os.close(rules)
-    if cell and cell.get("families"):
-        socket_filter.restrict(has_limits=cell["identity"] == "user")
 
 
 def execute_program(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:

@@ -71,6 +71,12 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NOT_X32: Final = 0xBFFFFFFF
 """x32 programs use the numbers of x86_64 with one more bit, which this mask removes."""
 _SET_FILTER: Final = 1
+_NO_ROOM: Final = (
+    "raise net.core.bpf_jit_limit, or end services that load many seccomp filters: the kernel has no room "
+    "for one more"
+)
+_IS_AVAILABLE: Final = 2
+"""SECCOMP_GET_ACTION_AVAIL."""
 _SPECULATION_ALLOWED: Final = 4
 """Without this flag, older kernels turn on mitigations that slow the program down."""
 
@@ -134,6 +140,14 @@ _ALL_SHARING: Final = {0x40000003: (117,)}
 """The call `ipc`, which older 32-bit programs take for all System V calls."""
 
 
+def is_offered() -> bool:
+    """Returns whether this kernel has filters that refuse calls, whether or not it has room for one more."""
+    action = ctypes.c_uint(_REFUSE)
+    return not calls.syscall(
+        calls.number("seccomp"), ctypes.c_uint(_IS_AVAILABLE), ctypes.c_uint(0), ctypes.byref(action)
+    )
+
+
 def restrict(*, has_limits: bool = True) -> None:
     """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError.
     `has_limits`: its System V semaphores, messages and memory have limits already."""
@@ -142,7 +156,8 @@ def restrict(*, has_limits: bool = True) -> None:
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
     flags = ctypes.c_uint(_SPECULATION_ALLOWED)
     if calls.syscall(calls.number("seccomp"), ctypes.c_uint(_SET_FILTER), flags, program):
-        calls.raise_failure("seccomp")
+        failure = ctypes.get_errno()
+        raise OSError(failure, _NO_ROOM if is_offered() else os.strerror(failure))
 
 
 def _program(interfaces: tuple[_Interface, ...], has_limits: bool) -> bytes:
