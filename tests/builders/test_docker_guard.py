@@ -307,12 +307,16 @@ def test_a_dockerfile_has_a_limit_of_instructions() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_triggers_of_base_images_are_counted_as_well() -> None:
+def test_triggers_and_settings_of_base_images_are_counted_as_well() -> None:
     triggers = ["ENV A=$A$A"] * 12
     base = inherited([{"Config": {"Env": [f"A={'x' * 1000}"], "OnBuild": triggers}}])
     with pytest.raises(BuildError, match="line 1: use shorter values"):
         of("FROM a\n", base=base)
     assert of("FROM a\n", base=inherited([{"Config": {"Env": ["A=x"], "OnBuild": triggers[:3]}}])).text
+    labelled = inherited([{"Config": {"Labels": {"a": "x" * 100_000}}}])
+    assert of("FROM a\n" + "RUN a\n" * 100, base=labelled).text
+    with pytest.raises(BuildError, match="use shorter values"):
+        of("FROM a\n" + "RUN a\n" * 200, base=labelled)
     with pytest.raises(BuildError, match="line 1: expose fewer ports"):
         of("FROM a\n", base=inherited([{"Config": {"OnBuild": ["EXPOSE 1-65535"]}}]))
 

@@ -45,6 +45,8 @@ class FromImages(Struct, frozen=True):
     """Of the longest value of each variable."""
     several: frozenset[str] = frozenset()
     """Variables that could name several ports."""
+    settings: int = 0
+    """The characters of their other settings."""
     triggers: tuple[str, ...] = ()
     """Their ONBUILD instructions."""
 
@@ -52,16 +54,17 @@ class FromImages(Struct, frozen=True):
 def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
     lengths: dict[str, int] = {}
     several: set[str] = set()
-    triggers: list[str] = []
+    settings, triggers = 0, list[str]()
     for image in images:
         config = image.get("Config") or {}
+        settings += len(str({name: config[name] for name in config if name != "Env"}))
         triggers += map(str, config.get("OnBuild") or ())
         for variable in config.get("Env") or ():
             name, _, value = str(variable).partition("=")
             lengths[name] = max(lengths.get(name, 0), len(value))
             if _SEVERAL.search(value):
                 several.add(name)
-    return FromImages(lengths, frozenset(several), tuple(triggers))
+    return FromImages(lengths, frozenset(several), settings, tuple(triggers))
 
 
 def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
@@ -95,7 +98,7 @@ class _SizeCount:
         self._lengths = dict(base.lengths)
         self._given = given
         self._longest = max(self._lengths.values(), default=0)
-        self._values = sum(self._lengths.values())
+        self._values = sum(self._lengths.values()) + base.settings
         self._several = set(base.several)
         self._expanded = self._repeated = self._ports = 0
 
