@@ -10,8 +10,24 @@ import pytest
 from windlass.builders.docker.build_turns import BuildOwner, BuildTurns
 
 
-def of(org: str, service: str = "") -> BuildOwner:
-    return BuildOwner(org, service or org)
+def of(org: str, service: str = "", environment: str = "") -> BuildOwner:
+    return BuildOwner(org, service or org, environment)
+
+
+async def order_of(present: BuildOwner, *others: BuildOwner) -> list[str]:
+    """Returns the services in the order of their turns, where others come during the build of the present."""
+    turns, order = BuildTurns(), list[str]()
+
+    async def build(owner: BuildOwner) -> None:
+        async with turns.of(owner):
+            order.append(owner.service)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks, turns.of(present):
+        for owner in others:
+            tasks.create_task(build(owner))
+            await asyncio.sleep(0)
+    return order
 
 
 @pytest.mark.parametrize("cancels", ["before the turn", "with the turn"])
@@ -67,3 +83,16 @@ async def test_services_have_turns_of_their_own_and_organizations_take_turns():
             tasks.create_task(build(owner))
             await asyncio.sleep(0)
     assert order == ["few-0", "many-1", "many-1", "few-1", "many-2", "many-3"]
+
+
+@pytest.mark.parametrize("are_apart", [True, False])
+async def test_environments_of_an_organization_take_turns(are_apart: bool):
+    many = [of("org", f"many-{number}", "many") for number in range(4)]
+    few = of("org", "few", "few" if are_apart else "many")
+    order = await order_of(many[0], *many[1:], few)
+    assert order.index("few") == (0 if are_apart else 3)
+
+
+async def test_an_environment_gets_no_turn_before_another_organization_by_many_environments():
+    many = [of("many", f"many-{number}", f"environment-{number}") for number in range(3)]
+    assert await order_of(many[0], *many[1:], of("other", "other", "home")) == ["other", "many-1", "many-2"]

@@ -29,6 +29,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
     service: str
     org: str
+    environment: str = ""
     name: str
     deployment: str
     key: str

@@ -16,11 +16,13 @@ from typing import NamedTuple
 class BuildOwner(NamedTuple):
     org: str
     service: str
+    environment: str = ""
 
 
 class BuildTurns:
     """Runs builds of one service at a time. Once another service waits, the present one starts no further
-    build. Organizations take turns, so one waits for at most one service of each other organization."""
+    build. Organizations take turns, and in each its environments: an organization waits for at most one
+    service of each other one, and in it an environment for at most one of each other environment."""
 
     def __init__(self) -> None:
         self._holder: BuildOwner | None = None
@@ -28,7 +30,7 @@ class BuildTurns:
         self._waiting: dict[asyncio.Future[None], BuildOwner] = {}
         self._numbers = count(1)
         self._served: dict[str, int] = {}
-        """The number of the last turn of each organization that has had one and waits."""
+        """The number of the last turn of each organization and environment that has had one and waits."""
 
     def is_free(self, owner: BuildOwner) -> bool:
         """True if a build of this service would not wait."""
@@ -62,7 +64,7 @@ class BuildTurns:
     def _admit(self, owner: BuildOwner) -> None:
         self._holder = owner
         self._running += 1
-        self._served[owner.org] = next(self._numbers)
+        self._served[owner.org] = self._served[owner.environment] = next(self._numbers)
 
     def _end(self) -> None:
         self._running -= 1
@@ -73,10 +75,13 @@ class BuildTurns:
         waiting = {turn: owner for turn, owner in self._waiting.items() if not turn.done()}
         if self._running or not waiting:
             return
-        organizations = {owner.org for owner in waiting.values()}
-        self._served = {org: turn for org, turn in self._served.items() if org in organizations}
-        first = min(waiting.values(), key=lambda owner: self._served.get(owner.org, 0))
+        kept = {id for owner in waiting.values() for id in (owner.org, owner.environment)}
+        self._served = {id: turn for id, turn in self._served.items() if id in kept}
+        first = min(waiting.values(), key=self._last_turn)
         for turn in [turn for turn, owner in waiting.items() if owner == first]:
             del self._waiting[turn]
             self._admit(first)
             turn.set_result(None)
+
+    def _last_turn(self, owner: BuildOwner) -> tuple[int, int]:
+        return self._served.get(owner.org, 0), self._served.get(owner.environment, 0)

@@ -274,7 +274,9 @@ class DockerBuilder:
             notice = asyncio.get_running_loop().call_later(SOON, say, waits)
             try:
                 with order.paused():
-                    await turn.enter_async_context(self._turns.of(BuildOwner(order.org, order.service)))
+                    await turn.enter_async_context(
+                        self._turns.of(BuildOwner(order.org, order.service, order.environment))
+                    )
                     await turn.enter_async_context(self._engine_turn.of(order.service))
                     notice.cancel()
                     await turn.enter_async_context(self._left_steps.absent(say))
@@ -283,7 +285,7 @@ class DockerBuilder:
             yield "default"
 
     async def _is_free(self, order: Order) -> bool:
-        owner = BuildOwner(order.org, order.service)
+        owner = BuildOwner(order.org, order.service, order.environment)
         return (
             self._turns.is_free(owner)
             and await self._engine_turn.is_free(order.service)

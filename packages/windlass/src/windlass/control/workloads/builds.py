@@ -121,6 +121,7 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
     order = Order(
         service=service.id,
         org=service.org,
+        environment=service.parent,
         name=spec.name,
         deployment=making.deployment.id,
         key=_digest([base, values])[:40],

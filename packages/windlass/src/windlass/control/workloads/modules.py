@@ -50,6 +50,7 @@ async def fetch_module(
             order = Order(
                 service=service.id,
                 org=service.org,
+                environment=service.parent,
                 name=name_of(service),
                 deployment=deployment.id,
                 key=key,
