@@ -101,19 +101,26 @@ async def test_a_service_cannot_take_all_ports_of_the_machine():
         assert (await world.post(f"/application/{few}/deploy")).status == 202
 
 
-async def takes_eleven(world: World) -> tuple[str, list[str]]:
-    """An organization asks for eleven ports in each way there is. Returns an application with the first
-    eight, and the refusals of the others."""
-    environment = await world.environment()
-    ports = [TCP | {"internal_port": number, "name": f"p{number}"} for number in range(5000, 5008)]
+async def has_ports(world: World, count: int, environment: str | None = None) -> str:
+    """Deploys an application with so many public ports."""
+    ports = [TCP | {"internal_port": 5000 + number, "name": f"p{number}"} for number in range(count)]
     app = await world.application(environment, ports=ports)
     await deploy(world, app)
     await world.settle()
-    one_more = await runs(world, environment)
-    database = await world.post(f"/environment/{environment}/database", PUBLIC)
+    return app
+
+
+async def takes_eleven(world: World) -> tuple[str, list[str]]:
+    """An organization asks for eleven ports in each way there is. Returns an application with the first
+    four, and the refusals of those beyond eight."""
+    app = await has_ports(world, 4)
+    for count in (2, 1, 1):
+        await has_ports(world, count)
+    one_more = await runs(world)
+    database = await world.post(f"/environment/{await world.environment()}/database", PUBLIC)
     held = await world.installation.ctx.store.reads.names.beginning(PORT)
     free = next(number for number in range(30000, 30011) if f"{PORT}{number}" not in held)
-    by_number = await runs(world, environment, external_port=free)
+    by_number = await runs(world, external_port=free)
     asked = [await message(world, app), await message(world, one_more), await message(world, by_number)]
     if database.status == 409:
         asked.append(database.message)
@@ -134,8 +141,31 @@ async def test_an_organization_has_a_share_of_the_ports_and_leaves_the_others(da
         assert all("an organization may have at most 8 of them" in refusal for refusal in refusals)
         await deploy(world, app)
         await world.settle()
-        assert (await message(world, app), len(await links(world, app))) == ("", 8)
+        assert (await message(world, app), len(await links(world, app))) == ("", 4)
         assert await another_gets_a_port(world)
+
+
+async def left_by_another(world: World) -> list[str]:
+    """One environment asks for more ports than its organization may have. Returns the messages of two
+    services: of this environment, and of another one of its organization."""
+    environment = await world.environment()
+    for _ in range(8):
+        await runs(world, environment)
+    return [await message(world, await runs(world, environment)), await message(world, await runs(world))]
+
+
+async def test_an_environment_leaves_as_many_ports_as_it_has_to_others_of_its_organization(database_url):
+    async with make_world(database_url, public_ports="30000-30010") as world:
+        own, other = await left_by_another(world)
+        assert own.startswith("Make a public port of another service of this environment private and deploy")
+        assert "and it has 4 of 8" in own
+        assert other == ""
+
+
+async def test_without_a_share_of_environments_one_would_take_all_ports(monkeypatch):
+    monkeypatch.setattr(ports, "_leaves_few", lambda left, own: False)
+    async with make_world(public_ports="30000-30010") as world:
+        assert "an organization may have at most 8" in (await left_by_another(world))[1]
 
 
 async def test_without_a_share_an_organization_leaves_no_port_for_others(monkeypatch):

@@ -259,3 +259,11 @@ async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_ot
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         await world.settle()
+
+
+async def test_a_builder_knows_the_environment_whose_turn_a_build_takes(world: World):
+    environment = await world.environment()
+    app = await world.application(environment)
+    await deploy(world, app)
+    await world.settle()
+    assert [order.environment for order in world.builder.built] == [environment]

@@ -11,7 +11,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
-from windlass.control.records.ports import public_port, take_public_port
+from windlass.control.records.ports import PortOwner, public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.making import Making
@@ -152,7 +152,7 @@ async def _address(ctx: Context, tx: Tx, service: str, environment: Row, spec: D
         return {"host": nominal_database_host(service, spec.name), "port": port}
     place = await ctx.places.of_environment(tx, environment.id)
     try:
-        port = await take_public_port(ctx.settings, tx, environment.org, service)
+        port = await take_public_port(ctx.settings, tx, PortOwner(environment.org, environment.id, service))
     except EngineError as error:
         raise Conflict(f"accessibility: {error}") from error
     return {"host": place.public_host, "port": port}

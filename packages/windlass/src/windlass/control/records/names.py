@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.ports import API, PORT, beyond_share, outside, take_public_port
+from windlass.control.records.ports import API, PORT, PortOwner, beyond_share, outside, take_public_port
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
@@ -96,7 +96,7 @@ async def _with_number(
     if by_name(port):
         return port if number in ctx.settings.bindable else replace(port, external=None)
     if port.external is None:
-        taken = await take_public_port(ctx.settings, tx, workload.org, workload.service, port.name)
+        taken = await take_public_port(ctx.settings, tx, _port_owner(workload), port.name)
         return replace(port, external=taken)
     return port
 
@@ -123,6 +123,8 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
     if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(workload.service)}:
         return
 
+    owner = _port_owner(workload)
+
     async def change(tx: Tx) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
@@ -136,10 +138,14 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
                 raise RouteError(
                     f"Choose another external_port for {port}: {name} is in use by another service"
                 )
-            if name not in held and (advice := await beyond_share(ctx.settings, tx, workload.org, name)):
+            if name not in held and (advice := await beyond_share(ctx.settings, tx, owner, name)):
                 raise RouteError(advice)
 
     await ctx.store.write(change)
+
+
+def _port_owner(workload: Workload) -> PortOwner:
+    return PortOwner(workload.org, workload.environment, workload.service)
 
 
 async def note_api_port(ctx: Context) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.engines.engine import EngineError
@@ -15,24 +17,31 @@ _SHARE, _LEAST = 8, 8
 """The part of all ports that one organization may hold, and how many it may hold where there are few."""
 
 
+class PortOwner(NamedTuple):
+    org: str
+    environment: str
+    """Empty for a cluster, which is in none."""
+    service: str
+
+
 async def public_port(ctx: Context, service: Row) -> int:
     """Returns the port of this machine at which a public database is reached; reserves it the first time."""
 
     async def change(tx: Tx) -> int:
-        return await take_public_port(ctx.settings, tx, service.org, service.id)
+        return await take_public_port(ctx.settings, tx, PortOwner(service.org, service.parent, service.id))
 
     return await ctx.store.write(change)
 
 
-async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, port: str = "") -> int:
+async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: str = "") -> int:
     """Returns the port of the machine for a port of a service, by name, which it holds from now on. A
-    database has one without a name. Raises EngineError if there is none left, for anyone or for its
-    organization."""
-    for row in await tx.names.of(service):
+    database has one without a name. Raises EngineError if there is none left, for anyone, its organization
+    or its environment."""
+    for row in await tx.names.of(owner.service):
         if row.name.startswith(PORT) and row.port == port:
             return int(row.name.removeprefix(PORT))
     bindable = settings.bindable
-    first = int(service[:8], 16) % len(bindable)
+    first = int(owner.service[:8], 16) % len(bindable)
     held: set[str] | None = None
     for step in range(len(bindable)):
         name = f"{PORT}{bindable[(first + step) % len(bindable)]}"
@@ -41,9 +50,9 @@ async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, p
         if (
             name not in (held or ())
             and not await tx.facts.get(f"{API}{name}")
-            and await tx.names.take(name, service, port)
+            and await tx.names.take(name, owner.service, port)
         ):
-            if advice := await beyond_share(settings, tx, org, name):
+            if advice := await beyond_share(settings, tx, owner, name):
                 raise EngineError(advice)
             return int(name.removeprefix(PORT))
     raise EngineError(
@@ -52,17 +61,30 @@ async def take_public_port(settings: Settings, tx: Tx, org: str, service: str, p
     )
 
 
-async def beyond_share(settings: Settings, tx: Tx, org: str, name: str) -> str:
-    """Returns what to do if an organization has no right to one port more; empty if it has. Look after the
-    port was taken: two that take the last ones at the same time would both find them free."""
+async def beyond_share(settings: Settings, tx: Tx, owner: PortOwner, name: str) -> str:
+    """Returns what to do if an organization or environment has no right to one port more; empty if it has.
+    Look after the port was taken: two that take the last ones at the same time would both find them free."""
     every = len(settings.bindable)
     most = min(every, max(_LEAST, every // _SHARE))
-    if await tx.names.count_others(org, PORT, name) < most:
-        return ""
-    return (
-        "Make a public port of another service private and deploy that service, or ask the operator to "
-        f"widen public_ports ({settings.public_ports}): an organization may have at most {most} of them"
-    )
+    others, own = await tx.names.count_others(owner.org, owner.environment, PORT, name)
+    widen = f"ask the operator to widen public_ports ({settings.public_ports})"
+    if others >= most:
+        return (
+            f"Make a public port of another service private and deploy that service, or {widen}: an "
+            f"organization may have at most {most} of them"
+        )
+    if _leaves_few(most - others, own):
+        return (
+            f"Make a public port of another service of this environment private and deploy that service, or "
+            f"{widen}: an environment may have as many as are left for others of its organization, and it "
+            f"has {own} of {most}"
+        )
+    return ""
+
+
+def _leaves_few(left: int, own: int) -> bool:
+    """True if an environment that has `own` ports may have no more of those left to its organization."""
+    return own > 0 and own + 1 > left
 
 
 def outside(settings: Settings, number: int) -> str:

@@ -12,7 +12,7 @@ from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.older_database import OLDER
-from windlass.control.records.ports import PORT, beyond_share
+from windlass.control.records.ports import PORT, PortOwner, beyond_share
 from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -190,7 +190,7 @@ async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster
                 f"router_port: choose another port than {spec.router_port}: a service or another cluster has "
                 f"it"
             )
-        if advice := await beyond_share(ctx.settings, tx, org, wanted):
+        if advice := await beyond_share(ctx.settings, tx, PortOwner(org, "", cluster), wanted):
             raise Invalid(f"router_port: {advice}")
     for row in held:
         if row.name != wanted:

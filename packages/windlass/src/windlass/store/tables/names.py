@@ -29,8 +29,9 @@ _COLUMNS: Final = columns(NameRow)
 OF: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
 BEGINNING: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
 COUNT_OF_ORG: Final = """
-SELECT count(*) FROM resource JOIN host ON host.service = resource.id
-WHERE resource.org = $1 AND substr(host.name, 1, length($2)) = $3 AND host.name <> $4"""
+SELECT count(*), count(CASE WHEN resource.parent = $1 THEN 1 END)
+FROM resource JOIN host ON host.service = resource.id
+WHERE resource.org = $2 AND substr(host.name, 1, length($3)) = $4 AND host.name <> $5"""
 TAKE: Final = f"""
 INSERT INTO host ({_COLUMNS}) VALUES ({places(len(NameRow.__struct_fields__))})
 ON CONFLICT (name) DO NOTHING RETURNING name"""
@@ -49,10 +50,11 @@ class NameTable(Table):
         """Returns the names that begin like this, whoever holds them. Reads all names."""
         return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
 
-    async def count_others(self, org: str, prefix: str, name: str) -> int:
-        """Counts the names besides this one that begin like this, of services of an organization."""
-        row = await self._session.one(COUNT_OF_ORG, org, prefix, prefix, name)
-        return int(row[0]) if row else 0
+    async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:
+        """Counts the names besides this one that begin like this, of services of an organization, and of
+        its environment."""
+        row = await self._session.one(COUNT_OF_ORG, environment, org, prefix, prefix, name)
+        return (int(row[0]), int(row[1])) if row else (0, 0)
 
 
 class NameChanges(NameTable):
