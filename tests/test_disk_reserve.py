@@ -196,15 +196,6 @@ def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
         assert seen == Amount(has_unmeasured=is_unmeasured)
 
 
-@needs_root
-def test_root_measures_it(tmp_path: Path):
-    command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), "maps"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"done\n"
-        assert not disk_reserve.unlinked([holder.pid], tmp_path).has_unmeasured
-
-
 def _without_memory(paths: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
     """Leaves out what the kernel shows to root alone."""
     return lambda process: [path for path in paths(process) if "/map_files/" not in path]

@@ -203,6 +203,7 @@ async def test_an_instance(tmp_path, filtered):
         if record.first:  # a program could take it over
             status = Path(f"/proc/{record.first.pid}/status").read_text()
             assert ("Seccomp:\t2" in status) is filtered
+        await station.engine.sweep(await station.engine.services())
 
 
 async def test_a_run(tmp_path, filtered):

@@ -55,3 +55,4 @@ async def test_a_command_finds_its_terminal_by_its_path(tmp_path):
                 said += piece
         await execution.close()
         assert said.split() == [b"/dev/pts/0", b"by", b"path", b"done"]
+        await station.engine.sweep(await station.engine.services())
