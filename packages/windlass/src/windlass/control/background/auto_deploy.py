@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from windlass.base import dockerignore
-from windlass.base.clock import SECOND
+from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
 from windlass.builders.git import GitError, GitSource
@@ -38,9 +38,10 @@ SHORT_SECONDS, FULL_EVERY = 4.0, 5
 """The limit while a branch cannot be read, and the number of looks of which one has the full limit all the
 same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
-"""The longest pause while a branch cannot be read, or its server is slow, in usual pauses."""
+"""The longest pause while a branch cannot be read, in usual pauses."""
 SLOWER: Final = 30
 """The shortest pause after a look, in times that it took: servers that are slow hold few slots."""
+LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
 MOST_STEPS: Final = 500_000
 """Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
 _LATEST: Final = 50
@@ -94,7 +95,7 @@ def _seconds_of_look(attempts: int) -> float:
 
 
 def _pause_after(took: int, usual: int) -> int:
-    return max(usual, min(SLOWER * took, LONGEST_PAUSE * usual))
+    return max(usual, min(SLOWER * took, LONGEST_SLOW_PAUSE))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
