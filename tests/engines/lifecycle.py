@@ -278,6 +278,19 @@ class Lifecycle(AtStation):
                 await after.apply(old)
                 assert await rig.copies(old.service) == [(4, 0)]
 
+    @pytest.mark.essential
+    async def test_a_deployment_runs_its_own_workload_where_another_one_had_its_number(self, rig, station):
+        """As after a restore of an older database, which gives out numbers again."""
+        art = await rig.artifact(programs.SERVES)
+        earlier = wanted(art, ports=[PORT], variables={"WHO": "the earlier one"}, deployment="earlier")
+        it = wanted(art, ports=[PORT], variables={"WHO": "its own"})
+        await station.apply(earlier)
+        await station.hears("listening")
+        await station.apply(it)
+        await station.hears("listening", times=2)
+        assert await ask(await station.one(it.service), PORT) == "hello from its own"
+        assert await rig.copies(it.service) == [(1, 0)]
+
     async def test_one_and_none_applied_at_once_end_in_one_or_none(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         deeds: list[Any] = []

@@ -49,6 +49,12 @@ class RunsOnce(AtStation):
         await station.engine.once(structs.replace(it, generation=2))
         assert station.said.count("begun") == 3
 
+    async def test_a_run_of_another_deployment_under_the_same_number_is_a_run_of_its_own(self, rig, station):
+        it = await job(rig)
+        await station.engine.once(structs.replace(it, deployment="earlier"))
+        assert (await station.engine.once(it)).exit_code == 0
+        assert station.said.count("begun") == 2
+
     async def test_many_calls_at_once_are_one_run(self, rig, station):
         it = await job(rig, variables={"AFTER": "0.3"})
         results = await asyncio.gather(*(station.engine.once(it) for _ in range(8)))

@@ -65,6 +65,8 @@ class FakeEngine(EngineByHand):
         self.takes = takes
         self.probes = FakeProbes()
         self.instances: dict[Key, Instance] = {}
+        self.deployments: dict[Key, str] = {}
+        """The deployment to which each instance belongs."""
         self.running: dict[str, Workload] = {}
         """By service: what was started last and not removed since."""
         self.applied: list[Workload] = []
@@ -182,8 +184,12 @@ class FakeEngine(EngineByHand):
 
     async def _begun(self, wanted: Workload, index: int) -> Instance:
         key = (wanted.service, wanted.generation, index)
-        if known := self.instances.get(key):
+        if (known := self.instances.get(key)) and self.deployments.get(
+            key, wanted.deployment
+        ) == wanted.deployment:
             return known
+        self.deployments[key] = wanted.deployment
+        self.ended.pop(key, None)
         self.begun += 1
         if not self.applied or self.applied[-1] != wanted:
             self.applied.append(wanted)

@@ -2,7 +2,8 @@
 
 An engine runs generations of services. Instances go on running when Windlass ends, and are found again:
 `start` adopts them. An instance is identified by (service, generation, index); there is never more than one
-live copy of one.
+live copy of one. It belongs to one deployment: where another one has its generation, as after a restore of an
+older database, that one ends the instance and starts its own.
 """
 
 from __future__ import annotations

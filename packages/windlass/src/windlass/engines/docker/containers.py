@@ -81,6 +81,11 @@ class ContainerClient:
         if inspection and inspection["State"]["Status"] in ("removing", "dead"):
             await self.remove(inspection["Id"])
             inspection = None
+        elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT) != workload.deployment:
+            # A restored database gives out numbers again.
+            await self.stop(inspection["Id"], workload.grace)
+            await self.remove(inspection["Id"])
+            inspection = None
         container = inspection["Id"] if inspection else await self._make(workload, index, name, once)
         match inspection["State"]["Status"] if inspection else "created":
             case "running" | "restarting":

@@ -158,6 +158,11 @@ class Instances:
                 if record is not None and record.removing:
                     await self._erase(key, record)  # what an interrupted removal has left
                     continue
+                if record is not None and record.deployment != workload.deployment:
+                    # A restored database gives out numbers again.
+                    await self._killer.ask(home, record, workload.grace)
+                    await self._erase(key, record)
+                    continue
                 if once or (record and record.once):
                     record = await self._run_once(key, home, workload, record)
                 else:
