@@ -10,7 +10,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
-from windlass.builders.databases.machine import ServerFolders
+from windlass.launch.installed_servers import ServerFolders
 
 NOWHERE = ServerFolders(wheel="", folders=(), path="", beside_path=())
 

@@ -46,6 +46,22 @@ def test_only_the_present_password_opens_the_database(name):
         assert db.ready(**{db.kind.password: old}) is not None
 
 
+@EVERY
+def test_a_database_whose_server_is_in_another_folder_now_starts_with_its_data(name):
+    with database(name) as db:
+        db.stop(db.started())
+        server = Path(db.artifact.environment["WINDLASS_SERVER"]).name
+        former = f"/opt/former/{server}"
+        process = db.started(WINDLASS_SERVER=former)
+        db.put("anchor")
+        assert db.stop(process) == 0
+        refused = db.start(WINDLASS_SERVER=former, WINDLASS_SERVER_VERSION="1.0")
+        assert refused.wait() == 1
+        assert db.log.splitlines()[-1].startswith(
+            f"windlass: install version 1 of the database server {server}"
+        )
+
+
 @SHARED
 def test_a_request_to_end_waits_for_no_client_and_loses_nothing(name):
     with database(name) as db:

@@ -22,6 +22,8 @@ from windlass.launch.launcher import LaunchRefused, Variables, say
 VOLUME: Final = "WINDLASS_VOLUME_DATA"
 SERVER: Final = "WINDLASS_SERVER"
 VERSION: Final = "WINDLASS_SERVER_VERSION"
+INSTALLER: Final = "WINDLASS_INSTALLER"
+"""The program that makes a data folder for MariaDB; MySQL's server does so itself."""
 MEMORY: Final = "WINDLASS_MEMORY"
 
 LISTEN: Final = "WINDLASS_LISTEN"
@@ -78,14 +80,40 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
     raise LaunchRefused(f"no folder for the data is named: set {VOLUME}{f' or {own}' if own else ''}")
 
 
+def find_server(type: str, variables: Variables) -> Variables:
+    """Returns the variables with a server that is there: where its folder is gone, as after an installation
+    of Windlass in another one, those of a server with the same name and major version."""
+    program = Path(variables.get(SERVER, ""))
+    if _can_run(program):
+        return variables
+    # A probe starts often, and seldom needs these.
+    import asyncio  # noqa: PLC0415
+
+    from windlass.launch.installed_servers import ServerFolders, servers  # noqa: PLC0415
+
+    major = _major_of(variables)
+    for server in asyncio.run(servers(type, ServerFolders())):
+        if server.program.name == program.name and str(server.numbers[0]) == major:
+            return {**variables, SERVER: str(server.program), **server.variables}
+    return variables
+
+
 def server_of(variables: Variables) -> Path:
     program = Path(variables.get(SERVER, ""))
-    if not program.is_file() or not os.access(program, os.X_OK):
+    if not _can_run(program):
         raise LaunchRefused(
-            f"the database server is not at {program} any more: install it again, or deploy this database "
-            "again to use a version that the machine has now"
+            f"install version {_major_of(variables)} of the database server {program.name} on this machine: "
+            f"it is not at {program} any more, and nowhere else"
         )
     return program
+
+
+def _can_run(program: Path) -> bool:
+    return program.is_file() and os.access(program, os.X_OK)
+
+
+def _major_of(variables: Variables) -> str:
+    return variables.get(VERSION, "").partition(".")[0]
 
 
 def name_of(variables: Variables, variable: str, otherwise: str) -> str:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from windlass.launch.instance import (
+    INSTALLER,
     become,
     data_of,
+    find_server,
     finish,
     hold,
     host_of,
@@ -24,9 +26,6 @@ from windlass.launch.instance import (
 )
 from windlass.launch.launcher import Variables, launch, say
 
-INSTALLER: Final = "WINDLASS_INSTALLER"
-"""The program that makes a data folder for MariaDB; MySQL's server does so itself."""
-
 
 class MysqlAccount(NamedTuple):
     root: str
@@ -36,6 +35,7 @@ class MysqlAccount(NamedTuple):
 
 
 def start(variables: Variables) -> NoReturn:
+    variables = find_server("MYSQL", variables)
     server, data = server_of(variables), data_of(variables, "mysql")
     account, settings = account_of(variables), settings_of(variables)
     held, passed = hold(data), select_passed_on(variables)

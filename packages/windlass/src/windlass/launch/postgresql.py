@@ -18,6 +18,7 @@ from windlass.launch.instance import (
     VERSION,
     accompany,
     data_of,
+    find_server,
     finish,
     hold,
     host_of,
@@ -51,6 +52,7 @@ class PostgresAccount(NamedTuple):
 
 
 def start(variables: Variables) -> NoReturn:
+    variables = find_server("POSTGRESQL", variables)
     server, data = server_of(variables), data_of(variables, "postgresql", "PGDATA")
     account, settings = account_of(variables), settings_of(variables)
     held = hold(data)  # before the owner changes: an earlier server may still use it

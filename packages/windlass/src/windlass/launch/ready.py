@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-HOST: Final = "127.0.0.1"
-SERVER: Final = "WINDLASS_SERVER"
+from windlass.launch.instance import HOST, SERVER, find_server
+
 SECONDS: Final = 4.0
 
 
@@ -74,6 +74,7 @@ def main(words: list[str], variables: Mapping[str, str]) -> int:
         return _report(f"say which: {', '.join(QUESTIONS)}", 2)
     if not variables.get("PORT", "").isdecimal():
         return _report(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
+    variables = find_server(words[0].upper(), variables)
     client = client_of(words[0], Path(variables.get(SERVER, "/")))
     if client is None:
         return _report(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")

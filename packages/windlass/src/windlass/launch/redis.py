@@ -9,6 +9,7 @@ from typing import NoReturn
 from windlass.launch.instance import (
     become,
     data_of,
+    find_server,
     hold,
     host_of,
     memory_of,
@@ -21,6 +22,7 @@ from windlass.launch.launcher import Variables, launch
 
 
 def start(variables: Variables) -> NoReturn:
+    variables = find_server("REDIS", variables)
     server, data = server_of(variables), data_of(variables, "redis")
     config = config_text(settings_of(variables, data))
     hold(data)

@@ -18,7 +18,6 @@ from windlass.base import cgroups
 from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trust_check
 from windlass.base.isolation.network import left_trunks
-from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.builders.terraform.programs import InstalledPrograms
 from windlass.config import BadSetting, Settings, for_tools, settings_file
@@ -37,6 +36,7 @@ from windlass.install.parts import (
     kept_engine,
     process_folder,
 )
+from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of

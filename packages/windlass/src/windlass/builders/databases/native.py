@@ -19,8 +19,8 @@ from windlass.base import subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
-from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.core.deploy.workload import Artifact
+from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
 from windlass.launch.instance import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base import subprocesses
-from windlass.launch import mysql
+from windlass.launch.instance import INSTALLER
 
 SECONDS: Final = 10
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -111,7 +111,7 @@ async def _inspect(kind: str, program: Path) -> InstalledServer | None:
     if product == "MariaDB":
         if (installer := _installer(program)) is None:
             return None
-        return InstalledServer(product, version[0], program, {mysql.INSTALLER: str(installer)})
+        return InstalledServer(product, version[0], program, {INSTALLER: str(installer)})
     return InstalledServer(product, version[0], program)
 
 
