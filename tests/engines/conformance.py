@@ -93,6 +93,9 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         known = structs.replace(it, volumes=(structs.replace(volume, is_known=True),))
         with pytest.raises(VolumeLost, match="to begin empty"):
             await station.apply(known)
+        gone = structs.replace(it.artifact, ref=f"{it.artifact.ref}-gone")
+        with pytest.raises(VolumeLost):  # before a build is asked for, which would be in vain
+            await station.apply(structs.replace(known, artifact=gone))
         assert list(await rig.traces(it.service)) == []
         await station.apply(it)  # without the mark it is made
         await station.engine.remove(it.service, grace=0)

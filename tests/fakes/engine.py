@@ -202,11 +202,11 @@ class FakeEngine(EngineByHand):
             raise self.crash
         if self.broken:
             raise EngineError(self.broken)
-        if self.builds is not None and wanted.artifact not in self.builds.values():
-            raise ArtifactLost("the build is gone")
         for volume in wanted.volumes if wanted.service in self.lost else ():
             if volume.is_known:
                 raise VolumeLost(wanted, volume)
+        if self.builds is not None and wanted.artifact not in self.builds.values():
+            raise ArtifactLost("the build is gone")
         instance = Instance(
             id="-".join(map(str, key)),
             service=wanted.service,

@@ -48,6 +48,20 @@ async def test_a_build_that_fails_is_tried_again_after_longer_and_longer_pauses(
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
+async def test_a_service_without_its_volume_is_built_again_as_soon_as_the_volume_is_back(world: World):
+    app = await deployed(world, storage=[{"mount_point": "/data", "size": 1}])
+    world.engine.lost.add(app)
+    await lose_builds(world)
+    await world.run(400)
+    status = (await world.get(f"/application/{app}/status")).json
+    assert status["message"].startswith("Bring back the volume"), status["message"]
+    assert (status["state"], len(await deployments(world, app))) == ("ERROR", 1)
+    world.engine.lost.clear()
+    await world.run(60)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert len(await deployments(world, app)) == 2
+
+
 async def test_a_build_that_cannot_be_repeated_says_why_until_the_next_try(world: World):
     app = await deployed(world)
     world.builder.broken = "the compiler is gone, too"

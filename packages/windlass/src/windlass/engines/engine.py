@@ -211,7 +211,7 @@ class Engine(Protocol):
         missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
         as it is then, without waiting until the instances are ready; an engine with a controller of its own
         may start them a little later. Raises VolumeLost instead of making a volume that `is_known`, and an
-        EngineError for a generation that was removed. Raises ArtifactLost if what it runs is gone.
+        EngineError for a generation that was removed. Otherwise raises ArtifactLost if what it runs is gone.
 
         From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""

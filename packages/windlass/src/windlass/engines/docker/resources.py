@@ -72,12 +72,15 @@ class DockerResources:
             self._entering[wanted.environment] += 1
         return id
 
-    async def volumes(self, wanted: Workload) -> None:
-        """Makes the volumes that are missing. Their `size` has no effect, because the engine's own driver has
-        no limit of size. Raises VolumeLost instead of making a volume that held data."""
+    async def check_volumes(self, wanted: Workload) -> None:
+        """Raises VolumeLost if a volume that held data is not there any more."""
         for volume in wanted.volumes:
             if volume.is_known and not await self._has_volume(wanted.service, volume):
                 raise VolumeLost(wanted, volume)
+
+    async def make_volumes(self, wanted: Workload) -> None:
+        """Makes the volumes that are missing. Their `size` has no effect, because the engine's own driver has
+        no limit of size."""
         labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
         for volume in wanted.volumes:
             name = words.volume(self._installation, wanted.service, volume)

@@ -17,7 +17,7 @@ from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines import unread_output
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.process import files, kernel, run_recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
@@ -76,8 +76,13 @@ class InstanceStarter:
         return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
 
     def check_place(self, workload: Workload) -> None:
-        """Raises ArtifactLost if what the workload runs is not below the folder of builds."""
-        files.check_place(workload.artifact, self._builds)
+        """Raises ArtifactLost if what the workload runs is not below the folder of builds; VolumeLost first,
+        because a build is of no use until the volume is back."""
+        try:
+            files.check_place(workload.artifact, self._builds)
+        except ArtifactLost:
+            files.check_volumes(self._records.volumes, workload)
+            raise
 
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         self.check_place(workload)
