@@ -17,6 +17,7 @@ from windlass.config import DATABASE, Settings
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.operate.audit import verify
 from windlass.operate.backup import restore
+from windlass.operate.doctor import diagnose
 from windlass.store.migrate import BEFORE_RELEASE, FIRST_BEFORE_RELEASE, RECORD, RECORDS, Changed, migrations
 from windlass.store.sqlite import connect
 
@@ -70,6 +71,8 @@ async def test_a_database_of_a_version_before_is_refused_with_the_way(tmp_path: 
         async with make_world(folder=tmp_path):
             pass
     assert str(refused.value) == BEFORE_RELEASE
+    [finding] = [one for one in await diagnose(Settings(data_dir=str(tmp_path))) if one.what == "Database"]
+    assert "docs/versions.md" in finding.advice
 
 
 def test_the_way_names_a_commit_and_a_backup() -> None:

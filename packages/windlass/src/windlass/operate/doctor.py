@@ -40,7 +40,7 @@ from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs, shares_user
 from windlass.operate.place_owners import examine_organizations, examine_owners
 from windlass.store.archive import Snapshot
-from windlass.store.migrate import find_missing, migrations, newest
+from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.stopped import CommandRefused
 
@@ -180,7 +180,8 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     except (Unavailable, BadSetting) as error:
         yield fail("Database", str(error), "look at WINDLASS_DATABASE_URL, and whether the server is up")
     except Explained as error:
-        yield fail("Database", str(error), "see the manual, docs/operations.md")
+        page = "versions" if isinstance(error.__cause__, Changed) else "operations"
+        yield fail("Database", str(error), f"see the manual, docs/{page}.md")
     yield _clock(None)
 
 
