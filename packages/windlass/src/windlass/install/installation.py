@@ -37,6 +37,7 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
+from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.route_updates import RouteUpdates, ask_to_keep
 from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
@@ -66,7 +67,7 @@ from windlass.install.composition import (
     way_out,
 )
 from windlass.install.ownership import OwnershipReport, PartsFor, check_start
-from windlass.install.parts import Parts, kept_engine, real_parts
+from windlass.install.parts import Parts, forget_removals, kept_engine, real_parts
 from windlass.routers.router import RouteError
 from windlass.store import CLUSTER, ROUTE, Tx
 from windlass.store.migrate import newest
@@ -165,6 +166,9 @@ class Installation:
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
         await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
+        if ctx.ownership.is_owner:
+            with suppress(EngineError):  # one that is away is examined before the first action
+                await examine(ctx, ctx.places.local)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
@@ -378,6 +382,7 @@ async def _complete(
     """Makes the first organization, and puts services that were set aside in their place."""
     ctx = installation.ctx
     if adopt:
+        await in_thread(forget_removals, ctx.settings)
         await installation.place_owner.take()
     installation.first_token = await ctx.store.write(lambda tx: seed(ctx, tx))
     if installation.first_token:

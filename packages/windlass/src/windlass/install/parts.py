@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Network, ip_address
@@ -28,10 +29,11 @@ from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
+from windlass.engines.by_hand.removed_generations import REMOVED
 from windlass.engines.engine import PORTS_OF_ENGINES, Engine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
-from windlass.install.connecting import DockerConnector, docker_pool, gateway_access_log, gateway_link
+from windlass.install.connecting import PLACES, DockerConnector, docker_pool, gateway_access_log, gateway_link
 from windlass.install.server_id import home_of, owner_id
 from windlass.store import FIRST_PLACE
 
@@ -159,12 +161,21 @@ async def _engine(
         built = settings.build_registry
         pool = docker_pool(settings)
         docker = DockerEngine(
-            host=host, folder=folder / "docker", installation=installation, registry=built, pool=pool
+            host=host, folder=folder / DOCKER, installation=installation, registry=built, pool=pool
         )
         return docker, DockerBuilder(
             host=host, installation=installation, registry=built, calls=calls, pool=pool
         )
     raise BadSetting(f"engine: choose auto, process or docker: there is no engine {chosen}")
+
+
+def forget_removals(settings: Settings) -> None:
+    """Erases the records of removed generations, which stop late calls of the servers that removed them. A
+    database that is put in the place of another one may need these generations again, or their numbers."""
+    data = Path(settings.data_dir)
+    folders = (process_folder(settings), data / DOCKER, *(data / PLACES).glob(f"*/{DOCKER}"))
+    for folder in folders:
+        shutil.rmtree(folder / REMOVED, ignore_errors=True)
 
 
 def process_folder(settings: Settings) -> Path:

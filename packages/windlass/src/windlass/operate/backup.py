@@ -31,6 +31,7 @@ from windlass.install.database import looking, replacing
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, look, without_record
+from windlass.install.parts import forget_removals
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
@@ -120,6 +121,8 @@ async def restore(
             if orphans:
                 tell(f"Services without a record in this backup stay as they are{_losses(orphans)}")
             with _logs_beside(settings, archive, orphans) as put_logs:
+                # Before the commit: no server runs whose late calls they could stop.
+                await in_thread(forget_removals, settings)
                 await _refill(settings, archive, refill)
                 put_logs()
     if not orphans:

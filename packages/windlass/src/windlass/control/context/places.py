@@ -67,7 +67,9 @@ class Places:
         self.adopts = False
         """The operator goes on with this database where others run what it does not know (`--adopt`)."""
         self.examined: set[str] = set()
-        """Clusters where nothing runs that is newer than the database."""
+        """Places where nothing runs that is newer than the database."""
+        self.examining = Locks()
+        """By place: held while it is compared with the database."""
         self.newer: set[str] = set()
         """Clusters where something runs that is newer than the database."""
         self.remarks: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Leaves hosts alone where deployments run that the database does not know, such as a restored one.
+"""Looks for deployments that the database does not know, as after a restore of an older one.
 
-The start of a server compares the database with the data directory and with the engine of its machine. The
-hosts of clusters may be away then, so that each is examined before the first action there.
+On the machine of the server they end: the start has compared the database with the data directory. The hosts
+of clusters may have been away then: each is examined before the first action there, and left alone where such
+deployments run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.base.log import log
+from windlass.base.subprocesses import run_some
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.engines.engine import EngineAway
@@ -26,29 +28,29 @@ _UNKNOWN: Final = (
     "(windlass serve --adopt): services run on this cluster that the database does not know"
 )
 _MOST_NAMED: Final = 5
+_AT_ONCE: Final = 16
+"""Services that end together."""
 _GREATEST: Final = 2**31
 """Generations are numbers of deployments. An engine may tell any number."""
 _log = log("older_database")
 
 
 async def examine(ctx: Context, place: Place) -> None:
-    """Raises EngineAway if newer deployments than the database knows run there. With `--adopt` they end, and
-    their volumes stay."""
-    if place.reconnect is None or place.id in ctx.places.examined:
+    """Ends deployments that are newer than the database, before the first action at a place. Their volumes
+    stay. Raises EngineAway if such run on the host of a cluster, unless the operator has said `--adopt`."""
+    is_here = place is ctx.places.local
+    if place.id in ctx.places.examined or not (is_here or place.reconnect):
         return
-    newer = await _newer(ctx, place)
-    if newer and not ctx.places.adopts:
-        ctx.places.newer.add(place.id)
-        raise EngineAway(OLDER)
-    for service, generation in sorted(newer):
-        _log.warning(
-            "a deployment that the database does not know is ended",
-            extra={"cluster": place.id, "service": service, "number": generation},
-        )
-        await _skip_numbers(ctx, service, generation)
-        await place.engine.remove(service, generation=generation, grace=ctx.settings.stop_seconds)
-    ctx.places.newer.discard(place.id)
-    ctx.places.examined.add(place.id)
+    async with ctx.places.examining[place.id]:
+        if place.id in ctx.places.examined:
+            return
+        newer = await _newer(ctx, place)
+        if newer and not (is_here or ctx.places.adopts):
+            ctx.places.newer.add(place.id)
+            raise EngineAway(OLDER)
+        await run_some(_AT_ONCE, [_end(ctx, place, service, newer[service]) for service in sorted(newer)])
+        ctx.places.newer.discard(place.id)
+        ctx.places.examined.add(place.id)
 
 
 def leave_alone(ctx: Context, place: Place, names: Sequence[str]) -> None:
@@ -63,14 +65,30 @@ def leave_alone(ctx: Context, place: Place, names: Sequence[str]) -> None:
     ctx.places.remarks[place.id] = remark
 
 
-async def _newer(ctx: Context, place: Place) -> set[tuple[str, int]]:
-    """Returns services of this cluster with generations that are newer than their last deployment."""
-    newer: set[tuple[str, int]] = set()
-    for instance in await place.engine.all():
-        status = await ctx.store.reads.statuses.get(instance.service)
-        if status and status.cluster == place.id and status.deployments < instance.generation < _GREATEST:
-            newer.add((instance.service, instance.generation))
-    return newer
+async def _newer(ctx: Context, place: Place) -> dict[str, set[int]]:
+    """Returns services of this place with the generations there that are newer than their last deployment.
+    The engine is asked first: a number is in the database before anything runs under it."""
+    present: dict[str, set[int]] = {}
+    for service, generation, _ in await place.engine.present():
+        if generation < _GREATEST:
+            present.setdefault(service, set()).add(generation)
+    newer: dict[str, set[int]] = {}
+    for service, generations in present.items():
+        status = await ctx.store.reads.statuses.get(service)
+        if status and (await ctx.places.at(status.cluster)).id == place.id:
+            newer[service] = {number for number in generations if number > status.deployments}
+    return {service: generations for service, generations in newer.items() if generations}
+
+
+async def _end(ctx: Context, place: Place, service: str, generations: set[int]) -> None:
+    """Ends newer generations of a service. The numbers are skipped last: until then, they are found again."""
+    for generation in sorted(generations):
+        _log.warning(
+            "a deployment that the database does not know is ended",
+            extra={"cluster": place.id, "service": service, "number": generation},
+        )
+        await place.engine.remove(service, generation=generation, grace=ctx.settings.stop_seconds)
+    await _skip_numbers(ctx, service, max(generations))
 
 
 async def _skip_numbers(ctx: Context, service: str, generation: int) -> None:

@@ -21,6 +21,8 @@ from windlass.engines.engine import EngineAway
 LATE: Final = 24 * 3600
 """Seconds after which no call for a service that is no more can still be on its way."""
 
+REMOVED: Final = "removed"
+"""The folder of these records, below that of an engine."""
 _DRAFT: Final = ".new"
 _PATIENCE: Final = 5.0
 """Seconds to wait for another server, which holds a file for a moment."""

@@ -37,7 +37,7 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.answers import NONSENSE, refusal
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.by_hand.removed_generations import RemovedGenerations
+from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
 from windlass.engines.docker.descriptions import (
@@ -104,7 +104,7 @@ class DockerEngine(EngineByHand):
         self._resources = DockerResources(self._docker, installation, pool)
         self._images = DockerImages(self._docker, registry)
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
-        self._removed = RemovedGenerations(folder / "removed", durable=True)
+        self._removed = RemovedGenerations(folder / REMOVED, durable=True)
         self._containers = ContainerClient(
             self._docker, installation, self._resources, self._images, self._watch
         )

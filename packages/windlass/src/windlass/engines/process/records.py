@@ -28,7 +28,7 @@ from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell
 from windlass.base.log import log
-from windlass.engines.by_hand.removed_generations import RemovedGenerations
+from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process.kernel import Process
 
@@ -116,7 +116,7 @@ class RecordStore:
         self.ended = folder / "ended"
         self.caches = folder / "caches"
         """Caches of tools of a service, such as downloaded dependencies, for its next instances."""
-        self.removed = RemovedGenerations(folder / "removed", durable=False)
+        self.removed = RemovedGenerations(folder / REMOVED, durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
         self._logged: set[Path] = set()
