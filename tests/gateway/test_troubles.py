@@ -16,6 +16,7 @@ from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import calling, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import JOURNAL, LOG
+from windlass.gateway.link import AskGateway
 from windlass.routers.router import Listen, RouteError
 
 
@@ -125,6 +126,29 @@ async def test_a_server_that_has_not_reserved_a_port_brings_it_back_when_it_is_f
     await until(lambda: "services are reached again" in caplog.text)
     async with calling(free_port) as caller:
         assert (await caller.ask(request())).body == b"one"
+
+
+async def test_a_reason_for_which_services_are_not_reached_is_logged_once(
+    town: GatewayTown, free_port: int, monkeypatch, caplog
+):
+    monkeypatch.setattr(link, "_AGAIN", 0.01)
+    await town.router.reserve("base", [Listen(free_port)])
+    (town.folder / JOURNAL).write_bytes(b"")
+    tries = []
+    greet = town.router._greet  # type: ignore[attr-defined]
+
+    async def count(ask: AskGateway) -> None:
+        tries.append(ask)
+        await greet(ask)
+
+    town.link.forget_greeting(greet)
+    town.link.greet_with(count)
+    os.kill(await town.process(), signal.SIGKILL)
+    with _taken(free_port):
+        await until(lambda: len(tries) > 3)
+    town.link.forget_greeting(count)
+    town.link.greet_with(greet)
+    assert caplog.text.count("services are not reached") == 1
 
 
 async def test_a_port_that_cannot_exist_is_answered(town: GatewayTown):

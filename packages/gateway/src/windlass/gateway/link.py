@@ -188,28 +188,31 @@ class GatewayLink:
         """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
         long."""
         greetings = list(self._greetings)
-        has_failed = False
+        reasons: set[str] = set()
         with suppress(ConnectionError):
             while True:
-                greetings = [greeting for greeting in greetings if not await self._has_greeted(greeting)]
+                failures = {greeting: why for greeting in greetings if (why := await self._try_to(greeting))}
                 self._is_ready.set()
-                if not greetings:
-                    if has_failed:
+                if not failures:
+                    if reasons:
                         _log.warning("services are reached again: the gateway does what it did")
                     return
-                has_failed = True
+                for reason in {*failures.values()} - reasons:
+                    _log.error(
+                        "services are not reached: the gateway cannot do what it did",
+                        extra={"reason": reason},
+                    )
+                reasons |= {*failures.values()}
                 await asyncio.sleep(_AGAIN)
-                greetings = [greeting for greeting in greetings if greeting in self._greetings]
+                greetings = [greeting for greeting in failures if greeting in self._greetings]
 
-    async def _has_greeted(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> bool:
+    async def _try_to(self, greet: Callable[[AskGateway], Awaitable[None]]) -> str:
+        """Returns why a gateway could not do it; empty if it could."""
         try:
-            await greeting(self._ask)
+            await greet(self._ask)
         except RouteError as error:
-            _log.error(
-                "services are not reached: the gateway cannot do what it did", extra={"reason": str(error)}
-            )
-            return False
-        return True
+            return str(error)
+        return ""
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         decoder = msgspec.msgpack.Decoder(GatewayReply)
