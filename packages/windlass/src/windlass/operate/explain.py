@@ -14,7 +14,7 @@ from windlass.control.background.place_owner import OwnerAlive
 from windlass.gateway.api_sockets import PortInUse
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs
-from windlass.operate.port_holder import holder_of
+from windlass.operate.port_holder import find_lost_gateway, holder_of
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
@@ -92,6 +92,12 @@ def cannot_listen(settings: Settings, error: OSError | PortInUse) -> CommandRefu
     where = f"cannot listen on {settings.host}, port {settings.port}"
     if isinstance(error, PortInUse):
         return CommandRefused(f"{where}: stop the server that runs here already, process {error.process}")
+    if error.errno == errno.EADDRINUSE and (gateway := find_lost_gateway(settings.port, settings)):
+        return CommandRefused(
+            f"mount the disk of {settings.data_dir}, and start again: the gateway of an earlier server, "
+            f"process {gateway}, has port {settings.port}, and its files are not there. Where they are lost "
+            f"for good, end it with `kill {gateway}`"
+        )
     reason = _LISTENING.get(error.errno or 0, f"{error.strerror or error}: see --host and --port")
     holder = holder_of(settings.port, settings) if error.errno == errno.EADDRINUSE else ""
     return CommandRefused(f"{where}: {reason}" + (f". It is {holder}" if holder else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import shlex
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Final
 from windlass.config import Settings
 from windlass.engines.process import kernel, listening, process_table
 from windlass.engines.process.records import RecordStore
+from windlass.gateway.files import CONTROL, folder_of
 from windlass.install.parts import process_folder
 
 _LONGEST: Final = 80
@@ -25,6 +27,26 @@ def holder_of(port: int, settings: Settings) -> str:
         if inodes & listening.sockets([pid]):
             return _describe(pid, settings)
     return ""
+
+
+def find_lost_gateway(port: int, settings: Settings) -> int:
+    """Returns the process that listens at a port, if it is a gateway of this data directory which is not
+    reached there: its files are gone, as where a disk is not mounted. Else 0."""
+    folder = folder_of(settings.data_dir)
+    if (folder / CONTROL).exists():
+        return 0
+    inodes = listening.read_listeners().get(port, set())
+    for pid in _processes() if inodes else ():
+        if inodes & listening.sockets([pid]) and _is_gateway_of(pid, folder):
+            return pid
+    return 0
+
+
+def _is_gateway_of(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return b"windlass.gateway" in words and os.fsencode(folder) in words
+    return False
 
 
 def _processes() -> Iterator[int]:
