@@ -6,11 +6,14 @@ import pytest
 from msgspec import structs
 
 from tests.fakes.engine import FakeEngine
+from tests.jobs.sites import DOCKER, cron, ready_job
 from tests.operate.installations import settings_of
+from tests.running.deployments import deployed
 from tests.running.test_shared_machine import shop
 from tests.world import make_world
 from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation
+from windlass.core.deploy.workload import StaticSite
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners
@@ -106,6 +109,19 @@ async def test_the_doctor_names_the_organization_that_a_place_serves_alone(tmp_p
         said = await serving(settings)
         assert len(said) == bool(shares)
         assert all(text.startswith("serves the organization ") for text in said)
+
+
+async def test_the_doctor_names_services_whose_build_is_elsewhere_but_no_site_and_no_job(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        settings = settings_of(world)
+        app = await deployed(world)
+        name = (await world.get(f"/application/{app}"))["name"]
+        world.builder.names = {"static": StaticSite(folder=".")}
+        await deployed(world)
+        world.builder.names = {"command": ("run",)}
+        await ready_job(world, source=DOCKER, schedule=cron("0 * * * *"))
+        (found,) = [finding for finding in await diagnose(settings) if finding.what == "Builds"]
+    assert found.found.endswith(f": 1 ({name})")
 
 
 async def serving(settings) -> list[str]:

@@ -46,6 +46,8 @@ from windlass.terminal.stopped import CommandRefused
 
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
+_MOST_NAMED: Final = 5
+"""Services that a finding names."""
 
 
 async def diagnose(settings: Settings) -> list[Finding]:
@@ -281,20 +283,26 @@ async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
 
 
 async def _builds(settings: Settings, moment: Snapshot) -> Finding:
-    """Looks for builds outside of the data directory, as after a move of it."""
-    folder, outside = await in_thread(Path(settings.data_dir).resolve), 0
-    for _, _, id in await moment.reads.statuses.serving():
+    """Looks for builds outside of the data directory, as after a move of it. Sites have their files in it
+    besides, and jobs with a timetable are built when they are due."""
+    folder, outside = await in_thread(Path(settings.data_dir).resolve), []
+    for service, _, id in await moment.reads.statuses.serving():
         deployment = await moment.reads.deployments.get(id)
         build = particulars(deployment).made if deployment else None
-        if build and build.artifact.kind == "native":
-            outside += not Path(build.artifact.ref).is_relative_to(folder)
+        if build is None or build.artifact.kind != "native" or build.artifact.static:
+            continue
+        is_here = Path(build.artifact.ref).is_relative_to(folder)
+        if not is_here and not await moment.reads.timetables.get(service):
+            outside.append(service)
     if not outside:
         return ok("Builds", "all are in the data directory")
+    names = await _names(settings, outside[:_MOST_NAMED])
+    shown = ", ".join(names) + (", …" if len(outside) > _MOST_NAMED else "")
     advice = (
-        "start the server: it builds them again, as after a move of the data directory; the servers of "
-        "other machines build theirs"
+        "start the server, which builds them again, as after a move of the data directory. If it runs "
+        "already, their status says why it could not; servers of other machines build theirs"
     )
-    return warn("Builds", f"{outside} services were built in another folder than {folder}", advice)
+    return warn("Builds", f"services built in another folder than {folder}: {len(outside)} ({shown})", advice)
 
 
 def _clock(newest: int | None) -> Finding:
