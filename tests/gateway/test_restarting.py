@@ -62,6 +62,7 @@ class ServerProcess:
                 "WINDLASS_DOCKER_HOST": settings.docker_host,
                 "WINDLASS_GATEWAY_PORT": "0",
                 "WINDLASS_GIT_ALLOW_LOCAL": "1",
+                "WINDLASS_RATE_LIMIT": "1000000",
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
                 **self._more,
             },

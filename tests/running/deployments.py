@@ -15,7 +15,8 @@ async def deployed(world: World, **fields: Any) -> str:
     app = await world.application(**{"ports": [PORT]} | fields)
     await deploy(world, app)
     await world.settle()
-    assert await world.state(f"/application/{app}") == "RUNNING"
+    status = await world.get(f"/application/{app}/status")
+    assert status["state"] == "RUNNING", status.json
     return app
 
 
