@@ -55,6 +55,10 @@ class FakeProbes:
         """The ports on which every instance answers HTTP."""
 
 
+_ADDRESSES: dict[tuple[str, int], int] = {}
+"""Services and their ports, in the order in which somebody asked where they are: no two share an address."""
+
+
 class FakeEngine(EngineByHand):
     name = "fake"
     limits = UNKNOWN
@@ -282,8 +286,8 @@ class FakeEngine(EngineByHand):
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
-        port = 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
-        return ServiceAddress("127.0.0.1", port)
+        number = _ADDRESSES.setdefault((service, internal), len(_ADDRESSES))
+        return ServiceAddress("127.0.0.1", 20_000 + number % 10_000)
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
         if self.takes != "native":
