@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native.node import package
 from windlass.builders.native.node_engines import OtherNode, check_packages
+from windlass.builders.native.node_packages import package
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.requirements import requirements_in
 from windlass.builders.native.start import by_procfile

@@ -22,9 +22,7 @@ from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_o
 from windlass.builders.docker.files import files_of
 from windlass.builders.docker.image_notes import ImageNotes
 from windlass.builders.folder_recipe import tree_of
-from windlass.builders.native.node import Package, package
-from windlass.builders.native.node_builds import builds_of
-from windlass.builders.native.node_workspaces import workspace_of
+from windlass.builders.native.node_packages import Package, builds_of, package, workspace_of
 from windlass.core.deploy.build_settings import FILES, BuildSettings
 from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named
 from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static

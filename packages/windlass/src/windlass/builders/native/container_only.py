@@ -16,7 +16,7 @@ from windlass.builders.dockerfile import Dockerfile
 from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
-from windlass.builders.native.node import Package
+from windlass.builders.native.node_packages import Package
 from windlass.builders.native.tools import find_program, machine_path
 from windlass.builders.native.web_server_images import name_of_image, serves_the_site, starts_web_server
 from windlass.core.words.shell import plain_words

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
 from windlass.builders.folder_recipe import tree_of
-from windlass.builders.native import node, python
+from windlass.builders.native import python
 from windlass.builders.native.dockerfile_hints import Command, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
+from windlass.builders.native.node_packages import Package
 from windlass.builders.native.start import (
     CHOSEN_PROCESS,
     Start,
@@ -80,7 +81,10 @@ class FollowedRecipe(Struct, frozen=True):
 
 
 def follow(
-    folder: Path, package: node.Package | None, settings: BuildSettings, procfile: Start | None = None
+    folder: Path,
+    package: Package | None,
+    settings: BuildSettings,
+    procfile: Start | None = None,
 ) -> FollowedRecipe:
     """Follows the recipe of a folder, with the commands of its Procfile if it has one. A folder that is set
     is served instead."""
@@ -118,7 +122,7 @@ def follow(
 
 def _start_by(
     recipe: Recipe,
-    package: node.Package | None,
+    package: Package | None,
     folder: Path,
     settings: BuildSettings,
     *,
@@ -144,7 +148,7 @@ def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
     return processes
 
 
-def _choose_start(recipe: Recipe, package: node.Package | None, folder: Path) -> Start | None:
+def _choose_start(recipe: Recipe, package: Package | None, folder: Path) -> Start | None:
     if recipe.language == "Node" and is_built(recipe.framework):
         return _start_of_built(recipe, package)
     if chosen := by_package(package):
@@ -169,7 +173,12 @@ def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
 
 
 def _steps_of(
-    recipe: Recipe, package: node.Package | None, folder: Path, procfile: Start | None, *, is_named: bool
+    recipe: Recipe,
+    package: Package | None,
+    folder: Path,
+    procfile: Start | None,
+    *,
+    is_named: bool,
 ) -> RecipeSteps | None:
     """Returns the steps of a language without a way of its own. None if there are none, or if the machine
     lacks the toolchain and something else can be started."""
@@ -199,9 +208,7 @@ def _steps_of(
     )
 
 
-def _starts_another(
-    procfile: Start, toolchain: Toolchain, package: node.Package | None, folder: Path
-) -> bool:
+def _starts_another(procfile: Start, toolchain: Toolchain, package: Package | None, folder: Path) -> bool:
     """True if there are dependencies of Python or Node, and the Procfile starts nothing of the toolchain."""
     if package is None and python.declaration_of(folder) is None:
         return False
@@ -231,18 +238,18 @@ def _is_generated(recipe: Recipe) -> bool:
     return recipe.language != "Node" and bool(recipe.build and recipe.static_folder) and not recipe.start
 
 
-def _start_of(recipe: Recipe, package: node.Package | None) -> Start:
+def _start_of(recipe: Recipe, package: Package | None) -> Start:
     command = Shell(recipe.start.removeprefix("npx "))
     return Start(without_npm(command, package), f"its recipe: {recipe.reasons['start'].rstrip('.')}")
 
 
-def _start_of_built(recipe: Recipe, package: node.Package | None) -> Start | None:
+def _start_of_built(recipe: Recipe, package: Package | None) -> Start | None:
     if recipe.static_folder:
         return _static(recipe)
     return _start_of(recipe, package) if recipe.start else by_package(package)
 
 
-def _start_without_build(recipe: Recipe, package: node.Package | None) -> Start | None:
+def _start_without_build(recipe: Recipe, package: Package | None) -> Start | None:
     """Follows a recipe of another language, if it needs nothing installed and nothing built."""
     if recipe.language != "Node" and (recipe.install or recipe.build):
         return None

@@ -12,13 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from windlass.base import subprocesses
-from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
 from windlass.builders.native.node_managers import (
@@ -26,52 +24,21 @@ from windlass.builders.native.node_managers import (
     SETTINGS,
     PackageManager,
     registry_of,
-    workspace_patterns,
+)
+from windlass.builders.native.node_packages import (
+    MOST_PACKAGES,
+    OWN_SCRIPTS,
+    Package,
+    package,
+    read_manifest,
+    texts_of,
 )
 from windlass.builders.native.tools import Tools, step
-from windlass.builders.small_files import read_small, read_small_text
+from windlass.builders.small_files import read_small_text
 from windlass.detect.node_locks import needs_development
-
-# Scripts of the package that its manager runs when it installs, in this order. They may read any file.
-OWN_SCRIPTS: Final = (
-    "preinstall",
-    "install",
-    "postinstall",
-    "prepublish",
-    "preprepare",
-    "prepare",
-    "postprepare",
-)
-_HOOKS: Final = re.compile(
-    r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
-)
-"""Scripts for the folder of a developer: they install hooks of Git, or check who installs."""
-MOST_PACKAGES: Final = 100
 
 _LOCAL = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
-
-
-class Package(Struct, frozen=True, kw_only=True):
-    """The parts of a package.json that matter here."""
-
-    folder: Path
-    name: str = ""
-    scripts: Mapping[str, str]
-    dependencies: Mapping[str, str]
-    development: Mapping[str, str]
-    workspaces: tuple[str, ...] = ()
-    """Patterns of the folders whose packages are installed together with this one."""
-    main: str
-    manager: str = ""
-    """The manager that it names as packageManager."""
-
-    @property
-    def own_scripts(self) -> list[str]:
-        """Returns the names of the scripts to run after an installation, in order."""
-        return [
-            name for name in OWN_SCRIPTS if name in self.scripts and not _HOOKS.fullmatch(self.scripts[name])
-        ]
 
 
 class NodeDependencies(Struct, frozen=True, kw_only=True):
@@ -120,39 +87,6 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         return not (self.package.dependencies or self.belongs_to_commit or self.with_development)
-
-
-def package(folder: Path) -> Package | None:
-    file = folder / "package.json"
-    if not file.is_file():
-        return None
-    content = _content(file)
-    return Package(
-        folder=folder,
-        name=content["name"] if isinstance(content.get("name"), str) else "",
-        scripts=_texts(content.get("scripts")),
-        dependencies=_texts(content.get("dependencies")) | _texts(content.get("optionalDependencies")),
-        development=_texts(content.get("devDependencies")),
-        workspaces=tuple(workspace_patterns(folder, content.get("workspaces"))),
-        main=content["main"] if isinstance(content.get("main"), str) else "",
-        manager=content["packageManager"] if isinstance(content.get("packageManager"), str) else "",
-    )
-
-
-def _content(file: Path) -> dict[str, Any]:
-    try:
-        content = read_json(read_small(file), object)
-    except BadJson as error:
-        raise BuildError(f"Fix package.json, which cannot be read: {error}.") from error
-    if not isinstance(content, dict):
-        raise BuildError("Fix package.json: it must hold an object.")
-    return content
-
-
-def runs_build(package: Package, started: str) -> bool:
-    """True if the start command, or a script that runs with it or with the installation, builds already."""
-    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
-    return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
 
 
 def dependencies_of(
@@ -204,8 +138,8 @@ def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]
 
 def _without_scripts(manifest: Path) -> bytes:
     """Returns package.json without the scripts that need the code."""
-    content = _content(manifest)
-    scripts = _texts(content.get("scripts"))
+    content = read_manifest(manifest)
+    scripts = texts_of(content.get("scripts"))
     content["scripts"] = {name: text for name, text in scripts.items() if name not in OWN_SCRIPTS}
     return msgspec.json.encode(content)
 
@@ -341,8 +275,3 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
                 yield place
                 if place.is_dir() and (inner := package(place)):
                     ahead.append(inner)
-
-
-def _texts(texts: Any) -> dict[str, str]:
-    pairs = texts.items() if isinstance(texts, dict) else ()
-    return {name: value for name, value in pairs if isinstance(value, str)}

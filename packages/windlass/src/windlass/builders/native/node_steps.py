@@ -16,6 +16,7 @@ from windlass.builders.native.kept import KeptFolders
 from windlass.builders.native.node_copies import PackageCopy
 from windlass.builders.native.node_engines import EngineNotes, OtherNode, check_packages, check_refusal
 from windlass.builders.native.node_managers import manager_of
+from windlass.builders.native.node_packages import Package
 from windlass.builders.native.node_runtime import NodeRuntime, find_manager, find_node
 from windlass.builders.native.tools import ToolFailed, about_registries
 
@@ -79,7 +80,7 @@ async def _packages_with_their_node(state: BuildState, needed: node.NodeDependen
         return await _packages(state, needed, other.major, other.named_by, may_change=False)
 
 
-def _wants_node(state: BuildState, package: node.Package) -> bool:
+def _wants_node(state: BuildState, package: Package) -> bool:
     """True if a start command needs Node: in a Python project, package.json is often there for tools
     only."""
     start = state.sources.start

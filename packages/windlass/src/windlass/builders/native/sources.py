@@ -14,13 +14,12 @@ from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.instructions import DockerfileError
-from windlass.builders.native import container_only, detected, node, python, start, tree
+from windlass.builders.native import container_only, detected, node_packages, python, start, tree
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.detected import RecipeSteps
 from windlass.builders.native.dockerfile_hints import Hints, read_hints
 from windlass.builders.native.layout import Layout, below, folder_of
-from windlass.builders.native.node_builds import Commands, builds_of
-from windlass.builders.native.node_workspaces import workspace_of
+from windlass.builders.native.node_packages import Commands, Package, builds_of, workspace_of
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.python_versions import WantedPython, wanted_in
 from windlass.builders.native.start import Start
@@ -34,7 +33,7 @@ USUAL: Final = "Dockerfile"
 class Sources(Struct, kw_only=True):
     layout: Layout
     start: Start
-    package: node.Package | None = None
+    package: Package | None = None
     declaration: python.DependencyDeclaration | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the Dockerfile sets."""
@@ -43,7 +42,7 @@ class Sources(Struct, kw_only=True):
     ports: tuple[int, ...] = ()
     web_port: int = 0
     """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
-    workspace: node.Package | None = None
+    workspace: Package | None = None
     """The package whose lock holds for the application, if that is another one."""
     wanted_python: WantedPython = WantedPython()
     wanted_node: tuple[str, str] = ("", "")
@@ -123,11 +122,9 @@ def _usual_dockerfile(order: Order, context: Path) -> Path | None:
     return None
 
 
-def _by_recipe(
-    order: Order, context: Path, procfile: Start | None, workspace: node.Package | None
-) -> Sources:
+def _by_recipe(order: Order, context: Path, procfile: Start | None, workspace: Package | None) -> Sources:
     """Follows the recipe of the files, with the commands of the Procfile if there is one."""
-    package = node.package(context)
+    package = node_packages.package(context)
     settings = order.settings
     followed = detected.follow(context, package, settings, procfile)
     if followed.steps:
@@ -172,7 +169,7 @@ def _wanted_python(folder: Path, settings: BuildSettings) -> WantedPython:
     return wanted_in(folder, pyproject)
 
 
-def _wanted_node(folder: Path, workspace: node.Package | None, settings: BuildSettings) -> tuple[str, str]:
+def _wanted_node(folder: Path, workspace: Package | None, settings: BuildSettings) -> tuple[str, str]:
     if settings.language_version:
         return settings.language_version, "language_version"
     for place in (folder, *([workspace.folder] if workspace else ())):
@@ -183,7 +180,7 @@ def _wanted_node(folder: Path, workspace: node.Package | None, settings: BuildSe
     return "", ""
 
 
-def _by_dockerfile(order: Order, context: Path, file: Path, workspace: node.Package | None) -> Sources:
+def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package | None) -> Sources:
     """Follows a Dockerfile. Where it cannot be followed, the recipe of the same files takes its place, if it
     surely gives the same application and no setting chooses the Dockerfile."""
     name = file.relative_to(context)
@@ -206,7 +203,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: node.Pack
 
 def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources:
     layout = _layout(context, hinted)
-    package = node.package(layout.folder) or node.package(context)
+    package = node_packages.package(layout.folder) or node_packages.package(context)
     declaration = python.declaration_of(layout.folder) or python.declaration_of(context)
     builds = builds_of(package, None, "")
     if not order.settings.has_command:
@@ -263,7 +260,7 @@ def _layout(context: Path, hinted: Hints) -> Layout:
 
 
 def _start(
-    hinted: Hints, layout: Layout, package: node.Package | None, name: Path, settings: BuildSettings
+    hinted: Hints, layout: Layout, package: Package | None, name: Path, settings: BuildSettings
 ) -> Start:
     if hinted.command is not None:
         command = start.without_npm(hinted.command, package)

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native import node
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
+from windlass.builders.native.node_packages import Package
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
 from windlass.core.deploy.workload import StaticSite
@@ -87,7 +87,7 @@ def _start_of(procfile: Processes) -> Start:
     )
 
 
-def by_package(package: node.Package | None) -> Start | None:
+def by_package(package: Package | None) -> Start | None:
     """Returns the command that `npm start` would run."""
     if package is None:
         return None
@@ -98,7 +98,7 @@ def by_package(package: node.Package | None) -> Start | None:
     return None
 
 
-def script(package: node.Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+def script(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
     """Returns the command of a script of package.json; through npm only if the script is more than a
     command."""
     if name not in package.scripts:
@@ -110,7 +110,7 @@ def script(package: node.Package, name: str, more: tuple[str, ...] = ()) -> Comm
     return Shell(package.scripts[name])
 
 
-def without_npm(command: Command, package: node.Package | None) -> Command:
+def without_npm(command: Command, package: Package | None) -> Command:
     """Replaces `npm start` and the like by their command: npm would stand between the engine and the
     process."""
     words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
