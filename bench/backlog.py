@@ -26,10 +26,9 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
 from windlass.base.clock import SystemClock
 from windlass.base.http_out import HttpSender
-from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.workload import Instance, Workload
 from windlass.gateway.link import GatewayLink
 from windlass.install.composition import open_store
 from windlass.install.connecting import DockerConnector
@@ -37,6 +36,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Queue, Store, Tx, builds_beside
+from windlass.terraform.programs import InstalledPrograms
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4

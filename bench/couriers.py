@@ -25,7 +25,6 @@ from tests.fakes.router import FakeRouter
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
-from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
@@ -38,6 +37,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
+from windlass.terraform.programs import InstalledPrograms
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 LOOPBACK = ("127.0.0.0/8",)

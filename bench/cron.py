@@ -24,16 +24,16 @@ from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.router import FakeRouter
 from windlass.base.clock import MINUTE, Clock, SystemClock
 from windlass.base.http_out import HttpSender
-from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.background.worker import Worker
-from windlass.core.deploy.workload import Outcome, Workload
+from windlass.engines.workload import Outcome, Workload
 from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
+from windlass.terraform.programs import InstalledPrograms
 
 _EACH = 100
 """Jobs of an environment."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
 from windlass.control.context.log_store import Logs
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 BATCH = 100
 SECRETS = [f"{number:02}-hidden-{number * 7919:010x}" for number in range(20)]

@@ -107,7 +107,7 @@ from msgspec.structs import replace
 from windlass.control.context.context import Context
 from windlass.control.kinds.service_kind import Making, ServiceKind
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.engines.workload import Artifact, Workload
 from windlass.families.unit_{number} import Unit{number}, unit_{number}
 from windlass.store import Row
 

@@ -23,7 +23,7 @@ from windlass.core.declare.fields import Mebibytes, Millicores, Name, Text
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import deployable, has_deployments, has_logs, has_variables
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.engines.workload import Artifact, Workload
 from windlass.families import find_declarations as declared_families
 from windlass.families import registry_of
 from windlass.families.environment import environment

@@ -19,7 +19,7 @@ from tests.fakes.engine import FakeEngine
 from tests.world import make_world
 from windlass.control.kinds import find_kinds as declared_kinds
 from windlass.control.kinds import kinds_of
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 from windlass.families import find_declarations, registry_of
 
 ROOT = Path(__file__).parent.parent
@@ -200,7 +200,10 @@ def with_the_files(
 
 def test_the_new_kind_is_on_the_command_line(files, tmp_path):
     said = with_the_files(
-        files, tmp_path, "-c", "import with_cache; from windlass.main import main; main(['cache', '--help'])"
+        files,
+        tmp_path,
+        "-c",
+        "import with_cache; from windlass.cli.main import main; main(['cache', '--help'])",
     )
     assert {"create", "deploy", "log", "rollback"} <= set(said.stdout.split()), said
 

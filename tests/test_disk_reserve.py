@@ -16,7 +16,7 @@ from tests.needs import needs_root
 from tests.world import make_world
 from windlass.base import disk_reserve, nameless_files, process_memory
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, unlinked
-from windlass.engines.process import files
+from windlass.process import files
 
 MIB = 1 << 20
 ONE = Amount(MIB, 1, new_bytes=MIB, new_files=1)

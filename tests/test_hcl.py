@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import rows
-from windlass.core.hcl import HclError, input_variables, sensitive_variables, variable_values
+from windlass.terraform.hcl import HclError, input_variables, sensitive_variables, variable_values
 
 
 def default(expression: str) -> str | None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.tables import rows
-from windlass.core.deploy.registries import PullRequest
-from windlass.docker import EngineRefused
-from windlass.docker import images as pulls
-from windlass.docker.images import why_not_pulled
-from windlass.engines.docker import images
+from windlass.docker import images
+from windlass.docker.client import EngineRefused
+from windlass.docker.client import images as pulls
+from windlass.docker.client.images import why_not_pulled
 from windlass.engines.engine import EngineError
+from windlass.engines.registries import PullRequest
 
 REF = "ghcr.io/acme/shop:9.9"
 

@@ -21,14 +21,14 @@ from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
-from windlass.engines.process import kernel
-from windlass.engines.process.networks import Networks
-from windlass.engines.process.records import InstanceKey, Record, RecordStore
-from windlass.engines.process.spawn import Spawner
 from windlass.install.parts import concerns, isolation_of
 from windlass.operate import machine as machine_checks
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
+from windlass.process import kernel
+from windlass.process.networks import Networks
+from windlass.process.records import InstanceKey, Record, RecordStore
+from windlass.process.spawn import Spawner
 
 ALL = {
     "identity": "namespace",

@@ -16,7 +16,7 @@ OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS]
 """Pages of frameworks name files of users' repositories."""
-FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("engines/process")]
+FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("process")]
 FIELDS = room("core/declare/fields.py")
 INVENTED = {
     "tests/engines/test_mine.py": "docs/adding-an-engine.md",

@@ -25,11 +25,11 @@ from tests.cli.conftest import Said, say
 from tests.interface import calls
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
-from windlass.builders.native.artifacts import CACHE
 from windlass.config import Settings
-from windlass.docker import Docker, EngineRefused
+from windlass.docker.client import Docker, EngineRefused
 from windlass.install import mark
 from windlass.install.installation import Installation, install
+from windlass.process.builds.artifacts import CACHE
 
 PATIENCE = 80.0
 BETWEEN_VISITS = 0.005

@@ -30,7 +30,6 @@ from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.base.private import private_file
-from windlass.builders.terraform.programs import Programs
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
@@ -44,6 +43,7 @@ from windlass.install.parts import Parts
 from windlass.store import CLUSTER
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
+from windlass.terraform.programs import Programs
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
 NOON = 1_790_000_000_000

@@ -12,8 +12,8 @@ from typing import Final
 from bench.measure import Bench, Line, Target
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
-from windlass.core.deploy.workload import Artifact, Workload
-from windlass.engines.process import ProcessEngine
+from windlass.engines.workload import Artifact, Workload
+from windlass.process.engine import ProcessEngine
 
 MODES: Final[tuple[Mode, ...]] = ("off", "auto")
 SERVICE: Final = "11111111-aaaa-4aaa-8aaa-000000000001"

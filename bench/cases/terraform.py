@@ -13,7 +13,7 @@ from bench.machine import SERVER_CORE, Failed, stay_on
 from bench.measure import Bench, Line, Target
 from bench.servers import windlass
 from bench.services import DeployedModule, commit_all, make_environment
-from windlass.builders.terraform.programs import NAMES
+from windlass.terraform.programs import NAMES
 
 _MODULE: Final = """resource "terraform_data" "made" {
   count = 10

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
-from windlass.main import main
+from windlass.cli.main import main
 from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
 from windlass.terminal.stopped import CommandRefused
 

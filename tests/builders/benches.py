@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from windlass.builders.builder import Order
-from windlass.builders.docker import DockerBuilder, engine_turn
-from windlass.core.deploy.workload import Artifact
-from windlass.docker import Docker
-from windlass.docker.raw_connection import Frames
+from windlass.docker.builds import DockerBuilder, engine_turn
+from windlass.docker.client import Docker
+from windlass.docker.client.raw_connection import Frames
+from windlass.engines.workload import Artifact
 
 # Tests that run at once on one engine do not wait for each other.
 engine_turn.LABEL = f"windlass.test-turn-{uuid.uuid4()}"

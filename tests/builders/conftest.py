@@ -12,7 +12,7 @@ import pytest
 from tests.builders.native_sites import Site
 from tests.builders.repositories import Listener, Repository, serving
 from windlass.builders.builder import BuildError
-from windlass.builders.git import Git, GitError, GitSource
+from windlass.sources.git import Git, GitError, GitSource
 
 
 @pytest.fixture(autouse=True)

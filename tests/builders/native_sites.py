@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.native import NativeBuilder
+from windlass.process.builds import NativeBuilder
 
 PYPROJECT = """
 [build-system]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
-from windlass.builders.native.caches import TORN, CacheStore
+from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
+from windlass.process.builds.caches import TORN, CacheStore
 
 HOUR = 3600.0
 NOTHING = CacheLimits(most_bytes=0)
@@ -150,7 +150,7 @@ def test_a_sweep_goes_on_while_caches_vanish(tmp_path, monkeypatch, gone):
         shutil.rmtree(tmp_path / gone, ignore_errors=True)
         return size_of(path)
 
-    monkeypatch.setattr("windlass.builders.native.caches.size_of", measure)
+    monkeypatch.setattr("windlass.process.builds.caches.size_of", measure)
     store.sweep()
     assert not [*tmp_path.glob("cache/.services/*/*/0")]
     assert use(store)[0] == []

@@ -13,7 +13,7 @@ from windlass.base import cgroups
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.builders.builder import BuildError
-from windlass.builders.native.cells import BuildStep, Cells
+from windlass.process.builds.cells import BuildStep, Cells
 
 CHILDREN = """
 import os, time

@@ -7,10 +7,10 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
-from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
-from windlass.docker import Docker
-from windlass.docker.images import image, push
-from windlass.engines.docker import DockerEngine
+from windlass.docker.client import Docker
+from windlass.docker.client.images import image, push
+from windlass.docker.engine import DockerEngine
+from windlass.engines.registries import BuildRegistry, RegistryLogin
 
 LOGIN = RegistryLogin(USER, PASSWORD)
 DOCKERFILE = f'FROM {BOX}\nCMD ["echo", "hello"]\n'

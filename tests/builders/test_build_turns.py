@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from windlass.builders.docker.build_turns import BuildOwner, BuildTurns
+from windlass.docker.builds.build_turns import BuildOwner, BuildTurns
 
 
 def of(org: str, service: str = "", environment: str = "") -> BuildOwner:

@@ -13,8 +13,8 @@ from tests.builders.native_sites import PYPROJECT, Site
 from tests.needs import needs_root
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.native.builder import NativeBuilder
-from windlass.builders.native.caches import CacheStore
+from windlass.process.builds.builder import NativeBuilder
+from windlass.process.builds.caches import CacheStore
 
 BACKEND = """
 import zipfile

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.builders.databases import NativeDatabases
 from windlass.launch.installed_servers import ServerFolders
+from windlass.process.databases import NativeDatabases
 
 NOWHERE = ServerFolders(wheel="", folders=(), path="", beside_path=())
 

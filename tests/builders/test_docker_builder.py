@@ -17,13 +17,13 @@ from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuilderAway, BuildError
-from windlass.builders.docker import builder
-from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.registries import RegistryLogin
-from windlass.core.deploy.workload import Artifact
-from windlass.docker import Docker, EngineRefused
-from windlass.docker.images import image, pull, push
+from windlass.docker.builds import builder
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.images import image, pull, push
+from windlass.engines.registries import RegistryLogin
+from windlass.engines.workload import Artifact
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 
 from windlass.base import dockerignore
 from windlass.builders.builder import BuildError
-from windlass.builders.docker import context as contexts
-from windlass.builders.docker.context import BuildContext, packing
+from windlass.docker.builds import context as contexts
+from windlass.docker.builds.context import BuildContext, packing
 
 
 def context_of(folder, text: str) -> BuildContext:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.tables import rows
 from windlass.builders.builder import BuildError
-from windlass.builders.docker.expansion import FromImages, inherited
-from windlass.builders.docker.guard import (
+from windlass.docker.builds.expansion import FromImages, inherited
+from windlass.docker.builds.guard import (
     MARK,
     Around,
     Rewritten,

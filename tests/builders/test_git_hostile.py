@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.repositories import git as plain_git
 from tests.builders.repositories import plain_files
-from windlass.builders.git import GitSource, Limits
+from windlass.sources.git import GitSource, Limits
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.builders.repositories import Repository
 from windlass.base.atomic_files import write_whole
-from windlass.builders.git import Git, GitSource
-from windlass.builders.git.kept import FOLDER, KeptCopy
+from windlass.sources.git import Git, GitSource
+from windlass.sources.git.kept import FOLDER, KeptCopy
 
 NAME = "service"
 

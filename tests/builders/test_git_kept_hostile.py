@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.builders.test_git_kept import NAME, Fetches
-from windlass.builders.git import GitError, GitSource
+from windlass.sources.git import GitError, GitSource
 
 pytestmark = pytest.mark.slow
 

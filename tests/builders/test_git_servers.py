@@ -13,7 +13,7 @@ from tests.builders.conftest import processes_of
 from tests.builders.fetched import files
 from tests.builders.repositories import self_signed, serving
 from tests.needs import needs
-from windlass.builders.git import GitError, GitSource, Limits
+from windlass.sources.git import GitError, GitSource, Limits
 
 
 async def until(true, seconds=60.0):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.builders.remedies import build_remedy, failure
-from windlass.core.deploy.remedies import LOOK, with_remedy
+from windlass.engines.start_remedies import LOOK, with_remedy
 
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"

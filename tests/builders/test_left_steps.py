@@ -11,9 +11,9 @@ import pytest
 
 from tests.needs import needs_root
 from windlass.builders.builder import BuildError
-from windlass.builders.docker import left_steps
-from windlass.builders.docker.left_steps import LeftSteps
-from windlass.docker import Docker
+from windlass.docker.builds import left_steps
+from windlass.docker.builds.left_steps import LeftSteps
+from windlass.docker.client import Docker
 
 
 class Bridge:

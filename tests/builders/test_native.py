@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
 from tests.needs import needs
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.builders.build_settings import BuildSettings
 
 needs_node = needs("node", "npm")
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.builders.test_native_recipes import with_tool
 from tests.needs import needs
-from windlass.builders.native.tools import LONGEST, OutputLines
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.remedies import failure
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.process.builds.tools import LONGEST, OutputLines
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.builders.native_sites import Site
 from tests.tables import rows
-from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
-from windlass.builders.native.dockerfile_hints import ExecForm, Shell
 from windlass.core.deploy.automatic_port import choose_port
 from windlass.detect import Recipe
+from windlass.process.builds.command_ports import fixed_port, web_port, with_given_port
+from windlass.process.builds.dockerfile_hints import ExecForm, Shell
 
 GIVEN = "${WINDLASS_PORT_80:-80}"
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.detect.trees import DJANGO
 from tests.needs import needs
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.native import sources
-from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.workload import StaticSite
+from windlass.engines.workload import StaticSite
+from windlass.process.builds import sources
 
 GO = {"go.mod": "module example.com/shop\n", "main.go": "package main\n"}
 VITE = {"package.json": '{"devDependencies": {"vite": "5"}, "scripts": {"dev": "vite"}}', "index.html": ""}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native.kept import keep_times
-from windlass.builders.native.language_steps import DAMAGED
-from windlass.builders.native.language_tools import check_programs
+from windlass.process.builds.kept import keep_times
+from windlass.process.builds.language_steps import DAMAGED
+from windlass.process.builds.language_tools import check_programs
 
 CARGO = """#!/bin/sh
 case "$1" in

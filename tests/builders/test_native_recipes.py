@@ -12,10 +12,10 @@ import pytest
 
 from tests.builders.native_sites import wheel
 from tests.needs import needs
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError
-from windlass.builders.native import NativeBuilder
-from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.workload import StaticSite
+from windlass.engines.workload import StaticSite
+from windlass.process.builds import NativeBuilder
 
 pytestmark = pytest.mark.nightly
 

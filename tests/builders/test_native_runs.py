@@ -19,10 +19,10 @@ from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.subprocesses import end_all_with
 from windlass.builders.builder import BuildError
-from windlass.builders.native import NativeBuilder, tools
-from windlass.builders.native.cells import Cells
-from windlass.builders.native.tools import Tools
 from windlass.builders.remedies import failure
+from windlass.process.builds import NativeBuilder, tools
+from windlass.process.builds.cells import Cells
+from windlass.process.builds.tools import Tools
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ import asyncio, sys
 from pathlib import Path
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import Order
-from windlass.builders.native import NativeBuilder
+from windlass.process.builds import NativeBuilder
 names = dict(service="service", org="o", name="n", deployment="d", key="k", commit="c")
 order = Order(source=Path(sys.argv[2]), **names)
 isolation = Isolation(sys.argv[3], Path(sys.argv[1]))

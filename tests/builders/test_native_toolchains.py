@@ -14,9 +14,9 @@ import pytest
 
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
-from windlass.builders.native import NativeBuilder, tools
-from windlass.builders.native.artifacts import COMPLETE, ArtifactStore, mark_complete
-from windlass.builders.native.cache_limits import CacheLimits
+from windlass.process.builds import NativeBuilder, tools
+from windlass.process.builds.artifacts import COMPLETE, ArtifactStore, mark_complete
+from windlass.process.builds.cache_limits import CacheLimits
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def machine(tmp_path, monkeypatch):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr("windlass.builders.native.pip.find_uv", lambda tools: None)
+    monkeypatch.setattr("windlass.process.builds.pip.find_uv", lambda tools: None)
     return folder
 
 
@@ -162,7 +162,7 @@ async def test_a_sweep_goes_on_while_toolchains_vanish(site, machine, monkeypatc
         shutil.rmtree(site.kept / "cache")
         return 0
 
-    monkeypatch.setattr("windlass.builders.native.toolchains.size_of", measure)
+    monkeypatch.setattr("windlass.process.builds.toolchains.size_of", measure)
     await site.builder.sweep([])
     monkeypatch.undo()
     monkeypatch.setenv("PATH", f"{machine}:/usr/bin:/bin")

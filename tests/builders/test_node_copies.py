@@ -7,7 +7,7 @@ import json
 import pytest
 
 from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native import NativeBuilder
+from windlass.process.builds import NativeBuilder
 
 NPM = """#!/bin/sh
 if [ "$1" = run ]; then

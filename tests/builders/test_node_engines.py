@@ -8,7 +8,7 @@ import pytest
 
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
-from windlass.builders.native import NativeBuilder, node_runtime
+from windlass.process.builds import NativeBuilder, node_runtime
 
 pytestmark = pytest.mark.slow
 

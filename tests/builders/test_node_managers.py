@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.native_sites import write
-from windlass.builders.native.node_managers import is_matched, manager_of, workspace_patterns
+from windlass.builders.node_managers import is_matched, manager_of, workspace_patterns
 
 ROWS = [
     ("nothing", {}, "", "npm", "npm install --no-package-lock --omit=dev"),

@@ -6,11 +6,11 @@ import pytest
 
 from tests.builders.native_sites import Site, wheel
 from tests.tables import rows
-from windlass.builders.native import NativeBuilder
-from windlass.builders.native.python import declaration_of, dependencies_of
 from windlass.detect import Tree, detect
 from windlass.detect.dockerfile import DockerfileOptions, dockerfile
 from windlass.detect.python_pins import old_package_in
+from windlass.process.builds import NativeBuilder
+from windlass.process.builds.python import declaration_of, dependencies_of
 
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 

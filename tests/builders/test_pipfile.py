@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.native_sites import write
 from windlass.builders.builder import BuildError
-from windlass.builders.native.pipfile import pipfile_lines
+from windlass.process.builds.pipfile import pipfile_lines
 
 LOCKED = {
     "flask": {

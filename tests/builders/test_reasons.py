@@ -6,8 +6,8 @@ from collections import deque
 
 import pytest
 
-from windlass.builders.native.start import nothing_found
 from windlass.builders.remedies import failure
+from windlass.process.builds.start import nothing_found
 
 MANY = ", ".join(f"1.{number}" for number in range(40))
 

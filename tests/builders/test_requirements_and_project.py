@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.builders.native.python import declaration_of, dependencies_of
+from windlass.process.builds.python import declaration_of, dependencies_of
 
 PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'
 

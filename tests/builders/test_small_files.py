@@ -6,13 +6,13 @@ import stat
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native.node_engines import OtherNode, check_packages
-from windlass.builders.native.node_packages import package
-from windlass.builders.native.pyproject import read_pyproject
-from windlass.builders.native.requirements import requirements_in
-from windlass.builders.native.start import by_procfile
-from windlass.builders.native.tree import digest
+from windlass.builders.node_packages import package
 from windlass.builders.small_files import LONGEST, read_small
+from windlass.process.builds.node_engines import OtherNode, check_packages
+from windlass.process.builds.pyproject import read_pyproject
+from windlass.process.builds.requirements import requirements_in
+from windlass.process.builds.start import by_procfile
+from windlass.process.builds.tree import digest
 
 READERS = {
     "Procfile": by_procfile,

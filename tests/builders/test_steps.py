@@ -18,7 +18,7 @@ from tests.builders.test_native_runs import until
 from tests.free_ports import free_port
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native.cells import BuildStep, Cells
+from windlass.process.builds.cells import BuildStep, Cells
 
 MOST_USUAL = 1024
 """Descriptors that are closed one after the other where the kernel does not close a range."""
@@ -27,7 +27,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native.cells import BuildStep, Cells
+from windlass.process.builds.cells import BuildStep, Cells
 
 async def main(data, script):
     home = data / "home"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from windlass.builders.git import Limits
-from windlass.builders.upload import FolderContent, UploadError, examine, unpack
+from windlass.sources.git import Limits
+from windlass.sources.upload import FolderContent, UploadError, examine, unpack
 
 LIMITS = Limits(bytes=1024 * 1024, files=100)
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.fakes.engine import FakeEngine
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
-from windlass.main import main
+from windlass.cli.main import main
 
 
 class Said:

@@ -6,7 +6,7 @@ import pytest
 
 from windlass.cli import command_table as tables
 from windlass.cli.command_table import CommandTable, GroupLines, command_table
-from windlass.main import OWN, compute_table
+from windlass.cli.main import OWN, compute_table
 
 
 class Computation:

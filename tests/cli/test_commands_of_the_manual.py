@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.test_manual import PAGES
-from windlass.main import main
+from windlass.cli.main import main
 
 COMMAND = re.compile(r"(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
 ENDS = {"|", ">", "<", "&&", "&", "||", ";"}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from windlass.builders.dockerfile import read
-from windlass.main import main
+from windlass.cli.main import main
 
 
 @pytest.fixture

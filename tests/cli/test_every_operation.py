@@ -15,10 +15,10 @@ from tests.cli.listener import listening
 from tests.documented import body, operations
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of
+from windlass.cli.main import OWN
 from windlass.core.declare.registry import Operation
 from windlass.core.words.naming import kebab
 from windlass.families import registry
-from windlass.main import OWN
 
 IDS = {
     param: f"00000000-0000-4000-8000-{number:012x}"

@@ -18,8 +18,8 @@ from tests.world import ADMIN, REPOSITORY
 from windlass.cli.confirmed_links import note_link
 from windlass.cli.git_folder import for_server, git_folder
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine
-from windlass.main import main
+from windlass.cli.main import main
+from windlass.engines.workload import RELEASE_INDEX, OutputLine
 
 LINK = FolderLink(project="shop", environment="production", application="web")
 

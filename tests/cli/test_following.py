@@ -19,7 +19,7 @@ from tests.cli.test_stories import shop
 from tests.logs.streams import settled
 from tests.world import ADMIN
 from windlass.cli.following import StreamEvent, parse_events
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 APP = "00000000-0000-4000-8000-000000000001"
 FOLLOW = ("application", "log", APP, "--follow")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from windlass.cli.main import main
 from windlass.families import registry
-from windlass.main import main
 
 
 def commands(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from windlass.core.deploy.remedies import remedy_of
+from windlass.engines.start_remedies import remedy_of
 
 pytestmark = pytest.mark.slow
 

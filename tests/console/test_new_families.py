@@ -23,7 +23,7 @@ WITH_FAMILIES = """\
 import sys
 import windlass.families
 windlass.families.__path__.append(sys.argv.pop(1))
-from windlass.main import main
+from windlass.cli.main import main
 main()
 """
 

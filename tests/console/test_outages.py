@@ -29,7 +29,7 @@ async def admit_or_fail(self, header):
 
 Authenticator.admit = admit_or_fail
 Authenticator.recent_verdict = lambda *words: None if outage.exists() else recent(*words)
-from windlass.main import main
+from windlass.cli.main import main
 main()
 """
 

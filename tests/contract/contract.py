@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.fakes.engine import FakeEngine
 from tests.world import Answer, World
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.workload import Instance, Workload
 
 NOWHERE: Final = "00000000-0000-4000-8000-000000000000"
 COMMIT: Final = "4f1d2c3b4a5968778695a4b3c2d1e0f102132435"

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from windlass.builders.bundled import BundledRepositories
-from windlass.builders.git import Git, GitError, GitSource
 from windlass.demo import BRANCH, URL, repository
+from windlass.sources.bundled import BundledRepositories
+from windlass.sources.git import Git, GitError, GitSource
 
 
 def git(*words, folder):

@@ -17,7 +17,7 @@ from tests.derived.things import Thing
 from tests.world import Answer
 from windlass.core.declare.registry import is_service, runs_once
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import OutputLine, Workload
+from windlass.engines.workload import OutputLine, Workload
 from windlass.families import registry
 
 every_family = for_families(is_service)

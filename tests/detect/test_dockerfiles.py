@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
 from tests.tables import rows
-from windlass.builders.docker.guard import Around, rewritten
 from windlass.builders.dockerfile import Dockerfile, read
 from windlass.builders.instructions import Instruction
-from windlass.builders.native.node_managers import manager_of
+from windlass.builders.node_managers import manager_of
 from windlass.detect import detect
 from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile
 from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.writer import _PLANNERS
 from windlass.detect.languages import languages
 from windlass.detect.recipe import SITE, ProcessType, Recipe
+from windlass.docker.builds.guard import Around, rewritten
 
 RUNNABLE = [row for row in ROWS if detect(tree_of(row.files)).is_runnable]
 

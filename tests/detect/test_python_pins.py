@@ -11,11 +11,11 @@ import pytest
 
 from tests.detect.trees import FLASK, tree_of
 from tests.tables import rows
-from windlass.builders.native.python_versions import wanted_in
 from windlass.detect import detect
 from windlass.detect.dockerfile import dockerfile
 from windlass.detect.python_pins import minors_of
 from windlass.detect.wheel_table import NEWEST, WHEELS
+from windlass.process.builds.python_versions import wanted_in
 
 
 def version_of(files) -> str:

@@ -21,8 +21,8 @@ from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Rig, Station, needs, until, wanted
 from tests.marks import either
-from windlass.core.deploy.workload import Phase, Volume
 from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.workload import Phase, Volume
 
 SECRET = "a-secret-that-nobody-writes-down"
 

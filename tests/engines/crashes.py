@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tests.engines.stations import Opener
-from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import Engine, EngineError
+from windlass.engines.workload import Workload
 
 
 def live_until_killed(opener: Opener, it: Workload, generation: int, seed: int, ready: Any) -> None:

@@ -13,21 +13,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.core.deploy.registries import PullRequest, RegistryLogin
-from windlass.core.deploy.workload import (
-    Artifact,
-    Instance,
-    Observation,
-    Outcome,
-    Phase,
-    Presence,
-    RoutedAddress,
-    ServiceAddress,
-    StoredData,
-    Usage,
-    Workload,
-)
 from windlass.engines.engine import (
     EngineError,
     Execution,
@@ -41,6 +26,21 @@ from windlass.engines.engine import (
     leave_at_once,
     miss_nothing,
     note_nothing,
+)
+from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.workload import (
+    Artifact,
+    Instance,
+    Observation,
+    Outcome,
+    Phase,
+    Presence,
+    RoutedAddress,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
 )
 
 Generation = tuple[str, int]

@@ -29,10 +29,10 @@ import pytest
 
 from tests.certificates import authority, write_pair
 from tests.engines.descendants import Identity, is_alive, kill, run_by
-from windlass.core.deploy.workload import Artifact
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.images import image
-from windlass.engines.docker import DockerEngine
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.images import image
+from windlass.docker.engine import DockerEngine
+from windlass.engines.workload import Artifact
 
 T = TypeVar("T")
 

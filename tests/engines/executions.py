@@ -12,8 +12,8 @@ import pytest
 
 from tests.engines import programs
 from tests.engines.stations import LONG, AtStation, Opener, Station, until, wanted
-from windlass.core.deploy.workload import Instance
 from windlass.engines.engine import EngineError, Execution, ExecutionRequest, TerminalSize
+from windlass.engines.workload import Instance
 
 SLEEP = "sleep 13579"
 LISTS = "for line in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $line; echo; done 2>/dev/null"

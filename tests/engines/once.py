@@ -14,8 +14,8 @@ from tests.engines import programs
 from tests.engines.crashes import run_once_until_killed
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from tests.marks import either
-from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Phase, Volume, Workload
 
 
 async def job(rig: Rig, **given: Any) -> Workload:

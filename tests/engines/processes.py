@@ -14,8 +14,8 @@ import msgspec
 from tests.engines.stations import Opener
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, NetworkRules
-from windlass.core.deploy.workload import Artifact
-from windlass.engines.process import Pauses, ProcessEngine
+from windlass.engines.workload import Artifact
+from windlass.process.exit_reason import Pauses, ProcessEngine
 
 
 def open_engine(folder: Path, *, networks: bool = True, **given: Any) -> ProcessEngine:

@@ -13,7 +13,9 @@ from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from tests.free_ports import free_port
 from windlass.core.deploy import automatic_port
-from windlass.core.deploy.workload import (
+from windlass.engines.by_hand import readiness
+from windlass.engines.engine import ListensElsewhere, NotReady
+from windlass.engines.workload import (
     Artifact,
     HealthProbe,
     Instance,
@@ -22,8 +24,6 @@ from windlass.core.deploy.workload import (
     ProbeKind,
     Workload,
 )
-from windlass.engines.by_hand import readiness
-from windlass.engines.engine import ListensElsewhere, NotReady
 
 SOON = 0.05
 """Seconds between two probes of these tests."""

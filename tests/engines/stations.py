@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from windlass.base.isolation.instance_connections import open_connection
-from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
 from windlass.engines.engine import Engine
+from windlass.engines.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
 
 LONG = 30.0
 """Seconds after which what must come has not come. Nothing depends on how fast it comes."""

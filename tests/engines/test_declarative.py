@@ -12,8 +12,8 @@ from tests.engines.declarative import DeclarativeEngine
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.world import World, make_world
-from windlass.core.deploy.workload import Artifact, Phase
 from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.workload import Artifact, Phase
 from windlass.routers.router import Route
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.answers import LONGEST_REASON
-from windlass.engines.docker.follow import NewOutput
-from windlass.engines.docker.position import Position
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.answers import LONGEST_REASON
+from windlass.docker.follow import NewOutput
+from windlass.docker.position import Position
 
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 VERSION = HEAD % b"200 OK" + b'{"ApiVersion": "1.41", "MinAPIVersion": "1.12"}'

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.engines.docker.watched import until
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.engines.docker import DockerEngine, watch
-from windlass.engines.docker.inspection import milliseconds, outcome_of
+from windlass.docker.engine import DockerEngine, watch
+from windlass.docker.inspection import milliseconds, outcome_of
+from windlass.engines.engine_limits import UNKNOWN
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

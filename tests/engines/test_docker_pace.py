@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from windlass.docker import Docker
-from windlass.docker.client import BYTES_A_SECOND, Pace
+from windlass.docker.client import Docker
+from windlass.docker.client.client import BYTES_A_SECOND, Pace
 
 
 @pytest.fixture

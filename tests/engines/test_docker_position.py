@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.engines.docker.follow import NewOutput
-from windlass.engines.docker.position import _ROOM, Position, Positions
+from windlass.docker.follow import NewOutput
+from windlass.docker.position import _ROOM, Position, Positions
 
 
 def stamp(milliseconds: int) -> str:

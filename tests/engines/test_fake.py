@@ -11,7 +11,7 @@ from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.fakes.engine import FakeEngine
-from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
+from windlass.engines.workload import Artifact, OutputLine, Phase, Workload
 
 
 class FakeRig:

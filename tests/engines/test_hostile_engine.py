@@ -18,8 +18,8 @@ from tests.tables import rows
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import EngineAccess
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker import client as docker_client
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client import client as docker_client
 from windlass.install import connecting
 from windlass.install.connecting import DockerConnector, EngineReach
 

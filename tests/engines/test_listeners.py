@@ -14,15 +14,6 @@ from tests.engines.stations import wanted
 from tests.fakes.engine import FakeEngine
 from tests.free_ports import free_port
 from windlass.base.clock import SystemClock
-from windlass.core.deploy.workload import (
-    Artifact,
-    HealthProbe,
-    Instance,
-    Phase,
-    ProbeKind,
-    Volume,
-    Workload,
-)
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import (
     ListeningPort,
@@ -33,6 +24,15 @@ from windlass.engines.by_hand.listeners import (
 from windlass.engines.by_hand.probes import speaks_http
 from windlass.engines.by_hand.readiness import ReadinessWait
 from windlass.engines.engine import ListensElsewhere, NotReady
+from windlass.engines.workload import (
+    Artifact,
+    HealthProbe,
+    Instance,
+    Phase,
+    ProbeKind,
+    Volume,
+    Workload,
+)
 
 EVERYWHERE, LOOPBACK = "0.0.0.0", "127.0.0.1"
 PROBE = HealthProbe(kind=ProbeKind.TCP, port=3000)

@@ -12,8 +12,8 @@ from tests.engines.dockers import BOX, Dockerd, own_engine
 from tests.engines.newcomers import advice_for
 from tests.faults.house import ROOT
 from tests.whole import place
-from windlass.builders.docker import builder as docker_builder
-from windlass.builders.native import cells
+from windlass.docker.builds import builder as docker_builder
+from windlass.process.builds import cells
 
 pytestmark = pytest.mark.nightly
 

@@ -11,7 +11,7 @@ from tests.engines.newcomers import Newcomer, advice_for
 from tests.free_ports import free_port
 from tests.marks import nightly
 from tests.whole import page, place
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 from windlass.engines.by_hand import readiness
 
 pytestmark = pytest.mark.nightly

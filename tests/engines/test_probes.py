@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.free_ports import free_port
-from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind
 from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.listeners import queued_at
 from windlass.engines.by_hand.probes import ask
 from windlass.engines.engine import EngineError, InstanceEnded
-from windlass.engines.process import listening
+from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
+from windlass.process import listening
 
 ENGINE = SimpleNamespace(has_go_between=False)
 

@@ -14,10 +14,10 @@ from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Station
 from tests.engines.test_fake import FakeRig
 from tests.fakes.engine import FakeEngine
-from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.health import HealthMonitor
 from windlass.engines.engine import Leave, Note, NotReady, leave_at_once, note_nothing
+from windlass.engines.workload import Instance, Observation, Workload
 
 
 class StartsOne(FakeEngine):

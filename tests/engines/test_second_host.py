@@ -19,8 +19,8 @@ from tests.faults.inside import Inside, inside, until
 from tests.free_ports import free_port
 from tests.world import Answer
 from windlass.builders.builder import BuilderAway
-from windlass.docker import Docker
-from windlass.engines.docker import names as words
+from windlass.docker import names as words
+from windlass.docker.client import Docker
 from windlass.engines.engine import EngineAway
 
 pytestmark = pytest.mark.slow

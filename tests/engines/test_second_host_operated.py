@@ -13,7 +13,7 @@ from tests.engines.test_second_host import Cluster, access, connected, first, on
 from tests.free_ports import free_port
 from tests.operate.installations import apart
 from tests.operate.test_commands import findings
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 from windlass.operate import stopping
 from windlass.terminal.stopped import Stopped
 

@@ -11,7 +11,7 @@ from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.marks import nightly
 from tests.whole import Page, Visitors, Windlass, page, place, until
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

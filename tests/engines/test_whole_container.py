@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines.dockers import BOX, build, docker_host
 from tests.whole import Visitors, Windlass, page, place, until
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

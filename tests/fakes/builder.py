@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order, Say
-from windlass.builders.git import GitCommit, GitError, GitSource
-from windlass.core.deploy.workload import Artifact
+from windlass.engines.workload import Artifact
+from windlass.sources.git import GitCommit, GitError, GitSource
 
 FILES_OF_EXAMPLES = {"Dockerfile": "FROM scratch\n", "values.yaml": ""}
 """The files that the examples of questions about files name."""

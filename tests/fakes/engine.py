@@ -10,21 +10,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from tests.fakes.execution import FakeExecution
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.core.deploy.registries import PullRequest, RegistryLogin
-from windlass.core.deploy.workload import (
-    Artifact,
-    HealthProbe,
-    Instance,
-    Outcome,
-    OutputLine,
-    Phase,
-    RoutedAddress,
-    ServiceAddress,
-    StoredData,
-    Usage,
-    Workload,
-)
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
@@ -37,6 +22,21 @@ from windlass.engines.engine import (
     Sink,
     VolumeLost,
     miss_nothing,
+)
+from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.workload import (
+    Artifact,
+    HealthProbe,
+    Instance,
+    Outcome,
+    OutputLine,
+    Phase,
+    RoutedAddress,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
 )
 
 Key = tuple[str, int, int]

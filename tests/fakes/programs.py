@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.builders.terraform import InstalledProgram
+from windlass.terraform.programs import InstalledProgram
 
 
 class FakePrograms:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from tests import whole
 from tests.faults.witness import MACHINE
 from windlass.config import Settings
-from windlass.docker import Docker
-from windlass.engines.docker import names as words
+from windlass.docker import names as words
+from windlass.docker.client import Docker
 from windlass.install import mark
 
 Key = tuple[str, int, int]

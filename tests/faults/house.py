@@ -25,8 +25,8 @@ from tests.faults.programs import Code
 from tests.faults.victim import Doom
 from tests.forks import Brood
 from tests.world import ADMIN
-from windlass.builders.git.kept import FOLDER as KEPT
 from windlass.core.deploy.states import OPEN
+from windlass.sources.git.kept import FOLDER as KEPT
 
 ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0

@@ -12,7 +12,7 @@ from tests.engines.dockers import docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.faults.test_no_gap import crowd_of
 from tests.marks import nightly
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from tests.faults.inside import Inside, Service, inside, until
 from tests.faults.test_killed import FULL
 from tests.whole import Containers
 from tests.world import World
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 DOCKERFILE = f"FROM {BOX}\nRUN echo begun; sleep 2\nCMD trap exit TERM; while true; do sleep 0.1; done\n"
 AWAY = 1.0

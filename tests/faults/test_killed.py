@@ -21,7 +21,7 @@ from tests.forks import Brood
 from tests.marks import either, nightly
 from windlass import control
 from windlass.control.deploying.steps import STEPS
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

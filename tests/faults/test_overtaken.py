@@ -22,8 +22,8 @@ from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.deployments import RECONCILE
 from windlass.core.deploy.states import OPEN, State
-from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import Claim, EventRow, Reads, Tx
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import uvloop
 
-import windlass.builders.docker
-import windlass.engines.docker
+import windlass.docker.builds.builder
+import windlass.docker.engine
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
 from tests.forks import obey

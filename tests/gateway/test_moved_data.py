@@ -15,8 +15,8 @@ from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import APP, ServerProcess, deploy
 from tests.whole import Place, Processes, page, place, until
-from windlass.builders.native.artifacts import ArtifactStore, is_complete, mark_complete
-from windlass.core.deploy.workload import Artifact
+from windlass.engines.workload import Artifact
+from windlass.process.builds.artifacts import ArtifactStore, is_complete, mark_complete
 
 PORTS = [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}]
 

@@ -15,7 +15,7 @@ from tests.fakes.engine import FakeEngine
 from tests.loopback import OK, Receiver, receiver
 from tests.terraform.modules import document
 from tests.world import World, make_world
-from windlass.builders.git import Git
+from windlass.sources.git import Git
 
 CANARY = "ghp_CANARY0123456789"
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.certificates import Authority, authority, write_pair
 from tests.engines.test_hostile_engine import HERE
-from windlass.engines.docker import names
+from windlass.docker import names
 
 VERSION = {"ApiVersion": "1.44", "MinAPIVersion": "1.24"}
 ID = "a" * 64

@@ -28,7 +28,7 @@ from windlass.base.isolation import calls, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.base.isolation.namespace_holder import LOOK_EVERY
-from windlass.engines.process.networks import Networks
+from windlass.process.networks import Networks
 
 PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
 PUBLIC_6 = "2001:db8:9::1"

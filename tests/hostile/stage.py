@@ -21,10 +21,10 @@ from tests.engines.stations import until, wanted
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.builders.builder import Order
-from windlass.builders.native import NativeBuilder
-from windlass.core.deploy.workload import Artifact, OutputLine, Volume
-from windlass.engines.process import ProcessEngine
-from windlass.engines.process.records import InstanceKey, RecordStore
+from windlass.engines.workload import Artifact, OutputLine, Volume
+from windlass.process.builds import NativeBuilder
+from windlass.process.engine import ProcessEngine
+from windlass.process.records import InstanceKey, RecordStore
 
 ATTACK = Path(__file__).with_name("attempts.py").read_text()
 VICTIM, ATTACKER = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"

@@ -18,7 +18,7 @@ from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
 from windlass.control.records.served_names import INSIDE
-from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
+from windlass.engines.workload import Instance, Workload, WorkloadPort
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.builder import FakeRepositories
 from tests.world import make_world
-from windlass.builders.git import GitSource
+from windlass.sources.git import GitSource
 
 REPOSITORY = {"url": "https://git.example/acme/front.git"}
 ELSEWHERE = {"url": "https://git.example/acme/back.git"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.builders.native.tools import environment_for
+from windlass.process.builds.tools import environment_for
 
 SURROUNDINGS = {
     "PIP_INDEX_URL": "https://reader:pip-canary@pypi.example/simple",

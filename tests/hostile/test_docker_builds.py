@@ -25,10 +25,10 @@ from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from tests.needs import needs_root
 from windlass.builders.builder import BuildError
-from windlass.builders.docker import DockerBuilder, engine_turn, guard
-from windlass.builders.docker.engine_turn import EngineTurn
-from windlass.builders.docker.guard import MARK
-from windlass.docker import Docker
+from windlass.docker.builds import DockerBuilder, engine_turn, guard
+from windlass.docker.builds.engine_turn import EngineTurn
+from windlass.docker.builds.guard import MARK
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from tests.engines.test_second_host import connected
 from tests.faults.inside import Inside, inside, until
 from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
 from windlass.control.context.place import Place
-from windlass.docker import EngineRefused
-from windlass.docker.answers import LONGEST_EVENT
-from windlass.engines.docker import names, position, watch
-from windlass.engines.docker.engine import DockerEngine
+from windlass.docker import names, position, watch
+from windlass.docker.client import EngineRefused
+from windlass.docker.client.answers import LONGEST_EVENT
+from windlass.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from tests.engines.test_second_host import Cluster, connected
 from tests.faults.inside import Inside, until
 from tests.hostile.engines import ID, HostileEngine, hangs, says
 from tests.hostile.test_engine_of_another import server
-from windlass.engines.docker import names
+from windlass.docker import names
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import process_memory
-from windlass.engines.process import kernel, patrol
+from windlass.process import kernel, patrol
 
 LIMIT = 100
 BEGINS = """

@@ -12,8 +12,8 @@ from tests.engines.dockers import docker_host
 from tests.hostile.test_docker_builds import Engine, answering
 from tests.registries.docker_registry import DockerRegistry, docker_registry
 from windlass.builders.builder import BuildError
-from windlass.builders.docker import builder
-from windlass.docker import Docker
+from windlass.docker.builds import builder
+from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
 

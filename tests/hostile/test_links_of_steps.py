@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.builders.native_sites import Site
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError
-from windlass.builders.native import node
-from windlass.builders.native.kept import KeptFolders
-from windlass.builders.native.node_managers import manager_of
-from windlass.builders.native.node_steps import KEPT
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.builders.node_managers import manager_of
 from windlass.detect import languages
+from windlass.process.builds import node
+from windlass.process.builds.kept import KeptFolders
+from windlass.process.builds.node_steps import KEPT
 
 RESULTS = [
     pytest.param(language.toolchain, pattern, id=f"{language.name}-{pattern}")

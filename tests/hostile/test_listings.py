@@ -12,7 +12,6 @@ import pytest
 from tests.loopback import receiver
 from tests.world import World, make_world
 from windlass.base.errors import Unavailable
-from windlass.builders.git import Git, GitCommit, GitError, GitSource
 from windlass.control.context import git_reader
 from windlass.control.context.call import Reading, handler_of
 from windlass.control.context.git_reader import (
@@ -25,6 +24,7 @@ from windlass.control.context.git_reader import (
     ReadCaller,
 )
 from windlass.families import registry
+from windlass.sources.git import Git, GitCommit, GitError, GitSource
 
 ONE = ReadCaller("org", "ada")
 LIMIT = MOST + SPARE + SPARE_OF_CALLERS

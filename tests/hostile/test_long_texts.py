@@ -9,10 +9,10 @@ import pytest
 from tests.tables import rows
 from windlass.base.toml import LONGEST, parse_toml
 from windlass.builders import dockerfile
-from windlass.builders.docker.guard import Around, BuildRefused, rewritten
-from windlass.builders.native.dockerfile_hints import Shell
-from windlass.builders.native.start import by_procfile
 from windlass.core.words.webhook_payload import has_form
+from windlass.docker.builds.guard import Around, BuildRefused, rewritten
+from windlass.process.builds.dockerfile_hints import Shell
+from windlass.process.builds.start import by_procfile
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 
 LONG = 900_000

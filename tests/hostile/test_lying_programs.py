@@ -16,7 +16,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import calls, cell_entry, isolation
 from windlass.base.isolation.isolation import Isolation
-from windlass.engines.process.process_table import count
+from windlass.process.process_table import count
 
 pytestmark = pytest.mark.slow
 

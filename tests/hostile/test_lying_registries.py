@@ -10,7 +10,7 @@ import pytest
 
 from tests.registries.test_protocol import Servers, registry
 from windlass.base.http_out import HttpResult
-from windlass.core.deploy.registries import may_give_tokens
+from windlass.engines.registries import may_give_tokens
 from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
 from windlass.registries.client import MOST_PAGES, RegistryClient, RequestPauses
 from windlass.registries.docker_hub import search_images

@@ -19,8 +19,8 @@ from windlass.base.guests import Guests
 from windlass.base.isolation import calls, isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
-from windlass.builders.native.cells import BuildStep, Cells
-from windlass.engines.process import patrol
+from windlass.process import patrol
+from windlass.process.builds.cells import BuildStep, Cells
 
 LIMIT = 100
 WAYS = {

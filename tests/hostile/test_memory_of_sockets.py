@@ -14,9 +14,9 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import kernel_buffers, living_thread
 from windlass.base.kernel_buffers import KernelBuffers
-from windlass.engines.process import patrol
-from windlass.engines.process.memory_shares import MemoryUse, heaviest, is_short
-from windlass.engines.process.records import InstanceKey
+from windlass.process import patrol
+from windlass.process.memory_shares import MemoryUse, heaviest, is_short
+from windlass.process.records import InstanceKey
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -17,7 +17,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
-from windlass.engines.process import ProcessEngine
+from windlass.process.engine import ProcessEngine
 
 BARE: dict[str, Any] = {"identity": "none", "mounts": False, "processes": False, "network": False}
 LEAVES = """

@@ -16,9 +16,9 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
 from windlass.base.open_files import inherited_files, mapped_files, open_files
-from windlass.engines.process import patrol, process_table
-from windlass.engines.process.kernel_shares import KernelUse, Scarce, heaviest
-from windlass.engines.process.records import InstanceKey
+from windlass.process import patrol, process_table
+from windlass.process.kernel_shares import KernelUse, Scarce, heaviest
+from windlass.process.records import InstanceKey
 
 STARTS_THREADS = """
 import os, signal, threading

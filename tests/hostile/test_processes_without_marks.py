@@ -11,7 +11,7 @@ import pytest
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.engines.process import ProcessEngine, kernel, process_table, spawn
+from windlass.process.engine import ProcessEngine, kernel, process_table, spawn
 
 LEAVES_A_PROCESS = """
 import os, signal

@@ -17,7 +17,7 @@ from tests.needs import needs_root
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.launcher_client import Launcher
 from windlass.base.isolation.step import StepRequest
-from windlass.engines.process import ProcessEngine
+from windlass.process.engine import ProcessEngine
 
 AUTOGROUP = Path("/proc/self/autogroup")
 

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.docker.guard import Around, Rewritten, rewritten
-from windlass.builders.docker.recipes import choose_dockerfile
 from windlass.builders.dockerfile import read
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.docker.builds.guard import Around, Rewritten, rewritten
+from windlass.docker.builds.recipes import choose_dockerfile
 
 ADDRESS = "http://127.0.0.1:8080/secret"
 TEXTS = [

@@ -14,9 +14,9 @@ from msgspec import structs
 
 from tests.engines.stations import wanted
 from tests.needs import needs_root
-from windlass.core.deploy.workload import Artifact, Volume
 from windlass.engines.engine import EngineError
-from windlass.engines.process import files, open_folders
+from windlass.engines.workload import Artifact, Volume
+from windlass.process import files, open_folders
 
 pytestmark = needs_root
 

@@ -21,7 +21,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import calls, cell_entry, isolation, probe, socket_filter
 from windlass.base.isolation.isolation import Isolation
-from windlass.builders.native.cells import BuildStep, Cells
+from windlass.process.builds.cells import BuildStep, Cells
 
 CLONE = 56 if os.uname().machine == "x86_64" else 220
 VMSPLICE = 278 if os.uname().machine == "x86_64" else 75

@@ -7,8 +7,8 @@ import sys
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import LONG, Station, wanted
-from windlass.core.deploy.workload import Instance
 from windlass.engines.engine import ExecutionRequest, TerminalSize
+from windlass.engines.workload import Instance
 
 MORE = 300
 OPENS = """

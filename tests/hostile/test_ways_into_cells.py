@@ -16,16 +16,16 @@ from tests.needs import needs
 from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.native import NativeBuilder, node, python, tree
-from windlass.builders.native.artifacts import ArtifactStore as BuildShelf
-from windlass.builders.native.build_state import complete
-from windlass.builders.native.cells import Cells
-from windlass.builders.native.node_managers import PackageManager
-from windlass.builders.native.python_versions import Interpreter
-from windlass.core.deploy.workload import Artifact
-from windlass.engines.process import files
-from windlass.engines.process.records import InstanceKey, RecordStore
-from windlass.engines.process.starting import InstanceStarter
+from windlass.builders.node_managers import PackageManager
+from windlass.engines.workload import Artifact
+from windlass.process import files
+from windlass.process.builds import NativeBuilder, node, python, tree
+from windlass.process.builds.artifacts import ArtifactStore as BuildShelf
+from windlass.process.builds.build_state import complete
+from windlass.process.builds.cells import Cells
+from windlass.process.builds.python_versions import Interpreter
+from windlass.process.records import InstanceKey, RecordStore
+from windlass.process.starting import InstanceStarter
 
 needs_node = needs("node", "npm")
 SERVICE, ORG = "11111111-aaaa-4aaa-8aaa-000000000001", "33333333-aaaa-4aaa-8aaa-000000000003"

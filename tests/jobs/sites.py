@@ -12,7 +12,7 @@ from typing import Any
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
 from windlass import control
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 
 IMAGE = {"image": {"image_name": "acme/report", "tag": "1.0"}}
 DOCKER = {"docker": {"git_repository": {"url": REPOSITORY, "branch": "main"}}}

@@ -19,7 +19,7 @@ from tests.jobs.sites import (
     states,
 )
 from tests.world import Answer, World
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 YEARLY = cron("0 0 1 1 *")
 

@@ -18,8 +18,8 @@ import pytest
 
 from tests.free_ports import free_port
 from windlass.builders.builder import BuildError
-from windlass.builders.databases import NativeDatabases
-from windlass.core.deploy.workload import Artifact
+from windlass.engines.workload import Artifact
+from windlass.process.databases import NativeDatabases
 
 PATIENCE = 60
 PASSWORD = 'it\'s a \\ "secret" ünd %s'

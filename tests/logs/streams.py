@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.world import ADMIN, World
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 FOLLOW = "/log?follow=true"
 

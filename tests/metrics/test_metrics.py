@@ -26,8 +26,8 @@ from windlass.base.errors import Conflict, Unavailable
 from windlass.base.metrics import Metric, gauge
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.deploy.states import State
-from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineAway
+from windlass.engines.workload import Instance, Phase
 from windlass.families import registry
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate

@@ -20,8 +20,8 @@ from tests.world import World, make_world
 from windlass.base.http_out import HttpSender
 from windlass.base.log import JsonLines
 from windlass.base.trace import Trace, current_trace, enter_trace, given_trace, new_trace, trace_headers
-from windlass.core.deploy.workload import Instance, Workload
-from windlass.docker.client import Docker
+from windlass.docker.client.client import Docker
+from windlass.engines.workload import Instance, Workload
 
 ID, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{ID}-{SPAN}-01"

@@ -16,8 +16,8 @@ from tests.metrics.prometheus import measured, scraped, value
 from tests.world import World, make_world
 from windlass.base.commit import commit, commit_of
 from windlass.base.version import VERSION
+from windlass.cli.main import main
 from windlass.config import Settings
-from windlass.main import main
 from windlass.operate.backup import backup
 from windlass.store.migrate import newest
 

@@ -187,7 +187,7 @@ async def test_a_backup_and_a_restore_of_any_size_fit_into_memory(tmp_path):
 def peak(*words: str) -> float:
     """Megabytes that a command needed at most."""
     program = (
-        "import sys\nfrom windlass.main import main\nmain(standalone_mode=False)\n"
+        "import sys\nfrom windlass.cli.main import main\nmain(standalone_mode=False)\n"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     ended = subprocess.run(

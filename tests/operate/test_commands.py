@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from tests.needs import ordinary_user
 from tests.operate.installations import contents, stopped
+from windlass.cli.main import main
 from windlass.config import DATABASE, PREFIX, Settings
-from windlass.main import main
 from windlass.store.migrate import newest
 from windlass.store.sqlite import connect
 
@@ -355,7 +355,7 @@ def test_a_server_starts_without_what_only_some_need(tmp_path):
         "import uvicorn\n"
         "async def at_once(*_, **__): print('LOADED', *sys.modules)\n"
         "uvicorn.Server.serve = at_once\n"
-        "from windlass.main import main\n"
+        "from windlass.cli.main import main\n"
         "main()\n"
     )
     ended = subprocess.run(

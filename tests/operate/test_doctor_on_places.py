@@ -13,7 +13,7 @@ from tests.running.test_shared_machine import shop
 from tests.world import make_world
 from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation
-from windlass.core.deploy.workload import StaticSite
+from windlass.engines.workload import StaticSite
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners

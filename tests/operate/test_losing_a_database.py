@@ -21,8 +21,8 @@ from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
 from windlass.control.background import holdings
-from windlass.core.deploy.workload import Phase
 from windlass.core.words.events import Event
+from windlass.engines.workload import Phase
 from windlass.install.installation import install
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose

@@ -16,7 +16,7 @@ from tests.operate.installations import settings_of
 from tests.whole import Place, Windlass, page, place, until
 from tests.world import HandClock, World, make_world
 from windlass.control.records.deployments import RECONCILE
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 from windlass.operate.backup import backup, restore
 
 

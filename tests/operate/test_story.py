@@ -19,7 +19,7 @@ from tests.operate.story.machines import next_wheels
 from tests.operate.story.proxies import needs_nginx
 from tests.operate.story.scene import Scene, scene
 from tests.whole import until
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 pytestmark = [pytest.mark.nightly, needs_nginx, pytest.mark.timeout(900)]
 

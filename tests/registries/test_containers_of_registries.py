@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 from tests.world import Answer, World, make_world
-from windlass.core.deploy.registries import RegistryLogin
+from windlass.engines.registries import RegistryLogin
 
 FIRST, SECOND = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 LOGIN = RegistryLogin("reader", "reads-only")

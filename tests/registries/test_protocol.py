@@ -12,8 +12,8 @@ import pytest
 
 from tests.tables import rows
 from windlass.base.http_out import HttpResult
-from windlass.core.deploy.registries import BuildRegistry, RegistryLogin, may_give_tokens
-from windlass.core.words.images import newer_than, newest_first
+from windlass.engines.image_names import newer_than, newest_first
+from windlass.engines.registries import BuildRegistry, RegistryLogin, may_give_tokens
 from windlass.registries.aws import AccessKeys, ecr_login, sign
 from windlass.registries.challenge import next_page, read_challenge, wait_of
 from windlass.registries.client import RegistryClient, RequestPauses

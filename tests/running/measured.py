@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.fakes.engine import FakeEngine
 from tests.world import World
-from windlass.core.deploy.workload import Usage
+from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 

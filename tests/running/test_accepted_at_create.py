@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tests.builders.test_databases import machine, postgresql
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
-from windlass.builders.databases import NativeDatabases
 from windlass.core.deploy import databases
-from windlass.core.deploy.engine_limits import EngineLimits
+from windlass.engines.engine_limits import EngineLimits
+from windlass.process.databases import NativeDatabases
 
 GIT = {"git_repository": {"url": REPOSITORY}}
 IMAGE = {"image_name": "nginx", "tag": "1"}

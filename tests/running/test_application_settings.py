@@ -11,8 +11,8 @@ import pytest
 from tests.world import World, make_world
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.control.workloads.application_settings import with_settings
-from windlass.core.deploy.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.core.words.variables import Unusable
+from windlass.engines.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.families.application import Application
 
 UNFIT: list[tuple[str, Any]] = [

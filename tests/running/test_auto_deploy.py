@@ -14,11 +14,11 @@ from tests.running.deployments import deploy, deployed, deployments
 from tests.tables import rows
 from tests.world import REPOSITORY, World
 from windlass.base import dockerignore
-from windlass.builders.git import GitSource
 from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
 from windlass.control.background.worker import BRANCH_SLOTS, LEASE
 from windlass.control.deploying.ledger import LostClaim
+from windlass.sources.git import GitSource
 from windlass.store import Queue
 from windlass.store.tables import work
 

@@ -21,7 +21,7 @@ from tests.running.clusters import (
     status,
 )
 from tests.tables import rows
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 # Connected
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.world import World, make_world
-from windlass.builders.git import GitCommit
+from windlass.sources.git import GitCommit
 
 AUTHORS = (
     ("Grace Brewster Hopper", "grace@example.com"),

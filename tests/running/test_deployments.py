@@ -10,8 +10,8 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, deployments, generations, under_way
 from tests.world import World
-from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.events import Event
+from windlass.engines.workload import OutputLine
 
 FINAL = {
     Event.DEPLOYMENT_SUCCEEDED,

@@ -14,8 +14,8 @@ from tests.builders.repositories import Repository
 from tests.builders.test_native_runs import until
 from tests.test_bounded_calls import running_calls
 from tests.world import World, make_world
-from windlass.builders.git import Git
 from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
+from windlass.sources.git import Git
 
 NO_TOKEN = "git_repository.git_token_id: no gitToken of this organization has this id"
 

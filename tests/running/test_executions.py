@@ -16,8 +16,8 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.api.executions import ExecutionSocket
 from windlass.api.streaming import Streams
-from windlass.core.deploy.workload import StaticSite
 from windlass.engines.engine import TerminalSize
+from windlass.engines.workload import StaticSite
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.deployments import deploy
 from tests.world import World, make_world
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 NO_TABLE = "sqlite3.OperationalError: no such table: post"
 NO_DATABASE = "Error connecting: MongooseError: The `uri` parameter to `openUri()` must be a string"

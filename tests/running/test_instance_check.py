@@ -14,9 +14,9 @@ from tests.tables import rows
 from tests.tasks import with_tasks
 from tests.world import World, make_world
 from windlass.control.background.instance_check import compare
-from windlass.core.deploy.workload import Presence
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineAway
+from windlass.engines.workload import Presence
 from windlass.store import StatusRow
 
 TWO = {"min_running_instances": 2, "max_running_instances": 2}

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.masking import CUT, MASK
+from windlass.engines.workload import OutputLine
 
 SECRET = "s3cret-value-1"
 LATER = "an0ther-value-2"

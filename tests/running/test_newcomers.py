@@ -10,12 +10,12 @@ import pytest
 from tests.running.deployments import PORT, deploy, deployment
 from tests.tables import rows
 from tests.world import World, make_world
-from windlass.builders.docker.progress import BuildProgress
-from windlass.builders.git.messages import explain
 from windlass.builders.remedies import failure
-from windlass.core.deploy.remedies import LOOK, with_remedy
-from windlass.core.deploy.workload import OutputLine
-from windlass.docker.images import why_not_pulled
+from windlass.docker.builds.progress import BuildProgress
+from windlass.docker.client.images import why_not_pulled
+from windlass.engines.start_remedies import LOOK, with_remedy
+from windlass.engines.workload import OutputLine
+from windlass.sources.git.messages import explain
 
 CRASHED = "exited with code 1"
 TRACEBACK = "Traceback (most recent call last):\n"

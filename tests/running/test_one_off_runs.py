@@ -11,7 +11,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, generations, under_way
 from tests.world import World
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, StaticSite, Workload
+from windlass.engines.workload import RELEASE_INDEX, OutputLine, StaticSite, Workload
 
 COMMAND = ["python", "manage.py", "migrate"]
 

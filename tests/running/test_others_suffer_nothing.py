@@ -15,7 +15,7 @@ from windlass.control.background.worker import QUICK_SLOTS
 from windlass.control.context import engine_scope
 from windlass.control.context.engine_scope import EngineScope
 from windlass.control.context.place import Place
-from windlass.core.deploy.workload import Usage
+from windlass.engines.workload import Usage
 
 # Erasing
 

@@ -8,7 +8,7 @@ from tests.running.deployments import deployed, deployments
 from tests.world import World
 from windlass.core.deploy.states import Progress
 from windlass.engines.engine import ArtifactLost
-from windlass.engines.process.files import copy
+from windlass.process.files import copy
 
 
 async def lose_builds(world: World) -> None:

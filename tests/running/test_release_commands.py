@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployment, generations, under_way
 from tests.world import World, make_world
-from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
+from windlass.engines.workload import RELEASE_INDEX, OutputLine, Workload
 
 RELEASE = ("/bin/sh", "-c", "exec migrate")
 

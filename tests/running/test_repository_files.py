@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.world import Answer, World, make_world
-from windlass.builders.git import Git
+from windlass.sources.git import Git
 
 DOCKERFILE = (
     "ARG VERSION=3.12\nFROM python:${VERSION}-slim AS build\nARG EXTRA\nRUN true\nFROM build\nFROM ${UNSET}\n"

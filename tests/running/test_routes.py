@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.fakes.engine import FakeEngine
 from tests.world import World, make_world
 from windlass.control.deploying.routes import catch_up, refresh
-from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.engines.engine import EngineAway
+from windlass.engines.workload import Instance, Observation, Workload
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
 

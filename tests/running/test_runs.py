@@ -12,8 +12,8 @@ from tests.running.deployments import under_way
 from tests.tasks import run_of, with_tasks
 from tests.world import World, make_world
 from windlass.control.records.deployments import RECONCILE
-from windlass.core.deploy.workload import OutputLine, Workload
 from windlass.core.words.events import Event
+from windlass.engines.workload import OutputLine, Workload
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.control.background import everywhere, sampling
 from windlass.control.context.usage_history import EVERY, KEPT
-from windlass.core.deploy.workload import Instance, Phase, StaticSite, Usage
+from windlass.engines.workload import Instance, Phase, StaticSite, Usage
 from windlass.families import registry
 
 CLASSES = ("2xx", "3xx", "4xx", "5xx")

@@ -10,7 +10,7 @@ import pytest
 from tests.running.deployments import deployed, deployments
 from tests.running.test_release_commands import Release
 from tests.world import World
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 MISLEADING = ("Fetching abc", "Running the release command", "Starting shop")
 """Lines of a build that read like those of other stages."""

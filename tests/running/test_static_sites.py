@@ -14,7 +14,7 @@ from tests.running.deployments import PORT, deploy, deployed, deployment, genera
 from tests.world import World, make_world
 from windlass.control.deploying.routes import hold_names, refresh
 from windlass.control.deploying.sites import lost_sites
-from windlass.core.deploy.workload import SiteHeader, StaticSite
+from windlass.engines.workload import SiteHeader, StaticSite
 from windlass.routers.router import Absence
 from windlass.routers.sites.index import read_index
 

@@ -11,8 +11,8 @@ import pytest
 from tests.running.deployments import deploy, deployed, deployment, deployments, under_way
 from tests.world import World
 from windlass.core.deploy.states import OUTPUT_FOLLOWS
-from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.events import Event
+from windlass.engines.workload import OutputLine
 
 
 def broken_repository(world: World) -> None:

@@ -16,10 +16,10 @@ from tests.schemathesis.serving import served
 from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying import ledger, patience
-from windlass.core.deploy.remedies import LOOK
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.start_remedies import LOOK
 
 
 @asynccontextmanager

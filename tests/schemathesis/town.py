@@ -22,7 +22,7 @@ from windlass.control.people.members import IssuerIdentity, welcome
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.core.declare.traits import has_deployments
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.workload import Instance, Workload
 from windlass.families import registry
 from windlass.families.application import application
 from windlass.families.cluster import cluster

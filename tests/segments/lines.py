@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from windlass.base.segments import EVERYTHING, LineFilter, Segments
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 NOON = 1_790_000_000_000
 

@@ -52,7 +52,7 @@ WRITING = """
 import os, sys
 from pathlib import Path
 from windlass.base.segments import Segments
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 def write(root, number):
     log = Segments(Path(root), 1 << 30, size=20_000)
@@ -149,7 +149,7 @@ FILLING = """
 import json, sys
 from pathlib import Path
 from windlass.base.segments import Segments
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 def whole():
     return [json.loads(line)["message"] for line in log.tail("a", 1_000_000)]

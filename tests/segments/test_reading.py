@@ -16,7 +16,7 @@ from tests.segments.lines import NOON, PLENTY, messages, names, newest, numbered
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.segments import EVERYTHING, Segments, files, instant, line_filter
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 ODD = ["", "\n", "\\n", "n", '"', "\\", "é", "🪢", "id", "a\nb", "\x00", "\u2028"]
 

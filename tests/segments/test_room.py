@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
 from windlass.base.segments import Segments, files
-from windlass.core.deploy.workload import OutputLine
+from windlass.engines.workload import OutputLine
 
 DAY = 86_400_000
 

@@ -15,7 +15,7 @@ from tests.world import World, make_world
 from windlass.base.clock import MINUTE, SECOND
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.reconcile import reconcile
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.workload import Instance, Workload
 from windlass.store import Tx
 
 

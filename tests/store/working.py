@@ -8,7 +8,7 @@ from collections import Counter
 from tests.fakes.engine import FakeEngine
 from tests.store.stores import until
 from tests.world import World
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.workload import Instance, Workload
 
 
 class Watchful(FakeEngine):

@@ -10,7 +10,7 @@ import windlass.operate.serving
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
 from tests.forks import obey
-from windlass.main import main
+from windlass.cli.main import main
 
 
 def be(order: dict[str, Any]) -> None:

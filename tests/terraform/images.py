@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.engines.dockers import PYTHON, give_python
 from tests.terraform.modules import ENGINE, program
-from windlass.builders.terraform.programs import NAMES
-from windlass.docker import Docker
-from windlass.docker.images import image
+from windlass.docker.client import Docker
+from windlass.docker.client.images import image
+from windlass.terraform.programs import NAMES
 
 DOCKERFILE = f"FROM {PYTHON}\nCOPY {NAMES.get(ENGINE, 'terraform')} /bin/\n"
 

@@ -11,10 +11,9 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.whole import Windlass, until
-from windlass.builders.terraform import InstalledPrograms
-from windlass.builders.terraform.programs import NAMES
-from windlass.config import for_tools
+from windlass.base.environment import for_tools
 from windlass.core.deploy.states import OPEN
+from windlass.terraform.programs import NAMES, InstalledPrograms
 
 ENGINE = next((engine for engine, name in NAMES.items() if shutil.which(name)), "")
 

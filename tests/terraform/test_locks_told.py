@@ -8,7 +8,7 @@ import pytest
 
 from tests.terraform.test_moved_states import ran, service_of
 from tests.world import World, make_world
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 from windlass.store.tables.terraform import StateLock
 
 

@@ -14,7 +14,7 @@ from tests.terraform.test_settings import made
 from tests.world import REPOSITORY, World, make_world
 from windlass.base import ids
 from windlass.control.records.terraform_states import add_version
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE
 from windlass.store import Tx
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.terraform.modules import program
 from tests.test_hcl import PLAIN
-from windlass.core.hcl import input_variables
+from windlass.terraform.hcl import input_variables
 
 
 def test_plain_values_are_those_of_the_program(tmp_path: Path):

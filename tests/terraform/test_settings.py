@@ -22,7 +22,6 @@ from tests.tables import rows
 from tests.terraform.modules import document
 from tests.world import World, make_world
 from windlass.base.errors import Invalid
-from windlass.builders.terraform import InstalledProgram
 from windlass.config import Settings
 from windlass.control.workloads.terraform_programs import (
     address_for_containers,
@@ -33,6 +32,7 @@ from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer
 from windlass.launch.terraform_environment import program_environment
+from windlass.terraform.programs import InstalledProgram
 
 URL = "https://git.example/acme/infra.git"
 

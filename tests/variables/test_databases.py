@@ -26,8 +26,8 @@ from windlass.core.deploy.databases import (
     ready,
     upgrades,
 )
-from windlass.core.deploy.workload import ProbeKind
 from windlass.core.words.variables import DeclaredVariable, resolve
+from windlass.engines.workload import ProbeKind
 
 ID = "0c0b1dd2-3f0e-4a52-9d3b-5f8a9c1e7b60"
 KNOWN = DatabaseLogin("admin", "s3cret", "shop")

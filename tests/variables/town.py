@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.world import World
 from windlass.control.variables.inputs import inputs_of
-from windlass.core.deploy.workload import ServiceAddress
 from windlass.core.words.variables import Inputs
+from windlass.engines.workload import ServiceAddress
 from windlass.store import Row
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}

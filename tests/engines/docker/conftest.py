@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines.docker.watched import Watched, nothing_left
 from tests.engines.dockers import docker_host
-from windlass.docker import Docker
+from windlass.docker.client import Docker
 
 
 @pytest.fixture(scope="module")

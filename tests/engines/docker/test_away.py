@@ -11,13 +11,13 @@ import pytest
 from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
 from tests.engines.dockers import own_engine
 from tests.engines.proxies import proxied, when_back
-from windlass.core.deploy.workload import (
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.containers import is_passing
+from windlass.engines.engine import EngineAway
+from windlass.engines.workload import (
     Phase,
     Volume,
 )
-from windlass.docker import Docker, EngineRefused
-from windlass.engines.docker.containers import is_passing
-from windlass.engines.engine import EngineAway
 
 pytestmark = pytest.mark.slow
 

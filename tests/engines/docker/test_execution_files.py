@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from windlass.base import filelock
-from windlass.engines.docker.execution import ExecutionFiles
+from windlass.docker.execution import ExecutionFiles
 
 
 def test_a_paused_server_that_holds_the_file_of_a_command_holds_up_no_other(

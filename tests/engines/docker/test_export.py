@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.engines.dockers import BOX, build
-from windlass.core.deploy.workload import Artifact
-from windlass.engines.docker import export
-from windlass.engines.docker.export import unpack
+from windlass.docker import export
+from windlass.docker.export import unpack
 from windlass.engines.engine import ArtifactLost, EngineError
+from windlass.engines.workload import Artifact
 
 REF = "windlass-test/site:1"
 DOCKERFILE = f"""FROM {BOX}

@@ -8,11 +8,11 @@ import pytest
 
 from tests.engines.docker.watched import wanted
 from tests.engines.dockers import BOX
-from windlass.core.deploy.workload import Phase, WorkloadPort
-from windlass.docker import Docker, EngineRefused
-from windlass.engines.docker import host_ports
-from windlass.engines.docker.host_ports import HostPorts, choose
+from windlass.docker import host_ports
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.host_ports import HostPorts, choose
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Phase, WorkloadPort
 
 WEB = (WorkloadPort(name="web", internal=8080),)
 

@@ -8,13 +8,13 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.core.deploy.workload import (
+from windlass.engines.engine import ArtifactLost, EngineError
+from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.workload import (
     Artifact,
     Phase,
     Volume,
 )
-from windlass.engines.engine import ArtifactLost, EngineError
 
 pytestmark = pytest.mark.slow
 

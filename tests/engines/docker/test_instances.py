@@ -19,18 +19,18 @@ from tests.engines.docker.watched import (
     wanted,
 )
 from tests.engines.dockers import BOX, build
-from windlass.core.deploy.engine_limits import UNKNOWN
-from windlass.core.deploy.workload import (
+from windlass.docker import names as words
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.engine import DockerEngine
+from windlass.docker.resources import DockerResources
+from windlass.engines.engine import EngineError, InstanceEnded
+from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.workload import (
     Artifact,
     Phase,
     Volume,
     WorkloadPort,
 )
-from windlass.docker import Docker, EngineRefused
-from windlass.engines.docker import DockerEngine
-from windlass.engines.docker import names as words
-from windlass.engines.docker.resources import DockerResources
-from windlass.engines.engine import EngineError, InstanceEnded
 
 pytestmark = pytest.mark.slow
 

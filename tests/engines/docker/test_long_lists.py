@@ -10,8 +10,8 @@ from tests.world import ADMIN
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
 from windlass.config import Settings
-from windlass.docker import Docker, EngineRefused, client
-from windlass.engines.docker.descriptions import ContainerList
+from windlass.docker.client import Docker, EngineRefused, client
+from windlass.docker.descriptions import ContainerList
 from windlass.engines.engine import EngineAway
 from windlass.install import ownership
 from windlass.install.installation import install

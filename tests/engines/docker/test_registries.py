@@ -7,11 +7,11 @@ import pytest
 from tests.engines.docker.watched import wanted
 from tests.engines.dockers import BOX
 from tests.registries.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry
-from windlass.core.deploy.registries import PullRequest, RegistryLogin, parse_ref
-from windlass.core.deploy.workload import Artifact, Phase
-from windlass.docker import Docker
-from windlass.docker.images import image, push
+from windlass.docker.client import Docker
+from windlass.docker.client.images import image, push
 from windlass.engines.engine import ArtifactLost, EngineError
+from windlass.engines.registries import PullRequest, RegistryLogin, parse_ref
+from windlass.engines.workload import Artifact, Phase
 
 pytestmark = pytest.mark.slow
 

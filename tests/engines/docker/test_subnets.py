@@ -13,11 +13,11 @@ import pytest
 
 from tests.engines.docker.watched import wanted
 from tests.engines.dockers import BOX
-from windlass.builders.docker.build_network import BuildNetworks
-from windlass.docker import EngineRefused, subnets
-from windlass.docker.answers import refusal
-from windlass.docker.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
-from windlass.engines.docker.resources import DockerResources
+from windlass.docker.builds.build_network import BuildNetworks
+from windlass.docker.client import EngineRefused, subnets
+from windlass.docker.client.answers import refusal
+from windlass.docker.client.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
+from windlass.docker.resources import DockerResources
 from windlass.engines.engine import EngineError
 
 

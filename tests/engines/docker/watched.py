@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.dockers import BOX
-from windlass.core.deploy.workload import (
+from windlass.docker.client import Docker
+from windlass.docker.engine import DockerEngine
+from windlass.engines.workload import (
     Artifact,
     Instance,
     OutputLine,
     Workload,
 )
-from windlass.docker import Docker
-from windlass.engines.docker import DockerEngine
 
 FOREVER = "while true; do sleep 1; done"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.engines.stations import wanted
-from windlass.core.deploy.workload import Artifact
-from windlass.engines.process.records import InstanceKey
+from windlass.engines.workload import Artifact
+from windlass.process.records import InstanceKey
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 

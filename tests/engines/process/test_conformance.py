@@ -11,8 +11,8 @@ import pytest
 from tests.engines.conformance import Conformance
 from tests.engines.stations import CAPABILITIES
 from windlass.engines.engine import Engine
-from windlass.engines.process import Pauses
-from windlass.engines.process.environment import with_this_python
+from windlass.process.environment import with_this_python
+from windlass.process.exit_reason import Pauses
 
 
 class TestConformance(Conformance):

@@ -14,8 +14,8 @@ from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import cgroups
-from windlass.engines.process import kernel
-from windlass.engines.process.records import RecordStore
+from windlass.process import kernel
+from windlass.process.records import RecordStore
 
 HIDES = """
 import os, time

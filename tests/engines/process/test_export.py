@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import ArtifactLost, EngineError
-from windlass.engines.process.files import built_folder
+from windlass.engines.workload import Artifact
+from windlass.process.files import built_folder
 
 
 @pytest.mark.parametrize(

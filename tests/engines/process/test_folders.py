@@ -15,10 +15,10 @@ from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.stations import Station, wanted
 from windlass.base.erasing import erase
-from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
-from windlass.engines.process import files
-from windlass.engines.process.records import RecordStore
+from windlass.engines.workload import Volume
+from windlass.process import files
+from windlass.process.records import RecordStore
 
 READS = """
 import os, time

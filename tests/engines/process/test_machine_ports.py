@@ -15,7 +15,7 @@ from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
 from tests.test_filelock import holder
 from windlass.engines.engine import EngineAway
-from windlass.engines.process import ports
+from windlass.process import ports
 
 
 @pytest.fixture

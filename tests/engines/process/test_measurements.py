@@ -17,10 +17,10 @@ from tests.engines.process.helpers import KEY
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import process_memory
-from windlass.engines.process import measurements as module
-from windlass.engines.process import memory, patrol
-from windlass.engines.process.measurements import MeasurementHangs, Measurements
-from windlass.engines.process.networks import Networks
+from windlass.process import measurements as module
+from windlass.process import memory, patrol
+from windlass.process.measurements import MeasurementHangs, Measurements
+from windlass.process.networks import Networks
 
 HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
 

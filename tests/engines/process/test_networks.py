@@ -20,7 +20,7 @@ from tests.engines.stations import Station, ask, until, wanted
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation import calls, namespace_holder, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
-from windlass.engines.process import networks
+from windlass.process import networks
 
 PORT = 8000
 OF_USERS = Path(__file__).with_name("networks_of_users.py")

@@ -17,10 +17,10 @@ from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
 from windlass.base import disk_reserve
-from windlass.engines.process import kernel
-from windlass.engines.process.output import OutputFile, UnreadableOutput, prepare
-from windlass.engines.process.records import Record
 from windlass.engines.unread_output import LEADING_HOLE
+from windlass.process import kernel
+from windlass.process.output import OutputFile, UnreadableOutput, prepare
+from windlass.process.records import Record
 
 MIB = 1 << 20
 

@@ -21,12 +21,12 @@ from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineAway, EngineError
-from windlass.engines.process import kernel
-from windlass.engines.process.kernel import Process
-from windlass.engines.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
-from windlass.engines.process.records import RecordStore, UnknownRecord
+from windlass.engines.workload import Phase
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
+from windlass.process.records import RecordStore, UnknownRecord
 
 pytestmark = pytest.mark.slow
 

@@ -19,14 +19,14 @@ from tests.engines.lifecycle import PORT
 from tests.engines.process.helpers import KEY, SERVICE, answer_of
 from tests.engines.stations import Station, until, wanted
 from tests.test_filelock import holder
-from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import EngineAway, EngineError
-from windlass.engines.process import files, kernel, records, run_recorder
-from windlass.engines.process.end_recorder import read_result
-from windlass.engines.process.kernel import Process
-from windlass.engines.process.output import last_output
-from windlass.engines.process.records import Record, RecordStore
-from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+from windlass.engines.workload import Artifact
+from windlass.process import files, kernel, records, run_recorder
+from windlass.process.end_recorder import read_result
+from windlass.process.kernel import Process
+from windlass.process.output import last_output
+from windlass.process.records import Record, RecordStore
+from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
 RECORD = Record(org="", service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 

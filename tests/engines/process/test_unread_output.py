@@ -12,9 +12,9 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import filelock
 from windlass.engines import unread_output
-from windlass.engines.process.output import OutputFile, prepare
-from windlass.engines.process.records import Record
 from windlass.engines.unread_output import READER_LOCK, bound
+from windlass.process.output import OutputFile, prepare
+from windlass.process.records import Record
 
 MIB = 1 << 20
 BACKLOG = 4 * MIB

@@ -5,14 +5,12 @@ from windlass.config.loading import (
     BadSetting,
     ShownSetting,
     describe,
-    for_tools,
     load,
     settings_file,
     strangers,
     take_secrets,
     take_variables,
     to_type,
-    wants_no_colour,
 )
 from windlass.config.settings import Settings
 
@@ -25,12 +23,10 @@ __all__ = [
     "Settings",
     "ShownSetting",
     "describe",
-    "for_tools",
     "load",
     "settings_file",
     "strangers",
     "take_secrets",
     "take_variables",
     "to_type",
-    "wants_no_colour",
 ]

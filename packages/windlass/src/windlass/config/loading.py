@@ -112,17 +112,6 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSettin
     return described
 
 
-def wants_no_colour() -> bool:
-    """True if NO_COLOR is set and not empty; see https://no-color.org."""
-    return bool(os.environ.get("NO_COLOR"))
-
-
-def for_tools() -> dict[str, str]:
-    """Returns the environment, for callers that start tools with parts of it, or that follow a convention of
-    the user's system, such as XDG_CONFIG_HOME."""
-    return dict(os.environ)
-
-
 _TYPES = re.compile(r"^Expected `(\w+)`, got `(\w+)`$")
 _BOUNDS = re.compile(r"^Expected `\w+` ([<>]=?) (\S+)$")
 _PATTERN = re.compile(r"^Expected `str` matching regex .*$", re.DOTALL)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
 from windlass.core.words.naming import PLACE_NAME
+from windlass.engines.registries import BuildRegistry, RegistryLogin
 
 
 def _says(description: str, *, secret: bool = False, opens: str = "", **limits: Any) -> Meta:

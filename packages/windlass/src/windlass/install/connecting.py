@@ -17,16 +17,16 @@ from windlass.base.addresses import Address, Reach
 from windlass.base.bounded import BoundedCalls
 from windlass.base.errors import Invalid
 from windlass.base.line_log import check_writable
-from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.subnets import read_range
-from windlass.docker.tls_failures import TLS_PORT
-from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.subnets import read_range
+from windlass.docker.client.tls_failures import TLS_PORT
+from windlass.docker.client.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
 from windlass.gateway.files import folder_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
+from windlass.process.databases import NativeDatabases
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
@@ -104,8 +104,8 @@ class DockerConnector:
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
-        from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
-        from windlass.engines.docker import DockerEngine  # noqa: PLC0415
+        from windlass.docker.builds import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.engine import DockerEngine  # noqa: PLC0415
 
         docker = Docker(self.transport(access))
         folder = Path(self._settings.data_dir).resolve() / PLACES / access.cluster

@@ -52,8 +52,8 @@ from windlass.control.telling.audit_check import AuditCheck
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.control.workloads.terraform_programs import EVERYWHERE, run_socket_in
 from windlass.core.declare.registry import Registry
-from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Instance, Phase
 from windlass.families import registry
 from windlass.install import last_backup, mark
 from windlass.install.composition import (

@@ -21,8 +21,8 @@ from windlass.config import Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.records.stored_clusters import place_of
-from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import StoredData
 from windlass.families.cluster import Cluster
 from windlass.install import mark
 from windlass.install.database import file_of, looking

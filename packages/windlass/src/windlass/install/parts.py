@@ -15,16 +15,12 @@ from msgspec import Struct, field
 
 from windlass.base.bounded import BoundedCalls, CallLimits
 from windlass.base.clock import Clock
+from windlass.base.environment import for_tools
 from windlass.base.isolation.isolation import Isolation, Mode, NetworkRules
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
-from windlass.builders.bundled import BundledRepositories
-from windlass.builders.databases import NativeDatabases
 from windlass.builders.detecting import bounded_detection
-from windlass.builders.git import Git
-from windlass.builders.terraform import InstalledPrograms
-from windlass.builders.terraform.programs import Programs
-from windlass.config import BadSetting, Settings, for_tools, settings_file
+from windlass.config import BadSetting, Settings, settings_file
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
@@ -35,7 +31,11 @@ from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import PLACES, DockerConnector, docker_pool, gateway_access_log, gateway_link
 from windlass.install.server_id import home_of, owner_id
+from windlass.process.databases import NativeDatabases
+from windlass.sources.bundled import BundledRepositories
+from windlass.sources.git import Git
 from windlass.store import FIRST_PLACE
+from windlass.terraform.programs import InstalledPrograms, Programs
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -131,9 +131,9 @@ async def _engine(
     # An engine is loaded only where it is used: a start waits for all that is loaded.
     chosen, host = await choose_engine(settings), docker_at(settings)
     if chosen == PROCESS:
-        from windlass.builders.native import NativeBuilder  # noqa: PLC0415
-        from windlass.builders.native.cache_limits import CacheLimits  # noqa: PLC0415
-        from windlass.engines.process import ProcessEngine  # noqa: PLC0415
+        from windlass.process.builds import NativeBuilder  # noqa: PLC0415
+        from windlass.process.builds.cache_limits import CacheLimits  # noqa: PLC0415
+        from windlass.process.engine import ProcessEngine  # noqa: PLC0415
 
         isolation = await in_thread(isolation_of, settings)
         limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
@@ -155,8 +155,8 @@ async def _engine(
         )
         return engine, builder
     if chosen == DOCKER:
-        from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
-        from windlass.engines.docker import DockerEngine  # noqa: PLC0415
+        from windlass.docker.builds import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.engine import DockerEngine  # noqa: PLC0415
 
         built = settings.build_registry
         pool = docker_pool(settings)

@@ -25,7 +25,7 @@ from windlass.config import Settings
 from windlass.control.context.log_store import LOGS, recover, replaced_folder, restored_folder
 from windlass.control.context.upload_files import UPLOADS
 from windlass.control.records.sealing_keys import read_keys
-from windlass.core.deploy.workload import StoredData
+from windlass.engines.workload import StoredData
 from windlass.install import last_backup, mark
 from windlass.install.database import looking, replacing
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption

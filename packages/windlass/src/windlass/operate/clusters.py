@@ -22,10 +22,10 @@ from windlass.control.people.organizations import NO_PARENT
 from windlass.control.services.engine_access import access_in
 from windlass.control.telling.certificate_metrics import end_of
 from windlass.core.declare.stored import NamedDocument
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.tls_failures import TLS_PORT
-from windlass.docker.transports import BadIdentity, TlsIdentity, tls_context
-from windlass.engines.docker import names
+from windlass.docker import names
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.tls_failures import TLS_PORT
+from windlass.docker.client.transports import BadIdentity, TlsIdentity, tls_context
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import organization
 from windlass.install.connecting import DockerConnector, gateway_link

@@ -15,19 +15,16 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base import cgroups
+from windlass.base.environment import for_tools
 from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trust_check
 from windlass.base.isolation.network import left_trunks
-from windlass.builders.databases.native import KINDS, ServerKind
-from windlass.builders.terraform.programs import InstalledPrograms
-from windlass.config import BadSetting, Settings, for_tools, settings_file
+from windlass.config import BadSetting, Settings, settings_file
 from windlass.control.workloads.terraform_programs import address_for_containers
-from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.subnets import build_reserve, free_subnets, taken_subnets
-from windlass.engines.docker.machine import server_host_of
-from windlass.engines.docker.resources import PREFIX
-from windlass.engines.process import kernel
-from windlass.engines.process.records import pods_without_network, unknown_records
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.subnets import build_reserve, free_subnets, taken_subnets
+from windlass.docker.machine import server_host_of
+from windlass.docker.resources import PREFIX
 from windlass.install.connecting import docker_pool
 from windlass.install.parts import (
     choose_engine,
@@ -40,7 +37,11 @@ from windlass.launch.installed_servers import InstalledServer, ServerFolders, se
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of
+from windlass.process import kernel
+from windlass.process.databases import KINDS, ServerKind
+from windlass.process.records import pods_without_network, unknown_records
 from windlass.serve.server import listen
+from windlass.terraform.programs import InstalledPrograms
 
 GIB: Final = 1 << 30
 _ADVICE: Final = (

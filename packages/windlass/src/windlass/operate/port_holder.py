@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from windlass.config import Settings
-from windlass.engines.process import kernel, listening, process_table
-from windlass.engines.process.records import RecordStore
 from windlass.gateway.files import CONTROL, folder_of
 from windlass.install.parts import process_folder
+from windlass.process import kernel, listening, process_table
+from windlass.process.records import RecordStore
 
 _LONGEST: Final = 80
 """Characters of a command that are shown."""

@@ -25,7 +25,7 @@ from windlass.base.http_out import (
     TlsFailure,
     UnknownName,
 )
-from windlass.core.deploy.registries import RegistryLogin
+from windlass.engines.registries import RegistryLogin
 from windlass.registries.client import SECONDS
 from windlass.registries.failures import Problem, RegistryFailure
 

@@ -26,14 +26,14 @@ from windlass.base.http_out import (
     TlsFailure,
     UnknownName,
 )
-from windlass.core.deploy.registries import (
+from windlass.engines.image_names import DOCKER_HUB, is_digest
+from windlass.engines.registries import (
     RegistryLogin,
     api_url,
     host_of,
     may_give_tokens,
     repository_of,
 )
-from windlass.core.words.images import DOCKER_HUB, is_digest
 from windlass.registries.challenge import (
     Allowance,
     Challenge,

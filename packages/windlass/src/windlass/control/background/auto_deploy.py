@@ -18,7 +18,6 @@ from windlass.base import dockerignore
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
-from windlass.builders.git import GitError, GitSource
 from windlass.control.context.call import Call, Dialect, Origin
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
@@ -30,6 +29,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
 from windlass.families.deployment_restriction import DeploymentRestriction
+from windlass.sources.git import GitError, GitSource
 from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0

@@ -31,9 +31,9 @@ from windlass.control.deploying.older_database import leave_alone
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
-from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine, EngineAway
+from windlass.engines.workload import StoredData
 from windlass.families.cluster import cluster
 from windlass.families.organization import organization
 from windlass.store import Tx

@@ -23,8 +23,8 @@ from windlass.control.services.uploads import sweep_uploads
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import count_of, scale
-from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
+from windlass.engines.workload import Instance, Phase, Usage, Workload
 from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"

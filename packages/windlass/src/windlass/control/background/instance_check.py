@@ -24,8 +24,8 @@ from windlass.control.context.engine_scope import MOST_LOOK_UPS
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import name_of, record_health
 from windlass.core.deploy.states import UP, State
-from windlass.core.deploy.workload import Presence
 from windlass.engines.engine import EngineError, Notice
+from windlass.engines.workload import Presence
 from windlass.store import StatusRow, Tx
 
 EVERY: Final = 120.0

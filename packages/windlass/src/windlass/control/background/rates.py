@@ -19,7 +19,7 @@ from windlass.control.context.usage_history import (
     InstanceKey,
     Point,
 )
-from windlass.core.deploy.workload import Usage
+from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 

@@ -15,9 +15,9 @@ from windlass.base.clock import HOUR, MINUTE
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, run_details, skip_run
-from windlass.core.deploy.runs import Cause, JobPlan, RunEvent
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, due_times, next_due, zone
+from windlass.engines.job_plans import Cause, JobPlan, RunEvent
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100

@@ -14,8 +14,6 @@ from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
-from windlass.builders.git import GitCommit, GitSource
-from windlass.builders.terraform.programs import Programs
 from windlass.config import Settings
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.log_store import Logs
@@ -33,7 +31,9 @@ from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
 from windlass.registries.client import RequestPauses
 from windlass.routers.sites.store import SiteStore
+from windlass.sources.git import GitCommit, GitSource
 from windlass.store import Store
+from windlass.terraform.programs import Programs
 
 if TYPE_CHECKING:
     from windlass.control.kinds.service_kind import AnyKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, Protocol
 
-from windlass.core.deploy.workload import OutputLine
 from windlass.engines.engine import Notice, Sink
+from windlass.engines.workload import OutputLine
 
 MOST_LOOK_UPS: Final = 100
 """Look-ups of services at one time. An engine may name any number of services that never were."""

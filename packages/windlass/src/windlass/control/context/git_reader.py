@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from windlass.base.errors import Unavailable
-from windlass.builders.git import GitCommit, GitError, GitSource
+from windlass.sources.git import GitCommit, GitError, GitSource
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0

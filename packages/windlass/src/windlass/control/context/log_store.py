@@ -21,8 +21,8 @@ from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
 from windlass.control.context.masks import Masks
 from windlass.core.deploy.states import DeploymentStage
-from windlass.core.deploy.workload import OutputLine, is_of_release
 from windlass.core.words.masking import MASK, NOTHING, Mask
+from windlass.engines.workload import OutputLine, is_of_release
 
 LOGS = "logs"
 """The folder of the data directory."""

@@ -10,8 +10,8 @@ from msgspec import Struct
 from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
 from windlass.control.context.servers import Servers
-from windlass.core.deploy.engine_limits import UNKNOWN, EngineLimits
 from windlass.engines.engine import Engine
+from windlass.engines.engine_limits import UNKNOWN, EngineLimits
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.router import Router
 from windlass.store import Surroundings

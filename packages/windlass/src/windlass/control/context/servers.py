@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from windlass.core.deploy.workload import Artifact
+from windlass.engines.workload import Artifact
 
 
 class Servers(Protocol):

@@ -17,8 +17,8 @@ from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.variables.injected import refresh_derived
 from windlass.core.access import SYSTEM
 from windlass.core.declare.stored import rewritten
-from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event
+from windlass.engines.workload import Workload
 from windlass.store import DeploymentRow, Row, Tx
 
 

@@ -20,9 +20,9 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.other_machines import hosts_of, machine_of
 from windlass.control.deploying.routes import endpoints_of
 from windlass.control.records.served_names import row_of
-from windlass.core.deploy.remedies import LOOK, LOOKED_AT, database_remedy, remedy_of
 from windlass.core.deploy.states import DeploymentStage
-from windlass.core.deploy.workload import Instance, Observation, Workload
+from windlass.engines.start_remedies import LOOK, LOOKED_AT, database_remedy, remedy_of
+from windlass.engines.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
 
 ANSWERED: Final = 10.0

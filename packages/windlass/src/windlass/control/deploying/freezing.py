@@ -13,8 +13,8 @@ from windlass.control.workloads.making import Making
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
 from windlass.core.deploy.states import DeploymentStage, Do
-from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Workload
 
 
 async def making_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> Making:

@@ -35,11 +35,11 @@ from windlass.control.records.runs import ABANDONED, change_run, end_run, run_de
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.variables.injected import refresh_derived
 from windlass.core.deploy.injected_variables import prefixes_of
-from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
-from windlass.core.deploy.workload import Outcome, Workload
 from windlass.core.words.masking import Mask
 from windlass.core.words.naming import enum_value
 from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.engines.job_plans import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
+from windlass.engines.workload import Outcome, Workload
 from windlass.store import Claim, RunRow, Tx
 
 T = TypeVar("T")

@@ -37,7 +37,7 @@ from windlass.control.request.deleting import Requester, finish_deletion, give_u
 from windlass.core.deploy.plan import FIRST_STAGES, Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
 
 P = ParamSpec("P")

@@ -21,8 +21,8 @@ from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as
-from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
+from windlass.engines.workload import Instance, Workload
 from windlass.routers.router import RouteError
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.control.deploying.sites import lost_sites
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.runs import RUN
-from windlass.core.deploy.runs import RunState
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.job_plans import RunState
 from windlass.routers.router import RouteError
 from windlass.store import Tx
 

@@ -21,7 +21,7 @@ from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
-from windlass.core.deploy.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
+from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
 from windlass.store import NameRow, StatusRow
 

@@ -10,8 +10,8 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.core.deploy.states import DeploymentStage
-from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Workload
 from windlass.routers.sites.publish import PublishError, SiteSettings
 from windlass.routers.sites.rules import HeaderRule
 from windlass.routers.sites.store import release_name

@@ -6,8 +6,8 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import name_of, particulars
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, Do
-from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Phase
 from windlass.store import DeploymentRow, Row, StatusRow
 
 

@@ -25,7 +25,7 @@ from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.engines.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
 from windlass.families.job import job

@@ -18,7 +18,7 @@ from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
-from windlass.core.deploy.workload import Artifact
+from windlass.engines.workload import Artifact
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
 from windlass.families.database import database
 from windlass.families.job import job

@@ -20,8 +20,8 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.families.database import Database, database
 from windlass.store import Reads, Row, Tx
 

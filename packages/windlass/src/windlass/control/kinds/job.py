@@ -40,11 +40,11 @@ from windlass.core.deploy.injected_variables import (
     without_secrets,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
-from windlass.core.deploy.runs import JobPlan, RunCommand, RunEvent
 from windlass.core.deploy.states import Do
-from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.due_times import UnknownZone, zone
 from windlass.core.words.variables import Unusable
+from windlass.engines.job_plans import JobPlan, RunCommand, RunEvent
+from windlass.engines.workload import Artifact, Workload
 from windlass.families.database import database
 from windlass.families.job import (
     CRON,

@@ -30,8 +30,8 @@ from windlass.core.declare.shapes import (
     TriggerAuthenticationShown,
 )
 from windlass.core.deploy.automatic_port import name_of
-from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
+from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.store import Row, Tx
 
 P = TypeVar("P", bound=Program)

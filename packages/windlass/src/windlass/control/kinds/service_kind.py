@@ -25,12 +25,12 @@ from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import GitRepositoryRequest, Listener
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
-from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
-from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.naming import enum_value
+from windlass.engines.engine_limits import Demand
+from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]

@@ -64,7 +64,6 @@ from windlass.core.declare.terraform_shapes import (
     TerraformShown,
     UninstallQuery,
 )
-from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import (
     BuiltIn,
     output_word,
@@ -76,7 +75,8 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs
-from windlass.core.deploy.workload import Artifact, Volume, Workload
+from windlass.engines.engine_limits import Demand
+from windlass.engines.workload import Artifact, Volume, Workload
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK

@@ -8,8 +8,8 @@ from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
-from windlass.core.deploy.workload import Workload, WorkloadPort
 from windlass.core.words.naming import enum_value
+from windlass.engines.workload import Workload, WorkloadPort
 from windlass.store import NameRow, Reads, Row
 
 

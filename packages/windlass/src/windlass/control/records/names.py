@@ -20,8 +20,8 @@ from windlass.control.records.served_names import INSIDE, host_names, known_as, 
 from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
-from windlass.core.deploy.workload import Workload, WorkloadPort
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Workload, WorkloadPort
 from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx

@@ -12,10 +12,10 @@ from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Initiator
-from windlass.core.deploy.runs import RunDetails, RunState
 from windlass.core.deploy.states import RELEASES, UP, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedRun
+from windlass.engines.job_plans import RunDetails, RunState
 from windlass.store import DeploymentRow, Row, RunRow, StatusRow, Tx
 
 _STARTS: Final = RELEASES | {Do.RUN}

@@ -10,8 +10,8 @@ from typing import Final
 
 from windlass.base.clock import SECOND
 from windlass.core.deploy.progress import Particulars, RunReport
-from windlass.core.deploy.runs import RunDetails, RunState
 from windlass.core.deploy.states import Progress
+from windlass.engines.job_plans import RunDetails, RunState
 from windlass.store import Tx
 
 RUN_ENDED: Final = "run"

@@ -21,7 +21,9 @@ from windlass.control.records.run_outcomes import tell_outcome
 from windlass.control.records.run_results import measure_run_of_job
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator, RunReport
-from windlass.core.deploy.runs import (
+from windlass.core.words.cron import parse
+from windlass.core.words.due_times import next_due, zone
+from windlass.engines.job_plans import (
     OPEN_RUNS,
     Cause,
     JobPlan,
@@ -31,8 +33,6 @@ from windlass.core.deploy.runs import (
     RunState,
     pause_before,
 )
-from windlass.core.words.cron import parse
-from windlass.core.words.due_times import next_due, zone
 from windlass.families.job import job
 from windlass.store import FAR, RunRow, TimetableRow, Tx
 

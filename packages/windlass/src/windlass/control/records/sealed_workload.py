@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.control.context.context import Context
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 from windlass.store import DeploymentRow
 from windlass.store.tables.sealed import DEPLOYMENT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.deploy.hosts import label
-from windlass.core.deploy.workload import WorkloadPort
+from windlass.engines.workload import WorkloadPort
 from windlass.store import NameRow
 
 INSIDE = "inside "

@@ -9,8 +9,8 @@ from windlass.control.records.reachability import LOST
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.registries import digest_of
 from windlass.core.deploy.states import OPEN, action, action_status
+from windlass.engines.registries import digest_of
 from windlass.store import DeploymentRow, Row, StatusRow
 
 _FIELDS = frozenset(Deployment.__struct_encode_fields__)

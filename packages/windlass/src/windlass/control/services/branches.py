@@ -14,7 +14,6 @@ import msgspec
 
 from windlass.base.errors import Invalid, Unavailable
 from windlass.base.log import log
-from windlass.builders.git import GitError
 from windlass.control.context.call import Call, prepares
 from windlass.control.context.context import Context
 from windlass.control.context.git_reader import ReadCaller
@@ -30,6 +29,7 @@ from windlass.core.declare.stored import read_decoded
 from windlass.core.declare.validation import convert
 from windlass.families import registry
 from windlass.families.git_token import git_token
+from windlass.sources.git import GitError
 from windlass.store import Reads, Row
 
 SECONDS: Final = 3.0

@@ -33,7 +33,7 @@ from windlass.core.declare.document import (
 from windlass.core.declare.fields import absent
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import rewritten
-from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, other_registry
+from windlass.engines.registries import KINDS, LoginSource, RegistryKind, other_registry
 from windlass.families.container_registry import (
     ContainerRegistry,
     RateLimit,

@@ -15,8 +15,8 @@ from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.services.registry_images import MOST_TAGS, failure_answer
 from windlass.control.workloads.images import ImageSource, find_registry, name_in, public_registry
 from windlass.control.workloads.registries import open_registry
-from windlass.core.deploy.registries import digest_of
-from windlass.core.words.images import DOCKER_HUB, newer_than, registry_host
+from windlass.engines.image_names import DOCKER_HUB, newer_than, registry_host
+from windlass.engines.registries import digest_of
 from windlass.families.container import (
     CheckedImage,
     Container,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from windlass.builders.git import GitCommit
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.services.services import newest_commits
 from windlass.core.declare.document import Document
+from windlass.sources.git import GitCommit
 
 
 @reads("application.contributor")

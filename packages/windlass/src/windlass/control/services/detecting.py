@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from windlass.builders.folder_recipe import recipe_of
-from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.context.git_reader import ReadCaller
@@ -13,6 +12,7 @@ from windlass.control.request.paths import target
 from windlass.control.services.repository_files import look_into, readable_source, unreadable
 from windlass.detect import Recipe
 from windlass.families.organization import RepositoryBranch, RepositoryToDetect
+from windlass.sources.git import GitError
 
 _FIELD = "git_repository"
 

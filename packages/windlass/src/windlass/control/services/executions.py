@@ -20,7 +20,6 @@ from windlass.control.records.recording import about_itself, emit
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.request.paths import target
 from windlass.core.declare.executions import ConnectRequest, ExecRequest
-from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.core.words.events import Event
 from windlass.engines.engine import (
     Engine,
@@ -30,6 +29,7 @@ from windlass.engines.engine import (
     ExecutionRequest,
     TerminalSize,
 )
+from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import DeploymentRow, Row, Tx
 
 SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")

@@ -30,10 +30,10 @@ from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.program import check_command
 from windlass.core.deploy.progress import Initiator
-from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, next_due, zone
 from windlass.core.words.events import Event
+from windlass.engines.job_plans import OPEN_RUNS, Cause, RunCommand
 from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
 from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job

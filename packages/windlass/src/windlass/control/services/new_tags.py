@@ -17,7 +17,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.states import State
-from windlass.core.words.images import with_registry
+from windlass.engines.image_names import with_registry
 from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 

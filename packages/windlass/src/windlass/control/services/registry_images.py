@@ -11,8 +11,8 @@ from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paging, slice_of
 from windlass.control.workloads.registries import open_registry, registry_settings
-from windlass.core.deploy.registries import KINDS, host_of
-from windlass.core.words.images import DOCKER_HUB, newest_first
+from windlass.engines.image_names import DOCKER_HUB, newest_first
+from windlass.engines.registries import KINDS, host_of
 from windlass.families.container_registry import (
     ContainerRegistry,
     ImagesQuery,

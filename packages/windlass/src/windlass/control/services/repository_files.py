@@ -14,7 +14,6 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.base.file_names import folder_names, read_beginning
 from windlass.base.subprocesses import in_thread
 from windlass.builders.dockerfile import LONGEST, Dockerfile, declared_arguments, read
-from windlass.builders.git import GitError, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
@@ -32,6 +31,7 @@ from windlass.families.repository_files import (
     DockerfileCheck,
     GitFileCheck,
 )
+from windlass.sources.git import GitError, GitSource
 
 MOST_FOLDERS: Final = 10_000
 _FIELD: Final = "git_repository"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
-from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.git_reader import ReadCaller
@@ -41,10 +40,11 @@ from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
-from windlass.core.deploy.engine_limits import unmet
 from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
+from windlass.engines.engine_limits import unmet
+from windlass.sources.git import GitCommit, GitError
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 

@@ -15,14 +15,6 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.services.repository_files import aside, file_inside, look_into
-from windlass.core.hcl import (
-    HclError,
-    input_variables,
-    is_module_file,
-    is_values_file,
-    sensitive_variables,
-    variable_values,
-)
 from windlass.families.terraform_files import (
     MOST_PATHS,
     TerraformVariableDefinition,
@@ -30,6 +22,14 @@ from windlass.families.terraform_files import (
     ValuesFile,
     ValuesFilesQuestion,
     check_mode,
+)
+from windlass.terraform.hcl import (
+    HclError,
+    input_variables,
+    is_module_file,
+    is_values_file,
+    sensitive_variables,
+    variable_values,
 )
 
 MOST_OF_ONE: Final = 256 * 1024

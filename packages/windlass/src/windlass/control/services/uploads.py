@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from windlass.base.clock import DAY, HOUR, SECOND, stamp
 from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.base.subprocesses import in_thread
-from windlass.builders.git import Limits
-from windlass.builders.upload import FolderContent, UploadError, examine
 from windlass.control.context.call import Call, Reply, prepares, writes
 from windlass.control.context.context import Context
 from windlass.control.context.upload_files import StoredUpload
@@ -27,6 +25,8 @@ from windlass.control.workloads.uploads import limits_of, ready_uploads
 from windlass.core.declare.spec import Base
 from windlass.core.declare.stored import rewritten
 from windlass.families.upload import OPEN, READY, ContentPart, Upload, UploadShown, upload
+from windlass.sources.git import Limits
+from windlass.sources.upload import FolderContent, UploadError, examine
 from windlass.store import Reads, Row, Tx
 
 MOST_OPEN: Final = 10

@@ -22,8 +22,8 @@ from windlass.control.context.place import Place
 from windlass.control.telling.certificate_metrics import certificate_metrics
 from windlass.control.telling.sealing_metrics import FormerKeyMetrics
 from windlass.core.deploy.states import OPEN, State
-from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Instance, Phase
 from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
 

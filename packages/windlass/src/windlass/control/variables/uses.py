@@ -6,8 +6,8 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.variables.injected import InjectedVariables, injected_variables
 from windlass.control.variables.inputs import entry_of, is_used, used_as_deployed, variables_at
-from windlass.core.deploy.workload import ServiceAddress
 from windlass.core.words.variables import DeclaredVariable, Unusable, resolve
+from windlass.engines.workload import ServiceAddress
 from windlass.store import Reads, Row
 
 

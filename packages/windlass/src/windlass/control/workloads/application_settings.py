@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.core.deploy.workload import Artifact, SiteHeader, StaticSite, Workload
-from windlass.core.words.shell import shell_command
+from windlass.base.shell import shell_command
 from windlass.core.words.variables import Unusable
 from windlass.detect.recipe import WEB
+from windlass.engines.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.families.application import Application
 
 

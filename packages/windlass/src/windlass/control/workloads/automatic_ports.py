@@ -16,7 +16,7 @@ from windlass.base import ids
 from windlass.core.declare.program import check_probes
 from windlass.core.declare.shapes import PortRequest, ServicePort
 from windlass.core.deploy.automatic_port import choose_port, name_of
-from windlass.core.deploy.workload import Workload
+from windlass.engines.workload import Workload
 from windlass.families.application import Application, ApplicationShown
 
 

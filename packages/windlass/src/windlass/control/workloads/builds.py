@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
+from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.dockerfile import declared_arguments
-from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.small_files import read_small_text
-from windlass.builders.upload import ID, UploadError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
@@ -27,10 +26,11 @@ from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_at
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
-from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS, DeploymentStage
 from windlass.families.application import GIT, Application
+from windlass.sources.git import GitCommit, GitSource
+from windlass.sources.upload import ID, UploadError
 from windlass.store import Row
 
 _REMEMBERED = 200

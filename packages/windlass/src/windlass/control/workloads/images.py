@@ -18,9 +18,9 @@ from windlass.control.workloads.making import Making
 from windlass.control.workloads.registries import login_of, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.core.deploy.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
-from windlass.core.deploy.workload import Artifact
-from windlass.core.words.images import DOCKER_HUB, NOT_ITS_OWN, registry_host
+from windlass.engines.image_names import DOCKER_HUB, NOT_ITS_OWN, registry_host
+from windlass.engines.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
+from windlass.engines.workload import Artifact
 from windlass.families.container_registry import (
     ContainerRegistry,
     Kind,

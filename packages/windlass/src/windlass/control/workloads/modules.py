@@ -7,6 +7,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
+from windlass.builders.build_settings import FILES, BuildSettings
 from windlass.builders.builder import Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars
@@ -14,7 +15,6 @@ from windlass.control.workloads.builds import cache_secret_of, commit_record
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.control.workloads.work_folders import work_folder
-from windlass.core.deploy.build_settings import FILES, BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 

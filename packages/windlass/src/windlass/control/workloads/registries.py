@@ -10,7 +10,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.declare.document import with_hidden
 from windlass.core.declare.stored import read_decoded
-from windlass.core.deploy.registries import KINDS, LoginSource, RegistryLogin
+from windlass.engines.registries import KINDS, LoginSource, RegistryLogin
 from windlass.families.container_registry import ContainerRegistry
 from windlass.registries.aws import AccessKeys, EcrLogin, ecr_login
 from windlass.registries.client import RegistryClient

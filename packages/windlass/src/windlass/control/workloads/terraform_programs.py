@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from windlass.base.errors import Invalid
 from windlass.base.subprocesses import in_thread
-from windlass.builders.terraform.programs import NAMES, InstalledProgram, choose
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.core.deploy.registries import parse_ref
+from windlass.engines.registries import parse_ref
 from windlass.families.terraform import Terraform
+from windlass.terraform.programs import NAMES, InstalledProgram, choose
 
 LAUNCHER: Final = "/windlass-launcher.pyz"
 """The path of the launcher in a container, as a file that Python runs."""

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.subprocesses import in_thread
-from windlass.builders.git import Limits
-from windlass.builders.upload import UploadError, unpack
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.core.declare.spec import Base
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import ChosenVersion, CommitRecord
 from windlass.families.upload import READY, UploadShown, upload
+from windlass.sources.git import Limits
+from windlass.sources.upload import UploadError, unpack
 from windlass.store import Reads, Row
 
 _RATIO = 8

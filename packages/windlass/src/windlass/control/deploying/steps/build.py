@@ -10,7 +10,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
-from windlass.builders.git import GitError
 from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.freezing import freeze_to_start, making_of
 from windlass.control.deploying.ledger import Ledger
@@ -19,9 +18,10 @@ from windlass.control.records.deployments import move, particulars
 from windlass.control.workloads.making import FetchedCommit, Making
 from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import Progress, State
-from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineError
+from windlass.engines.workload import Workload
+from windlass.sources.git import GitError
 from windlass.store import Tx
 
 

@@ -26,9 +26,9 @@ from windlass.control.records.runs import (
     run_details,
 )
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.runs import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
 from windlass.core.deploy.states import WORDS, Do, Progress
-from windlass.core.deploy.workload import Workload
+from windlass.engines.job_plans import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
+from windlass.engines.workload import Workload
 from windlass.store import FAR, DeploymentRow, RunRow, Tx
 
 _LOOK_AGAIN: Final = 5_000

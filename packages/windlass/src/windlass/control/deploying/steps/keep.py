@@ -12,11 +12,11 @@ from windlass.control.deploying.rebuilding import rebuild
 from windlass.control.deploying.release import apply, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.records.deployments import status_of
-from windlass.core.deploy.remedies import LOOK, with_remedy
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import State
-from windlass.core.deploy.workload import Instance, Observation, Phase, Workload
 from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.engines.start_remedies import LOOK, with_remedy
+from windlass.engines.workload import Instance, Observation, Phase, Workload
 from windlass.routers.router import RouteError
 from windlass.store import StatusRow, Tx
 

@@ -18,9 +18,9 @@ from windlass.control.records.deployments import finish, move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import DeploymentStage, Progress
-from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import RELEASE_INDEX, Workload, as_run
 from windlass.store import DeploymentRow, Tx
 
 

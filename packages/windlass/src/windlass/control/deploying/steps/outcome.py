@@ -11,7 +11,7 @@ from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PutOff
 from windlass.control.deploying.release import with_known_volumes
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.workload import Outcome, Workload
+from windlass.engines.workload import Outcome, Workload
 
 LOOK_AGAIN = 5_000
 """Milliseconds after which a run is looked at in any case; the engine tells at once when it ends."""

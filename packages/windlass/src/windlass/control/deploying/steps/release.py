@@ -29,12 +29,12 @@ from windlass.control.records.deployments import has_switched, particulars
 from windlass.control.records.kept_builds import kept_builds, may_have_built
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.automatic_port import with_port
-from windlass.core.deploy.remedies import LOOKED_AT, remedy_of, with_remedy
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineError, ListensElsewhere
+from windlass.engines.start_remedies import LOOKED_AT, remedy_of, with_remedy
+from windlass.engines.workload import Workload
 
 
 async def release(ledger: Ledger) -> None:

@@ -18,8 +18,8 @@ from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import DeploymentStage, Progress
-from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.store import DeploymentRow, Tx
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NoReturn
 
 from windlass.builders.builder import BuildError
-from windlass.builders.git import GitError
 from windlass.control.deploying.freezing import making_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
@@ -19,9 +18,10 @@ from windlass.control.records.deployments import move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import Workload
+from windlass.sources.git import GitError
 from windlass.store import DeploymentRow, Tx
 
 

@@ -13,9 +13,9 @@ from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
-from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.workload import Workload
 
 
 async def run(ledger: Ledger) -> None:

@@ -1,0 +1,16 @@
+"""The environment of this process, for all but settings."""
+
+from __future__ import annotations
+
+import os
+
+
+def wants_no_colour() -> bool:
+    """True if NO_COLOR is set and not empty; see https://no-color.org."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def for_tools() -> dict[str, str]:
+    """Returns the environment, for callers that start tools with parts of it, or that follow a convention of
+    the user's system, such as XDG_CONFIG_HOME."""
+    return dict(os.environ)

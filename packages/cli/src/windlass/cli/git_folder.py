@@ -1,0 +1,147 @@
+"""The state of git in a folder of the user: its remotes and its commit. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from windlass.base.environment import for_tools
+from windlass.cli.ignored_files import is_never_uploaded
+from windlass.cli.linked_folder import FILE as LINK
+
+_SECONDS: Final = 30
+_RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
+"""Options against settings of a repository that name programs to run."""
+_SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
+
+
+class GitFolder(Struct, frozen=True, kw_only=True):
+    """A folder in a repository of git."""
+
+    top: Path
+    commit: str = ""
+    """The commit that is checked out; empty before the first one."""
+    subject: str = ""
+    branch: str = ""
+    """The branch on the remote that this one follows, or that is called like this one."""
+    remotes: tuple[str, ...] = ()
+    """Addresses of the remotes as the server can use them, that of the present branch first."""
+    has_changes: bool = False
+    """True if a file of the application is not as it is in the commit."""
+    is_pushed: bool = False
+    """True if a remote had the commit when git last asked it."""
+
+
+def git_folder(folder: Path) -> GitFolder | None:
+    """Returns the state of git in a folder, or None if there is no repository, or no git."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if not top:
+        return None
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    remote, _, branch = _git(folder, "rev-parse", "--abbrev-ref", "@{upstream}").partition("/")
+    names = sorted(_git(folder, "remote").split(), key=lambda name: (name != remote, name != "origin"))
+    return GitFolder(
+        top=Path(top),
+        commit=commit,
+        subject=_git(folder, "log", "-1", "--format=%s") if commit else "",
+        branch=branch or _pushed_branch(folder, names),
+        remotes=tuple(
+            dict.fromkeys(
+                url for name in names if (url := for_server(_git(folder, "remote", "get-url", name)))
+            )
+        ),
+        has_changes=_has_changes(folder),
+        is_pushed=bool(commit and _git(folder, "branch", "-r", "--contains", commit)),
+    )
+
+
+def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:
+    """Returns the branch that is checked out, if a remote has it: `git push` alone sets no upstream."""
+    branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
+    references = [f"refs/remotes/{remote}/{branch}" for remote in remotes if branch]
+    is_pushed = any(_git(folder, "rev-parse", "--verify", "--quiet", reference) for reference in references)
+    return branch if is_pushed else ""
+
+
+def for_server(url: str) -> str:
+    """Returns the address of a remote without credentials, and over https instead of ssh: the server has no
+    key of this user. An empty text if no server can use it, as for a folder."""
+    if "://" not in url:
+        match = _SCP.fullmatch(url)
+        return f"https://{match['host']}/{match['path'].lstrip('/')}" if match else ""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    if parts.scheme in {"http", "https"}:
+        place = f"{host}:{port}" if port else host
+        return urlunsplit((parts.scheme, place, parts.path, "", ""))
+    if parts.scheme in {"ssh", "git", "git+ssh"}:
+        return f"https://{host}/{parts.path.lstrip('/')}"
+    return url if parts.scheme == "file" else ""
+
+
+def is_same_repository(url: str, other: str) -> bool:
+    return _bare(for_server(url)) == _bare(for_server(other)) != ""
+
+
+def _has_changes(folder: Path) -> bool:
+    """True also if git does not tell: a commit is not deployed by mistake in the place of other files."""
+    if (options := _without_filters(folder)) is None:
+        return True
+    entries = _run(folder, *options, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+    return entries is None or any(_counts(entry[3:]) for entry in entries.split("\0") if entry)
+
+
+def _without_filters(folder: Path) -> list[str] | None:
+    """Returns the options that turn off filters of the repository's own settings, which `git status` would
+    run: a folder may have come from a stranger as it is. None if one has a name that no option takes."""
+    listed = _run(
+        folder, "config", "--includes", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\."
+    )
+    scopes, names = (listed or "").split("\0")[:-1:2], (listed or "").split("\0")[1::2]
+    own = [
+        name for scope, name in zip(scopes, names, strict=False) if scope in ("local", "worktree", "unknown")
+    ]
+    if any("=" in name for name in own):
+        return None
+    return [word for name in own if name.endswith((".clean", ".process")) for word in ("-c", f"{name}=")]
+
+
+def _counts(path: str) -> bool:
+    """False for files that are never part of an application: the link of the folder, and what is never
+    uploaded."""
+    return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))
+
+
+def _bare(url: str) -> str:
+    return url.removesuffix("/").removesuffix(".git").casefold()
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Returns the output of git, or an empty text if it fails."""
+    return (_run(folder, *words) or "").strip()
+
+
+def _run(folder: Path, *words: str) -> str | None:
+    """Returns the output of git, or None if it fails."""
+    environment = for_tools() | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        ended = subprocess.run(
+            ["git", "-C", str(folder), *_RUNS_NOTHING, *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ended.stdout.decode(errors="replace") if ended.returncode == 0 else None

@@ -1,0 +1,175 @@
+"""The command `windlass`: everyday words, the work of an operator on the machine, and everything of the API.
+
+Commands are loaded when they are called: a server must not wait for the tables of the command line, and
+`--help` not for the declarations of the API.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.base.environment import wants_no_colour
+from windlass.base.version import VERSION
+from windlass.terminal.tables import FORM
+
+if TYPE_CHECKING:
+    from windlass.cli.command_table import CommandTable
+
+_EVERYDAY = {
+    "init": "folder.init",
+    "up": "up.up",
+    "ps": "services.ps",
+    "logs": "services.logs",
+    "open": "services.open_command",
+    "console": "console.console",
+    "deploy": "changes.deploy",
+    "rollback": "changes.rollback",
+    "scale": "changes.scale",
+    "env": "variables.env",
+    "secrets": "variables.secrets",
+    "run": "run.run",
+    "exec": "terminal.exec_command",
+    "shell": "terminal.shell",
+    "link": "folder.link",
+    "unlink": "folder.unlink",
+    "login": "login.login",
+    "logout": "login.logout",
+    "context": "login.context",
+    "completion": "completion.completion",
+}
+"""The everyday words, with their places in `cli.everyday`."""
+_OF_GROUPS = {"database": {"connect": "connect.connect"}}
+"""Words of groups that follow from the API, which do more than call it once."""
+_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key", "detect")
+_ELSEWHERE = {"key": "windlass.operate.key_commands", "detect": "windlass.cli.everyday.detect"}
+"""Modules of commands that are not in `operate.commands`."""
+_EXTRA = ("demo", "token", "api")
+OWN = (*_EVERYDAY, *_MACHINE, *_EXTRA)
+"""The commands that do not follow from the API."""
+
+
+class Windlass(click.Group):
+    """The everyday words, the operator's commands, and those that follow from what the API offers."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*OWN, *_table().groups]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        return _own_command(name) if name in OWN else _derived_group(name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            suggestions = import_module("windlass.cli.suggestions")
+            groups = dict.fromkeys(OWN, ()) | {name: lines.words for name, lines in _table().groups.items()}
+            suggestions.no_such_command(error.command_name, groups, ctx)
+            raise
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        table = _table()
+        derived = {name: lines.about for name, lines in table.groups.items()}
+        for title, names in (
+            ("Every day, in the folder of an application", _EVERYDAY),
+            ("On the machine of a server", _MACHINE),
+            ("Through the API of a server", (*_EXTRA, *derived)),
+        ):
+            with formatter.section(title):
+                formatter.write_dl([(name, (table.others | derived)[name]) for name in names])
+
+
+def _own_command(name: str) -> click.Command:
+    command: click.Command
+    if name in _EVERYDAY:
+        command = _everyday(_EVERYDAY[name])
+    elif name in _MACHINE:
+        module = import_module(_ELSEWHERE.get(name, "windlass.operate.commands"))
+        command = getattr(module, name.replace("-", "_"))
+    else:
+        command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+    return command
+
+
+def _everyday(path: str) -> click.Command:
+    place, _, attribute = path.partition(".")
+    command: click.Command = getattr(import_module(f"windlass.cli.everyday.{place}"), attribute)
+    return command
+
+
+def _derived_group(name: str) -> click.Group | None:
+    """Returns a group whose commands are built when they are called: all of them take 30 ms."""
+    name = import_module("windlass.core.words.naming").kebab(name)
+    # A name that the table does not have is nearly always a typing error. It may wait for the registry.
+    lines = _table().groups.get(name) or import_module("windlass.cli.commands").group_lines().get(name)
+    if lines is None:
+        return None
+    group: click.Group = import_module("windlass.cli.suggestions").Verbs(
+        {word: partial(_derived_command, name, word) for word in lines.words},
+        name=name,
+        help=lines.about,
+        lines=lines.words,
+        context_settings={"token_normalize_func": import_module("windlass.core.words.naming").kebab},
+    )
+    return group
+
+
+def _derived_command(group: str, word: str) -> click.Command:
+    if own := _OF_GROUPS.get(group, {}).get(word):
+        return _everyday(own)
+    commands = import_module("windlass.cli.commands")
+    command: click.Command = commands.command(commands.all_commands()[group][word])
+    return command
+
+
+@cache
+def _table() -> CommandTable:
+    table: CommandTable = import_module("windlass.cli.command_table").command_table(compute_table)
+    return table
+
+
+def compute_table(digest: str) -> CommandTable:
+    tables = import_module("windlass.cli.command_table")
+    groups = import_module("windlass.cli.commands").group_lines()
+    for group, words in _OF_GROUPS.items():
+        groups[group].words.update({word: tables.line_about(_everyday(path)) for word, path in words.items()})
+    others = {name: tables.line_about(_own_command(name)) for name in OWN}
+    table: CommandTable = tables.CommandTable(digest, groups, others)
+    return table
+
+
+def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        commit = import_module("windlass.base.commit").commit()
+        schema = import_module("windlass.store.migrate").newest()
+        click.echo(f"windlass {VERSION} (commit {commit}, schema {schema})")
+        ctx.exit()
+
+
+@click.group(cls=Windlass, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, its commit and its schema of the database, and exit.",
+)
+@click.option("--url", envvar="WINDLASS_URL", help="Address of the server.")
+@click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
+@click.option("--context", help="A server of `windlass context list`.")
+@click.option("--json/--text", FORM, default=None, help="Output as JSON, the default in pipes, or as text.")
+@click.pass_context
+def main(ctx: click.Context, /, **options: Any) -> None:
+    """Windlass: a self-hosted control plane for infrastructure.
+
+    `windlass serve` starts a server, `windlass login` keeps a token for one, and `windlass init` and
+    `windlass up` deploy the folder that you are in. Everything a server does is a command, too.
+    """
+    if wants_no_colour():
+        ctx.color = False

@@ -1,0 +1,286 @@
+"""Waits for one deployment: prints its states and build log as they come.
+
+Nothing is polled: the deployment has a stream, and so has its build log. A thread for each puts the events
+into one queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from enum import Enum, auto
+from shlex import quote
+from typing import Any, Final
+
+import click
+from msgspec import Struct
+
+from windlass.cli.cells import duration
+from windlass.cli.client import Api, ApiAnswer, ApiRefused
+from windlass.cli.deployments import (
+    EndedDeployment,
+    ServiceDeleted,
+    StartedDeployment,
+    failure_of,
+    is_gone,
+    last_lines,
+    say,
+    say_state,
+    show_below,
+    show_log,
+    state_of,
+)
+from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.core.deploy.states import BUILDS, OPEN, Progress
+from windlass.engines.job_plans import RunState
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import plain, print_json
+
+
+def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool, as_json: bool) -> None:
+    """Follows a run of the job of this name. Raises Stopped if it ends in another way than it should."""
+    path = f"/job/{run['job_id']}/run/{run['id']}"
+    say(f"{plain(job)}: run {run['number']}")
+    _show_log(api, path)
+    ended = insist(lambda: api.get(path), Patience())
+    text = _how_it_ended(job, ended)
+    if as_json:
+        print_json(ended)
+    if ended["status"] == RunState.SUCCEEDED or (cancelled and ended["status"] == RunState.CANCELED):
+        if not as_json:
+            click.echo(text)
+        return
+    raise Stopped(f"look at its output, and run it again: {text}")
+
+
+def _show_log(api: Api, path: str) -> None:
+    """Prints the log of a run until it has ended."""
+
+    def ask(headers: Mapping[str, str]) -> ApiAnswer:
+        return api.call("GET", f"{path}/log", query={"follow": "true"}, headers=headers)
+
+    for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+        if event.kind == LINE:
+            show_below(json.loads(event.data)["message"])
+
+
+def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
+    began, ended = run.get("started_at"), run.get("ended_at")
+    took = f" after {duration(began, ended)}" if began and ended else ""
+    why = f": {plain(run['message'])}" if run.get("message") else ""
+    how = "was cancelled" if run["status"] == RunState.CANCELED else str(run["status"]).lower()
+    return f"run {run['number']} of {plain(job)} {how}{took}{why}"
+
+
+def say_how_to_follow(run: Mapping[str, Any], job: str) -> None:
+    """Says where the output of a run appears."""
+    say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")
+
+
+_PARTING: Final = 3.0
+"""Seconds for the last lines of a build to come, after its deployment has ended."""
+_MOST_LINES: Final = 10_000
+_REASON: Final = "Failed: "
+"""The beginning of the last line of a build log. The failure of the command repeats it with what to do."""
+
+
+class DeploymentWait:
+    """Waits for one deployment."""
+
+    def __init__(
+        self, api: Api, started: StartedDeployment, *, cancelled: bool = False, seconds: float | None = None
+    ) -> None:
+        """`cancelled`: the deployment is expected to end as cancelled."""
+        self._api = api
+        self._started = started
+        self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._seconds = seconds
+        self._news: queue.SimpleQueue[_FollowedEvent] = queue.SimpleQueue()
+        self._patience = Patience()
+        self._build = None if cancelled else BuildLog(api, started, self._news)
+        self._shown = ""
+        self._waits = ""
+        self._held = ""
+        """A line of the log that may be the reason."""
+
+    def until_done(self) -> EndedDeployment:
+        """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
+        try:
+            return self._until_done()
+        except ApiRefused as refused:  # of the deployment or of its log
+            if is_gone(refused):
+                raise ServiceDeleted(self._started.name) from refused
+            raise
+
+    def _until_done(self) -> EndedDeployment:
+        following = StreamFollower(self._ask, insist(lambda: self._ask({}), self._patience))
+        reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
+        with contextlib.closing(reader), contextlib.closing(self._build or reader):
+            deployment = self._last()
+            if self._build is not None:
+                self._build.show_rest(self._show)
+        if self._held.removeprefix(_REASON) not in str(deployment.get("message") or ""):
+            self._show_held()
+        if deployment["status"] != self._wanted:
+            if deployment["status"] == Progress.FAILED:
+                show_log(self._started.name, last_lines(deployment))
+            raise failure_of(self._api, self._started, deployment)
+        return EndedDeployment(self._started, deployment)
+
+    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
+        return self._api.call("GET", f"{self._started.deployment_path}/stream", headers=headers)
+
+    def _last(self) -> Mapping[str, Any]:
+        """Prints states and log lines until the deployment ends."""
+        deployment: Mapping[str, Any] = {}
+        while deployment.get("status", Progress.QUEUED) in OPEN:
+            received = self._next()
+            match received.source:
+                case _Source.DEPLOYMENT if received.data is None or is_gone(received.data):
+                    raise ServiceDeleted(self._started.name)
+                case _Source.DEPLOYMENT if isinstance(received.data, Stopped):
+                    raise received.data
+                case _Source.DEPLOYMENT:
+                    deployment = received.data
+                    self._say(state_of(deployment))
+                    self._follow_build(deployment)
+                    self._say_waiting(deployment)
+                case _:
+                    self._show(received.data)
+        return deployment
+
+    def _next(self) -> _FollowedEvent:
+        if self._until is None:
+            return self._news.get()
+        with contextlib.suppress(queue.Empty):
+            return self._news.get(timeout=max(0.0, self._until - time.monotonic()))
+        raise Stopped(
+            f"repeat the command to go on waiting: {self._started.name} is still {self._shown} after "
+            f"{self._seconds:.0f} seconds, and goes on by itself"
+        )
+
+    def _follow_build(self, deployment: Mapping[str, Any]) -> None:
+        """Starts to follow the build log as soon as it can have lines."""
+        builds = deployment["action"] in BUILDS and not deployment.get("repeats")
+        if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
+            self._build.follow()
+
+    def _say(self, state: str) -> None:
+        if self._shown != state:
+            self._shown = state
+            say_state(self._started.name, state)
+
+    def _say_waiting(self, deployment: Mapping[str, Any]) -> None:
+        """Prints why the deployment waits, unless its log says so."""
+        waits = str(deployment.get("message") or "") if deployment["status"] in OPEN else ""
+        if waits and waits != self._waits and not (self._build and self._build.is_followed):
+            show_below(waits)
+        self._waits = waits
+
+    def _show(self, line: Any) -> None:
+        if not isinstance(line, dict):
+            return
+        self._show_held()
+        if str(line["message"]).startswith(_REASON):
+            self._held = str(line["message"])
+        else:
+            show_below(line["message"])
+
+    def _show_held(self) -> None:
+        if self._held:
+            show_below(self._held)
+        self._held = ""
+
+
+class _Source(Enum):
+    DEPLOYMENT = auto()
+    BUILD = auto()
+
+
+class _FollowedEvent(Struct, frozen=True):
+    """An event of one of the streams: its data, None at the end, or the final failure."""
+
+    source: _Source
+    data: Any
+
+
+class _StreamReader:
+    """Reads one stream in a thread, into a queue that it shares with others."""
+
+    def __init__(
+        self, follower: StreamFollower, news: queue.SimpleQueue[_FollowedEvent], source: _Source
+    ) -> None:
+        self._following = follower
+        self._news = news
+        self._source = source
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    @property
+    def trouble(self) -> Exception | None:
+        return self._following.trouble
+
+    def _read(self) -> None:
+        last: Any = None
+        try:
+            for event in self._following.events():
+                if event.kind == LINE:
+                    self._news.put(_FollowedEvent(self._source, json.loads(event.data)))
+        except Stopped as trouble:
+            last = trouble
+        self._news.put(_FollowedEvent(self._source, last))
+
+    def close(self) -> None:
+        self._following.hang_up()
+        self.thread.join(_PARTING)
+
+
+class BuildLog:
+    """The log of one build, read beside the deployment as it comes."""
+
+    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
+        self._api = api
+        self._path = f"{started.deployment_path}/log"
+        self._news = news
+        self._reader: _StreamReader | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        return self._reader is not None and self._reader.trouble is None
+
+    def follow(self) -> None:
+        """Starts to read the log, unless it is being read already. The deployment is not waited for less if
+        the server cannot read the log, as that of a service on another machine."""
+        if self._reader is None:
+            self._reader = _StreamReader(
+                StreamFollower(self._ask, None, quiet=True), self._news, _Source.BUILD
+            )
+
+    def show_rest(self, show: Any) -> None:
+        """Prints the remaining lines of a build whose deployment has ended."""
+        if self._reader is None:
+            return
+        if self._reader.trouble is not None:
+            show_below(f"The log of the build could not be read. {self._reader.trouble}")
+            return
+        until = time.monotonic() + _PARTING
+        with contextlib.suppress(queue.Empty):
+            while (left := until - time.monotonic()) > 0:
+                received = self._news.get(timeout=left)
+                if received.source is _Source.BUILD and not isinstance(received.data, dict):
+                    return
+                if received.source is _Source.BUILD:
+                    show(received.data)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
+        query = {"follow": "true", "tail": _MOST_LINES}
+        return self._api.call("GET", self._path, query=query, headers=headers)

@@ -1,0 +1,523 @@
+"""Builds images with a Docker engine, from the files of a commit and its Dockerfile.
+
+BuildKit builds if the engine has it, and the classic builder otherwise; the build log says which. Images are
+found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which only the
+settings of the engine limit. `guard` decides what a Dockerfile may do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base import subprocesses
+from windlass.base.bounded import BoundedCalls
+from windlass.base.dockerignore import DOCKERIGNORE
+from windlass.base.log import log
+from windlass.builders.builder import BuilderAway, BuildError, Order, Say
+from windlass.builders.detecting import bounded_detection, read_order
+from windlass.docker.builds.build_network import BuildNetworks
+from windlass.docker.builds.build_turns import BuildOwner, BuildTurns
+from windlass.docker.builds.context import packing
+from windlass.docker.builds.engine_turn import EngineTurn
+from windlass.docker.builds.expansion import inherited
+from windlass.docker.builds.guard import (
+    MARK,
+    Around,
+    Rewritten,
+    by_digest,
+    check_image,
+    is_plain_image,
+    rewritten,
+)
+from windlass.docker.builds.image_notes import NOTES, notes_of
+from windlass.docker.builds.left_steps import LeftSteps
+from windlass.docker.builds.progress import BuildProgress
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.answers import REFUSES, AnswerTooLong
+from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
+from windlass.docker.client.fit import why_unfit
+from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
+from windlass.docker.client.subnets import SubnetsUsedUp
+from windlass.engines.registries import BuildRegistry
+from windlass.engines.workload import MOST_EXPOSED, Artifact
+
+if TYPE_CHECKING:
+    from windlass.docker.builds.recipes import ChosenDockerfile
+
+INSTALLATION: Final = "windlass.installation"
+PERIOD: Final = 100_000
+MEGABYTE: Final = 1024 * 1024
+HEREDOCS_SINCE: Final = 23
+"""The first version of Docker whose own parser of Dockerfiles knows heredocs."""
+MOST_GIVEN: Final = 10_000
+"""Most images of which a builder remembers that a registry gave them."""
+MOST_INTERRUPTED: Final = 10_000
+"""Most services of which a builder remembers that the engine went away while it built them."""
+SOON: Final = 1.0
+"""Seconds that a build waits for its turn without saying so."""
+UNNAMED: Final = "<none>:<none>"
+"""The name of an image without a name, on older engines."""
+
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
+_log = log("builders.docker")
+
+
+class _ImageSummary(TypedDict):
+    Id: str
+    RepoTags: list[str] | None
+    Labels: dict[str, str]
+
+
+class _LayerOrigin(Struct, rename="pascal"):
+    """The step that made an image, or an image that it is based on."""
+
+    created_by: str = ""
+    tags: list[str] | None = None
+
+
+class _Read(Struct, frozen=True):
+    chosen: ChosenDockerfile
+    """With the text of the repository or the recipe."""
+    around: Around
+    guarded: Rewritten
+
+
+class DockerBuilder:
+    makes: Literal["native", "image"] = "image"
+
+    def __init__(
+        self,
+        *,
+        host: str | Docker,
+        installation: str,
+        buildkit: bool | None = None,
+        registry: BuildRegistry | None = None,
+        calls: BoundedCalls | None = None,
+        pool: IPv4Network | None = None,
+    ) -> None:
+        """`installation` tells our images from those of another Windlass on the same engine. The engine
+        decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set. `calls`
+        read the files of commits. `pool` has the subnets of networks."""
+        self._docker = host if isinstance(host, Docker) else Docker(host)
+        self._built = BuiltImages(self._docker, registry)
+        self._calls = calls or bounded_detection()
+        self._installation = installation
+        self._buildkit = buildkit
+        self._networks = BuildNetworks(self._docker, installation, pool)
+        self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
+        self._left_steps = LeftSteps(self._docker)
+        self._building: list[tuple[str, str]] = []
+        self._given: dict[tuple[str, str], None] = {}
+        """Organizations, and images by digest that a registry gave them."""
+        self._interrupted: dict[str, None] = {}
+        """Services whose last build was interrupted: the engine went away."""
+        self._left: list[tuple[BuildProgress, str]] = []
+        """Progress and scope of builds that failed because the engine went away."""
+
+    async def stop(self) -> None:
+        await self._docker.close()
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        with self._translated():
+            if artifact := await self._artifact(service, key):
+                return artifact
+            return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        if not _TAG.fullmatch(order.key):
+            raise BuildError(f"{order.key!r} cannot name an image")
+        self._building.append((order.service, order.key))
+        try:
+            with self._translated():
+                return await self._build(order, say)
+        finally:
+            self._building.remove((order.service, order.key))
+
+    async def discard(self, service: str) -> None:
+        with self._translated():
+            for metadata in await self._images(f"{SERVICE}={service}"):
+                await self._forget(metadata, force=True)
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        with self._translated():
+            for metadata in await self._images(f"{SERVICE}={service}"):
+                if metadata["Labels"].get(KEY, "") not in keep:
+                    await self._forget(metadata)
+
+    async def services(self) -> Collection[str]:
+        with self._translated():
+            return {
+                service for metadata in await self._images() if (service := metadata["Labels"].get(SERVICE))
+            }
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Does nothing: images stay on the engine, and nothing runs from them by itself."""
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Does nothing: `set_aside` moved nothing."""
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        with self._translated():
+            left, self._left = self._left, []
+            for progress, scope in left:
+                await self._clean(progress, scope)
+            await self._networks.sweep()
+            await self._engine_turn.sweep()
+            for metadata in await self._images():
+                service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
+                if (service, key) in self._building:
+                    continue
+                # An image loses its name to a later one that is built under the same key.
+                if service in erase or not _names(metadata):
+                    await self._forget(metadata)
+
+    async def _build(self, order: Order, say: Say) -> Artifact:
+        kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
+        read = await self._read(order, kit)
+        if kit and not await self._is_free(order) and (plain := await self._read_plain(order, say)):
+            say("BuildKit builds one service at a time, and is not free")
+            try:
+                return await self._make(order, plain, say, kit=False, is_limited=False)
+            except BuildError as error:
+                if order.service in self._interrupted:
+                    raise
+                say(
+                    f"{error}. BuildKit tries again: builds of others must not decide whether this one "
+                    "succeeds"
+                )
+        return await self._make(order, read, say, kit=kit, is_limited=not kit)
+
+    async def _make(self, order: Order, read: _Read, say: Say, *, kit: bool, is_limited: bool) -> Artifact:
+        say(_opening(kit))
+        for line in read.chosen.lines:
+            say(line)
+        chosen, arguments = await self._checked(order, read, say)
+        order = replace(order, arguments=arguments)
+        progress, scope = BuildProgress(say), self._scope(order)
+        async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
+            options = self._build_options(order, chosen, kit, is_limited=is_limited)
+            with self._interrupted_once(order.service):
+                await self._send(chosen, {**options, "networkmode": network}, progress)
+            undo.pop_all()
+        if progress.error:
+            await self._clean(progress, scope)
+            raise BuildError(progress.failure)
+        await self._refuse_unfit(_ref(order.service, order.key))
+        artifact = await self._artifact(order.service, order.key, say)
+        if artifact is None:
+            raise BuildError(
+                "Deploy again: the Docker engine ended the build without an image, and did not say why"
+            )
+        if why := await self._built.send(artifact.ref):
+            say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
+        return artifact
+
+    async def _read(self, order: Order, kit: bool) -> _Read:
+        # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
+        from windlass.docker.builds.recipes import choose_dockerfile  # noqa: PLC0415
+
+        chosen = await read_order(self._calls, choose_dockerfile, order, kit)
+        around = await self._around(order, chosen, kit)
+        return _Read(chosen, around, await _rewritten(chosen, around))
+
+    async def _read_plain(self, order: Order, say: Say) -> _Read | None:
+        """Returns a Dockerfile from which the classic builder makes the same image as BuildKit; None if that
+        is not certain."""
+        try:
+            read = await self._read(order, kit=False)
+        except BuildError:
+            return None
+        # BuildKit reads it again, and perhaps another .dockerignore.
+        files = read.chosen.files
+        has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
+        if has_own_ignore or not read.guarded.is_plain:
+            return None
+        bases = [await self._base(ref, order.org, say) for ref in read.guarded.images]
+        return read if all(map(is_plain_image, bases)) else None
+
+    async def _checked(
+        self, order: Order, read: _Read, say: Say
+    ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
+        """Returns the Dockerfile to send, with digests of the images that were checked, and its arguments."""
+        platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
+        for ref in read.guarded.images:
+            base = await self._base(ref, order.org, say)
+            check_image(ref, base, order.service, SERVICE, platform)
+            digests[ref] = by_digest(ref, base)
+            bases.append(base)
+        around = replace(read.around, digests=digests, inherited=inherited(bases))
+        guarded = await _rewritten(read.chosen, around)
+        files = replace(read.chosen.files, text=guarded.text)
+        return replace(read.chosen, files=files), guarded.arguments
+
+    @asynccontextmanager
+    async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
+        """Yields the network for the steps of a build. No step of another service is in it meanwhile."""
+        if not kit:
+            async with self._networks.made() as network:
+                yield network
+            return
+        async with AsyncExitStack() as turn:
+            waits = "Waiting for BuildKit: it builds one service at a time, and another one has the turn"
+            notice = asyncio.get_running_loop().call_later(SOON, say, waits)
+            try:
+                with order.paused():
+                    await turn.enter_async_context(
+                        self._turns.of(BuildOwner(order.org, order.service, order.environment))
+                    )
+                    await turn.enter_async_context(self._engine_turn.of(order.service))
+                    notice.cancel()
+                    await turn.enter_async_context(self._left_steps.absent(say))
+            finally:
+                notice.cancel()
+            yield "default"
+
+    async def _is_free(self, order: Order) -> bool:
+        owner = BuildOwner(order.org, order.service, order.environment)
+        return (
+            self._turns.is_free(owner)
+            and await self._engine_turn.is_free(order.service)
+            and not await self._left_steps.are_there()
+        )
+
+    @contextmanager
+    def _interrupted_once(self, service: str) -> Iterator[None]:
+        """A restart of the engine interrupts a build, which is repeated. If the engine goes away again, the
+        build may be the reason, and would end the engine for all, again and again, also with each of its
+        deployments."""
+        again = service in self._interrupted
+        try:
+            yield
+        except Away as away:
+            if again:
+                raise BuildError(
+                    "Ask the operator why the Docker engine stops, and deploy again when it runs: it went "
+                    "away during two builds of this service, which are not repeated, because they may be the "
+                    "reason"
+                ) from away
+            self._interrupted[service] = None
+            if len(self._interrupted) > MOST_INTERRUPTED:
+                del self._interrupted[next(iter(self._interrupted))]
+            raise
+        self._interrupted.pop(service, None)
+
+    async def _send(
+        self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
+    ) -> None:
+        async with packing(chosen.files) as parcel:
+            try:
+                async with self._docker.stream(
+                    "POST", "/build", params=params, data=parcel.pieces(), patience=None
+                ) as answer:
+                    async for message in answer.objects():
+                        progress.take(message)
+            except Away as away:
+                raise parcel.failure() or away from away
+        progress.close()
+
+    def _build_options(
+        self, order: Order, chosen: ChosenDockerfile, kit: bool, *, is_limited: bool
+    ) -> dict[str, Any]:
+        """Returns the options of a build. BuildKit takes no limits through this interface. An engine with
+        BuildKit sets none with the classic builder either, so that success never depends on the builder."""
+        limits = {
+            "memory": order.memory * MEGABYTE,
+            "memswap": order.memory * MEGABYTE,
+            "cpuperiod": PERIOD,
+            "cpuquota": order.cpu * PERIOD // 1000,
+        }
+        return {
+            "t": _ref(order.service, order.key),
+            "dockerfile": chosen.files.dockerfile,
+            "buildargs": dict(order.arguments),
+            "labels": {
+                INSTALLATION: self._installation,
+                SERVICE: order.service,
+                KEY: order.key,
+                # Also where it is empty: a Dockerfile of the repository must not set it.
+                NOTES: chosen.notes.written(),
+            },
+            "target": chosen.stage or None,
+            "version": "2" if kit else "1",
+            "rm": True,
+            "forcerm": True,
+            **(limits if is_limited else {}),
+        }
+
+    async def _has_buildkit(self) -> bool:
+        """False if the engine reports version 1, because BuildKit is switched off, or if it is not Docker."""
+        headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
+        return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
+
+    async def _around(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> Around:
+        version = await self._docker.json("GET", "/version")
+        return Around(
+            service=order.service,
+            scope=self._scope(order),
+            arguments=order.arguments,
+            platform=_platform(version),
+            heredocs=kit and _major(version) >= HEREDOCS_SINCE,
+            stage=chosen.stage,
+        )
+
+    def _scope(self, order: Order) -> str:
+        named = f"{self._installation}/{order.service}/{order.cache_secret}"
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    async def _base(self, ref: str, org: str, say: Say) -> dict[str, Any]:
+        """Returns the metadata of a base image, after pulling it if necessary.
+
+        The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly. One
+        that is named by its digest may be there because another organization pulled it with a login: its
+        registry decides each time. Where it does not answer, what it gave the organization before is used."""
+        metadata = await image(self._docker, ref)
+        if metadata and not has_digest(ref):
+            return metadata
+        say(f"Pulling {ref}")
+        try:
+            # A pull of a digest that the engine has asks no registry.
+            await (ask_registry if metadata else pull)(self._docker, ref)
+        except EngineRefused as refused:
+            why, is_away = why_not_pulled(ref, refused.message), is_undecided(refused.message)
+            if not (metadata and is_away and (org, ref) in self._given):
+                self._given.pop((org, ref), None)
+                raise BuildError(why) from refused
+            say(f"The image that the Docker engine has is used. {why}")
+            return metadata
+        if has_digest(ref):
+            self._given[org, ref] = None
+            if len(self._given) > MOST_GIVEN:
+                del self._given[next(iter(self._given))]
+        if metadata is None and (metadata := await image(self._docker, ref)) is None:
+            raise BuildError(f"Deploy again: the image {ref} was removed from the Docker engine meanwhile")
+        return metadata
+
+    async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
+        ref = _ref(service, key)
+        metadata = await image(self._docker, ref)
+        if metadata is None:
+            return None
+        config = metadata.get("Config") or {}
+        ports, others = _exposed(config.get("ExposedPorts") or {})
+        if say and others:
+            say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
+        if say and len(ports) > MOST_EXPOSED:
+            say(
+                f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the "
+                f"lowest {MOST_EXPOSED} are published"
+            )
+        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MOST_EXPOSED]))
+        return notes_of(config.get("Labels") or {}).added_to(artifact)
+
+    async def _refuse_unfit(self, ref: str) -> None:
+        """Removes an image that was just built if it does not fit into the lists of the engine."""
+        try:
+            why = why_unfit(await image(self._docker, ref) or {})
+        except AnswerTooLong:
+            why = (
+                "Expose fewer ports, or shorten labels and variables: the description of the image is too "
+                "long"
+            )
+        if why:
+            await self._delete(f"/images/{ref}", force=True)
+            raise BuildError(why)
+
+    async def _images(self, *labels: str) -> list[_ImageSummary]:
+        params = {"filters": {"label": [f"{INSTALLATION}={self._installation}", *labels]}}
+        return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
+
+    async def _forget(self, metadata: _ImageSummary, *, force: bool = False) -> None:
+        for name in _names(metadata) or [metadata["Id"]]:
+            await self._delete(f"/images/{name}", force)
+
+    async def _clean(self, progress: BuildProgress, scope: str) -> None:
+        """Removes the layers that the classic builder left of a failed build: the last one first, because
+        each is based on the one before."""
+        try:
+            for layer in reversed(progress.named):
+                if await self._is_layer_of(scope, layer):
+                    await self._delete(f"/images/{layer}")
+        except Away:
+            self._left.append((progress, scope))
+
+    async def _is_layer_of(self, scope: str, layer: str) -> bool:
+        """True if builds of a service made this image without a name. A step can print ids of other
+        images."""
+        try:
+            history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])
+        except EngineRefused:
+            return False
+        is_named = bool(history and history[0].tags)
+        return not is_named and any(f"ARG {MARK}={scope}" in origin.created_by for origin in history)
+
+    async def _delete(self, path: str, force: bool = False) -> None:
+        try:
+            await self._docker.raw("DELETE", path, params={"force": force})
+        except EngineRefused as refused:
+            # 404: it is gone already. 409: something runs from it or is based on it; another sweep tries
+            # again.
+            if refused.status not in (404, 409):
+                raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Away as away:
+            raise BuilderAway(self._docker.advice(away)) from away
+        except SubnetsUsedUp as used_up:
+            raise BuildError(str(used_up)) from used_up
+        except EngineRefused as refused:
+            raise BuildError(f"{REFUSES}: {refused.message}") from refused
+
+
+async def _rewritten(chosen: ChosenDockerfile, around: Around) -> Rewritten:
+    text = chosen.files.text.decode(errors="surrogateescape")
+    return await subprocesses.in_thread(rewritten, text, around)
+
+
+def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
+    """Returns the TCP ports of an image, and entries that are neither a TCP nor a UDP port: a base image may
+    have any entries."""
+    known = {name: _PORT.fullmatch(name) for name in names}
+    others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
+    tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
+    return sorted(tcp), sorted(others)
+
+
+def _ref(service: str, key: str) -> str:
+    return f"windlass/{service}:{key}"
+
+
+def _names(metadata: _ImageSummary) -> list[str]:
+    return [name for name in metadata["RepoTags"] or () if name != UNNAMED]
+
+
+def _opening(kit: bool) -> str:
+    if kit:
+        return "Building with BuildKit"
+    return "Building with the classic builder, without BuildKit: it does not support RUN --mount"
+
+
+def _platform(version: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the platform arguments that the engine sets: it builds for its own machine."""
+    os, arch = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
+    values = {"PLATFORM": f"{os}/{arch}", "OS": os, "ARCH": arch, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
+
+
+def _major(version: Mapping[str, Any]) -> int:
+    number = str(version.get("Version", "")).partition(".")[0]
+    return int(number) if number.isdecimal() else 0

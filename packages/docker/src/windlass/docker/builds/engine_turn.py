@@ -1,0 +1,209 @@
+"""Gives services turns at BuildKit among the servers and installations that share an engine.
+
+The engine has no locks, so volumes without data mark who builds and who waits. A server marks that it builds
+before it looks for others that do, so of two that begin at once, at least one goes back. It begins only if
+nothing else waits longer, so each has its turn. A server that was killed leaves its marks, and
+marks that are not renewed no longer count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.log import log
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.answers import decode
+
+LABEL, HOLDER = "windlass.build-turn", "windlass.build-service"
+"""The labels of these volumes: the installation, and who builds or waits."""
+WAITS_SINCE: Final = "windlass.build-waits-since"
+"""The label of a mark that waits, with seconds of the engine's clock. Empty until it is renewed."""
+RENEWED: Final = 20.0
+STALE: Final = 120.0
+"""Seconds after which a mark counts no more, by the clock of the engine."""
+LEFT: Final = 3600.0
+"""Seconds after which a sweep removes a mark, by the clock of this server."""
+_PAUSE: Final = 2.0
+_log = log("builders.docker")
+
+
+class _TurnMark(Struct, rename="pascal"):
+    name: str
+    created_at: datetime
+    labels: dict[str, str] | None = None
+
+    @property
+    def holder(self) -> str:
+        return (self.labels or {}).get(HOLDER, "")
+
+    @property
+    def since(self) -> float | None:
+        """Returns since when it waits; None if it builds."""
+        since = (self.labels or {}).get(WAITS_SINCE)
+        if since is None:
+            return None
+        try:
+            return float(since)
+        except ValueError:
+            return self.created_at.timestamp()
+
+
+class _TurnMarks(Struct, rename="pascal"):
+    volumes: list[_TurnMark] | None = None
+
+
+class EngineTurn:
+    """Builds of one service share a turn; `BuildTurns` lets those of one in at a time."""
+
+    def __init__(self, docker: Docker, installation: str) -> None:
+        self._docker, self._installation = docker, installation
+        self._entering, self._lock = asyncio.Lock(), asyncio.Lock()
+        self._builds = 0
+        self._ended = asyncio.Event()
+        """Set while this server has no turn."""
+        self._ended.set()
+        self._turn = AsyncExitStack()
+        """Ends the turn."""
+        self._left: set[str] = set()
+        """Marks that are to be removed, also where the engine is away."""
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._ahead = 0.0
+        """Seconds that the clock of the engine is ahead of this one."""
+
+    async def is_free(self, service: str) -> bool:
+        """True if a build of this service would not wait, as far as is known."""
+        return not self._others(await self._marks(), self._holder(service))
+
+    @asynccontextmanager
+    async def of(self, service: str) -> AsyncIterator[None]:
+        async with self._entering:
+            if self._builds and not await self.is_free(service):
+                await self._ended.wait()  # another service waits, and is the next
+            async with self._lock:
+                if not self._builds:
+                    await self._take(service)
+                self._builds += 1
+                self._ended.clear()
+        try:
+            yield
+        finally:
+            await asyncio.shield(self._leave())
+
+    async def sweep(self) -> None:
+        """Removes what is left of turns, also of killed servers."""
+        await self._remove_left()
+        for mark in await self._marks():
+            if time.time() - mark.created_at.timestamp() > LEFT:
+                await self._remove(mark.name)
+
+    def abandon(self) -> None:
+        """Stops renewing the marks, as if this server had been killed."""
+        for renewal in self._renewals:
+            renewal.cancel()
+
+    async def _take(self, service: str) -> None:
+        if await self.is_free(service) and await self._begin(service):
+            return
+        async with self._marked(service, waits=True) as waiting:
+            while await self._is_behind(waiting) or not await self._begin(service):  # noqa: ASYNC110 (others end)
+                # So that two seldom come at once.
+                await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
+
+    async def _is_behind(self, waiting: _TurnMark) -> bool:
+        """True if another service builds, or waits longer. Removes marks of killed servers."""
+        marks = await self._marks()
+        for stale in (mark for mark in marks if self._is_stale(mark)):
+            await self._remove(stale.name)
+        place = (waiting.since or 0.0, waiting.holder)
+        others = self._others(marks, waiting.holder)
+        return any(other.since is None or (other.since, other.holder) < place for other in others)
+
+    async def _begin(self, service: str) -> bool:
+        """Marks that a service builds, and takes that back if another one does."""
+        async with AsyncExitStack() as turn:
+            mark = await turn.enter_async_context(self._marked(service, waits=False))
+            if any(other.since is None for other in self._others(await self._marks(), mark.holder)):
+                return False
+            self._turn = turn.pop_all()
+        return True
+
+    async def _leave(self) -> None:
+        async with self._lock:
+            self._builds -= 1
+            if not self._builds:
+                await self._turn.aclose()
+                self._ended.set()
+
+    @asynccontextmanager
+    async def _marked(self, service: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
+        """Keeps a mark during the block. A mark that cannot be removed becomes stale."""
+        labels = {LABEL: self._installation, HOLDER: self._holder(service)}
+        names: list[str] = []
+        renewal: asyncio.Task[None] | None = None
+        try:
+            mark = await self._make(names, {**labels, WAITS_SINCE: ""} if waits else labels)
+            kept = {**labels, WAITS_SINCE: str(mark.since)} if waits else labels
+            renewal = asyncio.create_task(self._renew(names, kept))
+            self._renewals.add(renewal)
+            yield mark
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+                self._renewals.discard(renewal)
+            self._left.update(names)
+            with suppress(Away, EngineRefused):
+                await asyncio.shield(self._remove_left())
+
+    async def _renew(self, names: list[str], labels: dict[str, str]) -> None:
+        while True:
+            await asyncio.sleep(RENEWED)
+            try:
+                await self._make(names, labels)
+                while len(names) > 1:
+                    await self._remove(names[0])
+                    names.pop(0)
+            except (Away, EngineRefused) as error:
+                _log.warning("the turn at BuildKit could not be renewed", extra={"reason": str(error)})
+
+    async def _make(self, names: list[str], labels: dict[str, str]) -> _TurnMark:
+        """Makes a mark. Its name is chosen here, so that it is known even if the answer of the engine is
+        lost."""
+        names.append(f"wdl-turn-{uuid.uuid4()}")
+        body = {"Name": names[-1], "Labels": labels}
+        mark: _TurnMark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _TurnMark)
+        self._ahead = mark.created_at.timestamp() - time.time()
+        return mark
+
+    async def _remove_left(self) -> None:
+        for name in list(self._left):
+            await self._remove(name)
+            self._left.discard(name)
+
+    async def _marks(self) -> list[_TurnMark]:
+        params = {"filters": {"label": [LABEL]}}
+        return (await self._docker.read_list("/volumes", _TurnMarks, params=params)).volumes or []
+
+    async def _remove(self, name: str) -> None:
+        try:
+            await self._docker.raw("DELETE", f"/volumes/{name}")
+        except EngineRefused as refused:
+            if refused.status not in (404, 409):
+                raise
+
+    def _holder(self, service: str) -> str:
+        return f"{self._installation}/{service}"
+
+    def _others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
+        return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]
+
+    def _is_stale(self, mark: _TurnMark) -> bool:
+        return time.time() + self._ahead - mark.created_at.timestamp() > STALE

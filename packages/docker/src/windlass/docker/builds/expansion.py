@@ -1,0 +1,176 @@
+"""Limits what the variables of a Dockerfile expand to, and the ports that it exposes.
+
+The engine expands them in its own memory, where no limit of a build counts: a few ENV that double each
+other fill it. It takes time by the square of a length, and goes on after the build is cancelled. So the size
+is counted here first, and never too low: each variable counts with its longest value anywhere in the file. A
+`$` whose variable is not certain counts with the longest value of all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.builders.dockerfile import Dockerfile
+from windlass.builders.instructions import DockerfileError, Instruction, arguments, instruction, pairs, short
+from windlass.docker.client.fit import MOST_PORTS
+
+MOST_EXPANDED: Final = 512 * 1024
+"""Most characters that the instructions of a Dockerfile may have together with their variables."""
+MOST_REPEATED: Final = 16 * 1024 * 1024
+"""Most characters that the values of all variables and the other settings of the image may have, times the
+instructions: a step repeats them."""
+
+_NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})
+_NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
+"""Instructions that leave no setting in the image, besides variables."""
+_VARIABLE: Final = re.compile(
+    r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
+)
+_REPLACES: Final = re.compile(r"\$\{.[^}:+?#%/-]*/", re.DOTALL)
+_OTHERWISE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
+_SEVERAL: Final = re.compile(r"[\s-]")
+"""Signs with which a value can name several ports: `80 81`, `80-90`."""
+_PORTS: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
+_NOT_PLAIN: Final = re.compile(r"[$'\"\\`]")
+
+
+class FromImages(Struct, frozen=True):
+    """What the images give that a Dockerfile begins with."""
+
+    lengths: Mapping[str, int] = {}
+    """Of the longest value of each variable."""
+    several: frozenset[str] = frozenset()
+    """Variables that could name several ports."""
+    settings: int = 0
+    """The characters of their other settings."""
+    triggers: tuple[str, ...] = ()
+    """Their ONBUILD instructions."""
+
+
+def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
+    lengths: dict[str, int] = {}
+    several: set[str] = set()
+    settings, triggers = 0, list[str]()
+    for image in images:
+        config = image.get("Config") or {}
+        settings += len(str({name: config[name] for name in config if name != "Env"}))
+        triggers += map(str, config.get("OnBuild") or ())
+        for variable in config.get("Env") or ():
+            name, _, value = str(variable).partition("=")
+            lengths[name] = max(lengths.get(name, 0), len(value))
+            if _SEVERAL.search(value):
+                several.add(name)
+    return FromImages(lengths, frozenset(several), settings, tuple(triggers))
+
+
+def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
+    """Raises a DockerfileError if the variables of a Dockerfile expand to too much. `given` are values from
+    outside of it, and `base` is what its images give."""
+    count = _SizeCount(read, given, base)
+    for each in _all_instructions(read, base):
+        count.add(each)
+
+
+def _all_instructions(read: Dockerfile, base: FromImages) -> Iterator[Instruction]:
+    """Yields what is executed, in its order or more often: what waits for another stage as ONBUILD counts
+    once for each stage."""
+    for argument in read.arguments:
+        default = "" if argument.default is None else f"={argument.default}"
+        yield instruction(argument.line, f"ARG {argument.name}{default}", read.escape)
+    for start in read.starts:
+        for trigger in base.triggers:
+            yield instruction(start.line, trigger, "\\")
+        yield start
+    for stage in read.stages:
+        for each in stage.instructions:
+            if each.name == "ONBUILD":
+                yield from [instruction(each.line, each.text, read.escape)] * len(read.stages)
+            yield each
+
+
+class _SizeCount:
+    def __init__(self, read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
+        self._escape = read.escape
+        self._lengths = dict(base.lengths)
+        self._given = given
+        self._longest = max(self._lengths.values(), default=0)
+        self._values = sum(self._lengths.values()) + base.settings
+        self._several = set(base.several)
+        self._expanded = self._repeated = self._ports = 0
+
+    def add(self, each: Instruction) -> None:
+        self._expanded += sum(map(self._size, _expanded_texts(each)))
+        self._repeated += self._values
+        if self._expanded > MOST_EXPANDED or self._repeated > MOST_REPEATED:
+            raise DockerfileError(
+                each.line,
+                "use shorter values, or fewer variables: those of this file and its base images expand to "
+                f"more than {MOST_EXPANDED // 1024} KiB, or steps repeat more than "
+                f"{MOST_REPEATED // 1024 // 1024} MiB of them and of other settings",
+            )
+        if each.name == "EXPOSE":
+            self._ports += sum(self._port_count(each.line, word) for word in each.text.split())
+            if self._ports > MOST_PORTS:
+                raise DockerfileError(each.line, f"expose fewer ports: at most {MOST_PORTS} are allowed")
+        self._learn(each)
+
+    def _learn(self, each: Instruction) -> None:
+        if each.name == "ENV":
+            for name, value in pairs(each, self._escape):
+                if _NOT_PLAIN.search(name):
+                    raise DockerfileError(each.line, "write names in ENV without quotes and variables")
+                self._set(name, self._size(value), several=self._can_be_several(value))
+        elif each.name == "ARG":
+            for argument in arguments(each, self._escape):
+                given, default = self._given.get(argument.name, ""), argument.default or ""
+                several = bool(_SEVERAL.search(given)) or self._can_be_several(default)
+                self._set(argument.name, max(self._size(default), len(given)), several=several)
+        elif each.name not in _NOT_REPEATED:
+            # With a relative WORKDIR, the folder is all of them together.
+            self._values += len(each.text) if each.name in _NOT_EXPANDED else self._size(each.text)
+
+    def _set(self, name: str, length: int, *, several: bool) -> None:
+        before = self._lengths.get(name, 0)
+        self._lengths[name] = max(before, length)
+        self._longest = max(self._longest, length)
+        self._values += self._lengths[name] - before
+        if several:
+            self._several.add(name)
+
+    def _size(self, text: str) -> int:
+        size = len(text)
+        for variable in _VARIABLE.finditer(text):
+            size += self._lengths.get(variable["name"], 0) if variable["name"] else self._longest
+        return size * size if _REPLACES.search(text) else size
+
+    def _port_count(self, line: int, word: str) -> int:
+        if not self._can_be_several(word):
+            return 1
+        ports = _PORTS.fullmatch(word)
+        if ports is None:
+            raise DockerfileError(
+                line,
+                f"EXPOSE {short(word)}: write the ports as numbers, since this may name any number of them",
+            )
+        return abs(int(ports["last"]) - int(ports["first"])) + 1
+
+    def _can_be_several(self, text: str) -> bool:
+        """True if an expanded text could have a blank or a hyphen."""
+        if _SEVERAL.search(_OTHERWISE.sub(r"\1", text)) or _REPLACES.search(text):
+            return True
+        return any(
+            not variable["name"] or variable["name"] in self._several for variable in _VARIABLE.finditer(text)
+        )
+
+
+def _expanded_texts(each: Instruction) -> Iterator[str]:
+    for _, value in each.flags:
+        yield value
+    if each.name not in _NOT_EXPANDED:
+        yield each.text
+        for heredoc in each.heredocs:
+            yield heredoc.content

@@ -1,0 +1,59 @@
+"""Adds the files of a commit unchanged to the image of a program that reads them.
+
+The image gets a user without rights, and a Python for the launcher of the program. An image that has a Python
+already needs no network for that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from windlass.base.dockerignore import Ignore
+from windlass.builders.builder import BuildError, Order
+from windlass.detect.dockerfile.instructions import is_plain_path
+from windlass.docker.builds.context import OUTSIDE, BuildContext, folder_of
+
+VOLUME: Final = "/windlass-terraform"
+"""The folder for the volume of such a service: a volume takes on its owner."""
+_INSIDE: Final = "/windlass-files"
+_USER: Final = "65532:65532"
+_PYTHON: Final = (
+    "has() { command -v $1 >/dev/null; }; if has python3; then :; "
+    "elif has apk; then apk add --no-cache python3; "
+    "elif has apt-get; then apt-get update && apt-get install -y --no-install-recommends python3; "
+    "else echo 'Error: choose an image that has python3, or apk or apt-get to install it, in the settings "
+    "terraform_image and opentofu_image' >&2; exit 1; fi"
+)
+_DOCKERFILE: Final = """\
+FROM {base}
+USER 0:0
+RUN {python}
+RUN echo windlass:x:{user}::/tmp:/bin/sh >>/etc/passwd && mkdir -p {volume} && chown {user} {volume}
+COPY --chown={user} . {inside}
+WORKDIR {inside}/{root}
+USER {user}
+ENTRYPOINT []
+"""
+
+
+def files_of(order: Order) -> BuildContext:
+    """Returns the whole commit, with the Dockerfile that adds it. Raises BuildError."""
+    folder_of(order)
+    if not is_plain_path(order.root):
+        raise BuildError(
+            "root_path: name a folder whose path has letters, digits and `_ . / @ + -` alone: an image is "
+            f"made of it, and it is {order.root}"
+        )
+    text = _DOCKERFILE.format(
+        base=order.settings.base, python=_PYTHON, user=_USER, volume=VOLUME, inside=_INSIDE, root=order.root
+    )
+    return BuildContext(
+        folder=Path(os.path.realpath(order.source)),
+        dockerfile=OUTSIDE,
+        text=text.encode(),
+        ignore=Ignore(),
+        outside=True,
+        is_whole=True,
+    )

@@ -1,0 +1,500 @@
+"""Rewrites a Dockerfile so that its build reaches nothing that a container of the same service could not.
+
+The engine fetches remote sources from the network of its machine, keeps cache mounts and the results of steps
+for all builds alike, and knows the images of every service. So a Dockerfile is parsed here, checked, and
+written again in one plain form: one line for each instruction, without comments and directives. The engine
+sees only what was checked, even if its parser would read the original in another way. The builder checks the
+images themselves; see `Rewritten.images`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.builders import dockerfile, instructions
+from windlass.builders.builder import BuildError
+from windlass.builders.dockerfile import Dockerfile, Stage
+from windlass.builders.heredocs import UNCERTAIN
+from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
+from windlass.builders.substitution import BadWord, substitute
+from windlass.docker.builds.expansion import FromImages, check_expansion
+from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry
+
+MARK: Final = "WINDLASS_BUILD_SCOPE"
+"""An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
+
+_IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
+_REMOTE: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
+)
+_FLAGS: Final = {
+    "ADD": {"chown", "chmod", "checksum", "exclude", "keep-git-dir", "link", "unpack"},
+    "COPY": {"chown", "chmod", "exclude", "from", "link", "parents"},
+    "FROM": {"platform"},
+    "RUN": {"mount", "network", "security"},
+}
+_WITHOUT_FLAGS: Final = (
+    *("ARG", "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "LABEL", "MAINTAINER", "RUN", "SHELL"),
+    *("STOPSIGNAL", "USER", "WORKDIR"),
+)
+_SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(_WITHOUT_FLAGS, frozenset[str]()),
+    "COPY": frozenset({"chown", "from"}),
+    "HEALTHCHECK": frozenset({"interval", "timeout", "start-period", "retries"}),
+}
+"""Instructions, with their flags, of which both builders make the same. VOLUME is none of them: the classic
+builder drops what later steps write there."""
+_SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
+"""Arguments that BuildKit obeys, besides those of the platform."""
+_PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
+_PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
+_WILD_CARD: Final = re.compile(r"[*?\[]")
+_ROOT: Final = ("root", "0")
+_NETWORKS: Final = ("default", "none")
+_NOT_AS_TRIGGER: Final = ("ADD", "RUN")
+"""Instructions that would run before the scope of the cache is set, or without being read here."""
+_MOUNTS: Final = ("bind", "cache", "tmpfs")
+_MOUNT_HINTS: Final = {
+    "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
+}
+_HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
+# An engine that parses heredocs in another way would take these for instructions.
+_LIKE_AN_INSTRUCTION: Final = re.compile(
+    r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
+    re.IGNORECASE,
+)
+_SELECTS_A_FRONTEND: Final = "BUILDKIT_"
+_SAME_PROCESSORS: Final = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
+_BASE_VARIANTS: Final = {"amd64": "v1", "arm64": "v8"}
+"""Variants that mean the same as none."""
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """The build that a Dockerfile is checked for."""
+
+    service: str
+    """Builds of the same service share cache mounts."""
+    scope: str
+    """A secret value of the service. Builds with the same value share the cached results of steps."""
+    arguments: Mapping[str, str]
+    platform: Mapping[str, str]
+    """TARGETARCH and its kin, as the engine will set them."""
+    digests: Mapping[str, str] = {}
+    """Images that were checked, by the name in the Dockerfile, and what is written in its place."""
+    heredocs: bool
+    """True if the engine knows heredocs."""
+    stage: str | None = None
+    """The stage that is built; None is the last."""
+    inherited: FromImages = FromImages()
+    """What the images that were checked give."""
+
+
+class Rewritten(Struct, frozen=True):
+    text: bytes
+    images: tuple[str, ...]
+    """Names of the images that it uses, without its own stages."""
+    arguments: Mapping[str, str]
+    """Build arguments, without those that tell the engine how to build."""
+    is_plain: bool
+    """True if both builders make the same of it, as far as its images allow."""
+
+
+class BuildRefused(BuildError):
+    """The Dockerfile asks for something that builds may not have; the message names the line."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"Dockerfile line {line}: {_printable(why)}")
+
+
+def rewritten(text: str, around: Around) -> Rewritten:
+    try:
+        read = dockerfile.read(text)
+        check_expansion(read, {**around.platform, **around.arguments}, around.inherited)
+        writing = _DockerfileWriter(read, around)
+        lines = list(writing.lines())
+    except DockerfileError as error:
+        raise BuildError(f"Dockerfile {_printable(str(error))}") from error
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    arguments = {
+        name: value
+        for name, value in around.arguments.items()
+        if name != MARK and not name.upper().startswith(_SELECTS_A_FRONTEND)
+    }
+    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, writing.is_plain())
+
+
+def is_plain_image(image: Mapping[str, Any]) -> bool:
+    """True if both builders make the same of an image as a base: the classic builder drops what steps write
+    into its volumes, and makes the folder of a WORKDIR as root."""
+    config = image.get("Config") or {}
+    is_root = (config.get("User") or "root") in _ROOT
+    return is_root and not config.get("Volumes") and not config.get("OnBuild")
+
+
+def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, platform: str) -> None:
+    """Refuses an image of the engine that was built for another service, is named by its id, or is for
+    another platform than the engine: BuildKit would ask the registry for another one, which nobody checked.
+    """
+    named = ref.lower().removeprefix("sha256:")
+    if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
+        raise BuildError(f"Name the image {ref} by its name and tag: an image cannot be named by its id")
+    config = image.get("Config") or {}
+    if (config.get("Labels") or {}).get(label, service) != service:
+        raise BuildError(f"Use another image than {ref}: it was built for another service")
+    made_for = "/".join(str(image.get(part) or "") for part in ("Os", "Architecture", "Variant")).rstrip("/")
+    if not _is_platform(made_for, platform):
+        raise BuildError(
+            f"Use an image for {platform} instead of {ref}, which is for "
+            f"{made_for or 'an unknown platform'}: this Docker engine builds for {platform}"
+        )
+    _check_triggers(ref, config.get("OnBuild") or ())
+
+
+def by_digest(ref: str, image: Mapping[str, Any]) -> str:
+    """Returns a name of an image that always stands for what was checked; the same name where it came from
+    no registry, and BuildKit takes the image that the engine has."""
+    digests = [str(each) for each in image.get("RepoDigests") or ()]
+    name = _repository(ref)
+    return next((each for each in digests if _repository(each) == name), ref)
+
+
+def _repository(ref: str) -> str:
+    """Returns the name of an image with its registry, without tag and digest."""
+    path, slash, last = with_registry(ref.partition("@")[0]).rpartition("/")
+    return f"{path}{slash}{last.partition(':')[0]}"
+
+
+def _is_platform(platform: str, own: str) -> bool:
+    """True if a platform is that of the engine, such as `linux/amd64`. Variants of 32-bit ARM are all taken:
+    engines do not say theirs."""
+    os, _, rest = platform.lower().partition("/")
+    processor, _, variant = rest.partition("/")
+    processor = _SAME_PROCESSORS.get(processor, processor)
+    return f"{os}/{processor}" == own and (
+        variant in ("", _BASE_VARIANTS.get(processor)) or processor == "arm"
+    )
+
+
+def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
+    """Refuses ONBUILD instructions of an image that could reach too much: they cannot be rewritten."""
+    for trigger in triggers:
+        try:
+            read = dockerfile.read(f"FROM scratch\n{trigger}\n").stages[0].instructions
+        except DockerfileError:
+            read = ()
+        if (
+            len(read) != 1
+            or read[0].name in _NOT_AS_TRIGGER
+            or (read[0].flags and read[0].name != "HEALTHCHECK")
+            or read[0].heredocs
+        ):
+            raise BuildError(
+                f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
+                f"{_short(trigger)} is not run here"
+            )
+
+
+class _DockerfileWriter:
+    def __init__(self, read: Dockerfile, around: Around) -> None:
+        self._read = read
+        self._around = around
+        self._outer = read.outer(around.arguments, around.platform)
+        self.images: list[str] = []
+
+    def lines(self) -> Iterator[str]:
+        if self._read.escape != "\\":
+            yield f"# escape={self._read.escape}"
+        for argument in self._read.arguments:
+            default = "" if argument.default is None else f"={argument.default}"
+            yield self._line(argument.line, f"ARG {argument.name}{default}")
+        for stage, start in zip(self._read.stages, self._read.starts, strict=True):
+            yield self._from(stage, start)
+            yield f"ARG {MARK}={self._around.scope}"
+            yield from self._stage(stage)
+
+    def is_plain(self) -> bool:
+        """True if both builders make the same of the stage that is built. The classic builder also executes
+        stages before it that it does not need."""
+        target = self._read.stage(self._around.stage)
+        if target is None:
+            return False
+        stages = self._read.stages[: target.index + 1]
+        if not _makes_folders_as_root(each for stage in stages for each in stage.instructions):
+            return False
+        needed = {target.index}
+        for stage in reversed(stages):
+            if stage.index not in needed or not self._is_plain_stage(stage):
+                return False
+            needed |= self._needs(stage)
+        return True
+
+    def _is_plain_stage(self, stage: Stage) -> bool:
+        return all(map(self._is_plain, (self._read.starts[stage.index], *stage.instructions)))
+
+    def _is_plain(self, instruction: Instruction) -> bool:
+        same = _SAME_FLAGS.get(instruction.name)
+        if same is None or instruction.heredocs or not {name for name, _ in instruction.flags} <= same:
+            return False
+        if instruction.name == "COPY":
+            return _is_plain_copy(instruction)
+        return instruction.name != "ARG" or not any(
+            argument.name in self._around.platform or argument.name in _SPECIAL_ARGUMENTS
+            for argument in instructions.arguments(instruction, self._read.escape)
+        )
+
+    def _needs(self, stage: Stage) -> set[int]:
+        """Returns the numbers of the stages that a stage takes files from."""
+        origins = [value for each in stage.instructions for name, value in each.flags if name == "from"]
+        base = self._read.read(stage.line, stage.base, self._outer)
+        named = (self._read.earlier(origin, stage) for origin in (base, *origins))
+        numbers = {int(origin) for origin in origins if origin.isascii() and origin.isdecimal()}
+        return {each.index for each in named if each is not None} | numbers
+
+    def _from(self, stage: Stage, start: Instruction) -> str:
+        """Writes FROM with its variables replaced, because the engine may know other values, and without a
+        platform: images are checked for that of the engine."""
+        self._check_flags(start)
+        base = self._read.read(stage.line, stage.base, self._outer)
+        if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
+            for _, platform in start.flags:
+                self._check_platform(stage.line, platform)
+            base = self._image(stage.line, base)
+        named = f" AS {stage.name}" if stage.name else ""
+        return self._line(stage.line, f"FROM {base}{named}")
+
+    def _check_platform(self, line: int, written: str) -> None:
+        platform, own = self._read.read(line, written, self._outer), self._around.platform["TARGETPLATFORM"]
+        if not _is_platform(platform, own):
+            raise BuildRefused(
+                line,
+                f"write FROM without --platform={_short(written)}: this Docker engine builds for {own}, and "
+                "takes images for that platform only",
+            )
+
+    def _stage(self, stage: Stage) -> Iterator[str]:
+        variables: dict[str, str] = {}
+        for instruction in stage.instructions:
+            line = self._line(instruction.line, self._instruction(stage, instruction, variables))
+            _check_heredocs(instruction, line)
+            yield line
+            for heredoc in instruction.heredocs:
+                yield from self._heredoc(instruction.line, heredoc)
+            self._learn(instruction, variables)
+
+    def _learn(self, instruction: Instruction, variables: dict[str, str]) -> None:
+        """Records ENV and ARG values, so that messages can name the address in an ADD."""
+        if instruction.name == "ENV":
+            for name, value in instructions.pairs(instruction, self._read.escape):
+                variables[name] = self._value(value, variables)
+        elif instruction.name == "ARG":
+            for argument in instructions.arguments(instruction, self._read.escape):
+                default = self._value(argument.default or "", variables) or self._outer.get(argument.name, "")
+                variables.setdefault(argument.name, self._around.arguments.get(argument.name, default))
+
+    def _instruction(self, stage: Stage, instruction: Instruction, variables: Mapping[str, str]) -> str:
+        self._check_flags(instruction)
+        match instruction.name:
+            case "ADD":
+                return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
+            case "COPY":
+                flags = [
+                    (name, self._copied(stage, instruction.line, value) if name == "from" else value)
+                    for name, value in instruction.flags
+                ]
+                return f"COPY {_flags(flags)}{instruction.text}"
+            case "RUN":
+                flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
+                return f"RUN {_flags(flags)}{instruction.text}"
+            case "ONBUILD":
+                inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
+                if inner.name == "RUN":
+                    raise BuildRefused(
+                        instruction.line,
+                        "write the RUN step into the stage that needs it: ONBUILD RUN is not run here",
+                    )
+                return f"ONBUILD {self._instruction(stage, inner, variables)}"
+        return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
+
+    # ADD
+
+    def _sources(self, instruction: Instruction, variables: Mapping[str, str]) -> str:
+        """Puts `./` before each source: it is a file of the repository, whatever its variables contain."""
+        if instruction.json is not None:
+            *sources, target = instruction.json
+            for source in sources:
+                self._check_source(instruction, source, variables)
+            return msgspec.json.encode([*(f"./{source}" for source in sources), target]).decode()
+        *sources, target = instruction.text.split()
+        for source in sources:
+            self._check_source(instruction, source, variables)
+        return " ".join([*(_local(source, instruction) for source in sources), target])
+
+    def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
+        meant = self._value(source, variables)
+        if _REMOTE.match(meant):
+            raise BuildRefused(
+                instruction.line,
+                f"download {_short(_without_login(meant))} in a RUN step, or commit it to the repository: "
+                "ADD takes files of the repository only",
+            )
+
+    def _value(self, text: str, variables: Mapping[str, str]) -> str:
+        """Replaces variables, for messages only; leaves them if that fails."""
+        try:
+            return substitute(text, variables, self._read.escape)
+        except BadWord:
+            return text
+
+    # Images
+
+    def _origin(self, stage: Stage, line: int, ref: str) -> str:
+        """Returns the text of a `from` that names a stage or an image."""
+        if "$" in ref:
+            raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
+        is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
+        return ref if is_own else self._image(line, ref)
+
+    def _copied(self, stage: Stage, line: int, ref: str) -> str:
+        """Returns the `from` of a COPY, which may also be the number of a stage. In a mount, BuildKit takes a
+        number for the name of an image."""
+        is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
+        return ref if is_number else self._origin(stage, line, ref)
+
+    def _image(self, line: int, ref: str) -> str:
+        if not _IMAGE.fullmatch(ref):
+            raise BuildRefused(line, f"{_short(ref) or 'nothing'} is not the name of an image")
+        if is_ours(ref):
+            raise BuildRefused(line, f"{_short(ref)}: {NOT_ITS_OWN}")
+        self.images.append(ref)
+        return self._around.digests.get(ref, ref)
+
+    # RUN
+
+    def _run_flag(self, stage: Stage, line: int, name: str, value: str) -> tuple[str, str]:
+        if name == "mount":
+            return name, self._mount(stage, line, value)
+        if name == "network" and value.lower() in _NETWORKS:
+            return name, value.lower()
+        if name == "security" and value.lower() == "sandbox":
+            return name, value.lower()
+        raise BuildRefused(line, f"leave out RUN --{name}={_short(value)}, which is not allowed here")
+
+    def _mount(self, stage: Stage, line: int, value: str) -> str:
+        options = [part.partition("=") for part in value.split(",")]
+        flags = {name.lower(): text for name, _, text in options}
+        if len(flags) != len(options):
+            raise BuildRefused(line, f"RUN --mount={_short(value)}: give each option only once")
+        kind = flags.get("type", "bind").lower()
+        if kind not in _MOUNTS:
+            raise BuildRefused(
+                line,
+                f"leave out RUN --mount=type={_short(kind)}, which is not supported here"
+                f"{_MOUNT_HINTS.get(kind, '')}",
+            )
+        written = [
+            (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
+            for name, equals, text in options
+        ]
+        if kind == "cache":
+            target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
+            written = [each for each in written if each[0].lower() != "id"]
+            written.append(("id", "=", f"{self._around.service}/{flags.get('id') or target}"))
+        return ",".join(map("".join, written))
+
+    # Common to all instructions
+
+    def _check_flags(self, instruction: Instruction) -> None:
+        allowed = _FLAGS.get(instruction.name)
+        if allowed is None:
+            return
+        if instruction.text.startswith("--"):
+            raise BuildRefused(
+                instruction.line,
+                f"{instruction.name} {_short(instruction.text.split()[0])}: write the flag as --name=value",
+            )
+        for name, value in instruction.flags:
+            if name not in allowed:
+                raise BuildRefused(
+                    instruction.line, f"leave out --{name} of {instruction.name}, which is not supported here"
+                )
+            self._check_plain(instruction, value)
+
+    def _check_plain(self, instruction: Instruction, value: str) -> None:
+        if not _PLAIN.fullmatch(value):
+            raise BuildRefused(
+                instruction.line,
+                f"{instruction.name}: write the flag {_short(value)} without quotes and backslashes",
+            )
+
+    def _line(self, number: int, line: str) -> str:
+        if "\n" in line or line.rstrip().endswith(self._read.escape):
+            raise BuildRefused(number, f"it must not end with {self._read.escape}")
+        return line
+
+    def _heredoc(self, line: int, heredoc: Heredoc) -> Iterator[str]:
+        if not self._around.heredocs:
+            raise BuildRefused(
+                line,
+                f"<<{_short(heredoc.name)}: add a script to the repository and COPY it, or have the "
+                "operator use BuildKit of Docker 23 or later: this Docker engine does not support heredocs",
+            )
+        if not _HEREDOC.fullmatch(heredoc.name):
+            raise BuildRefused(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
+        content = heredoc.content.split("\n")[:-1]
+        if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION.match(row)), None):
+            raise BuildRefused(
+                line, f"{_short(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
+            )
+        yield from content
+        yield heredoc.name
+
+
+def _check_heredocs(instruction: Instruction, line: str) -> None:
+    """Refuses a line that begins other heredocs than those that were read: its words have changed."""
+    names = [opening.name for opening in instruction.openings(line)]
+    if names != [heredoc.name for heredoc in instruction.heredocs]:
+        raise BuildRefused(instruction.line, UNCERTAIN)
+
+
+def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
+    """True if no WORKDIR comes after a USER: BuildKit makes the folder for that user, the classic builder for
+    root."""
+    later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT, steps)
+    return all(each.name != "WORKDIR" for each in later)
+
+
+def _is_plain_copy(copy: Instruction) -> bool:
+    """True if the sources are written out, and go into a folder if they can be several: what else there is,
+    the classic builder refuses."""
+    *sources, target = copy.json or copy.text.split()
+    is_one = len(sources) == 1 and not _WILD_CARD.search(sources[0])
+    return (is_one or target.endswith("/")) and all(
+        _PLAIN_SOURCE.fullmatch(source) and ".." not in source.split("/") for source in sources
+    )
+
+
+def _local(source: str, instruction: Instruction) -> str:
+    is_heredoc = bool(instruction.heredocs) and source.lstrip("0123456789").startswith("<<")
+    return source if is_heredoc else f"./{source}"
+
+
+def _flags(flags: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"--{name}={value} " if value else f"--{name} " for name, value in flags)
+
+
+def _without_login(address: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", address)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="replace").decode()

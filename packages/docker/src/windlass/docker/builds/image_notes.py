@@ -1,0 +1,45 @@
+"""Facts that only the recipe of an image knows, such as process types, as a label of the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.detect.recipe import SITE
+from windlass.engines.workload import Artifact, StaticSite
+
+NOTES: Final = "windlass.recipe"
+"""The label for `ImageNotes`."""
+
+
+class ImageNotes(Struct, frozen=True, omit_defaults=True):
+    """Facts about an image that its recipe knows and a Dockerfile cannot express."""
+
+    processes: Mapping[str, tuple[str, ...]] = {}
+    release: tuple[str, ...] = ()
+    is_static: bool = False
+    static_fallback: str = ""
+
+    def written(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def added_to(self, artifact: Artifact) -> Artifact:
+        site = StaticSite(folder=".", derived_fallback=self.static_fallback) if self.is_static else None
+        return msgspec.structs.replace(
+            artifact,
+            processes=self.processes,
+            release=self.release,
+            static=site,
+            workdir=SITE if site else artifact.workdir,
+        )
+
+
+def notes_of(labels: Mapping[str, str]) -> ImageNotes:
+    try:
+        return read_json(labels.get(NOTES) or "{}", ImageNotes)
+    except BadJson:
+        return ImageNotes()  # a label of this name that a Dockerfile has set

@@ -1,0 +1,142 @@
+"""Waits until no step of an earlier build runs at the Docker engine.
+
+Steps of BuildKit run in the engine's bridge. If the engine is killed, they go on, also after it is there
+again, and it does not know them any more: the next build would share the bridge with them. On the machine of
+the engine they can be seen, as interfaces of the bridge that belong to no container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import math
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from windlass.base.isolation.netlink import Netlink
+from windlass.base.subprocesses import in_thread
+from windlass.builders.builder import BuildError, Say
+from windlass.docker.client import Docker, EngineRefused
+
+_BRIDGE_NAME: Final = "com.docker.network.bridge.name"
+_GET_ADDRESS: Final = 0x8915
+_LONGEST_NAME: Final = 15
+_SOON: Final = 2.0
+"""Seconds in which the interface of a step that has just ended is removed."""
+_PATIENCE: Final = 600.0
+_PAUSE: Final = 0.2
+_NOT_FOUND: Final = 404
+"""An engine can be without this bridge."""
+
+
+class LeftSteps:
+    """Builds that use it have a turn at BuildKit, or ask before they wait for one."""
+
+    def __init__(self, docker: Docker) -> None:
+        self._docker = docker
+        self._looking = asyncio.Lock()
+        self._builds = 0
+        """Builds of the service that has the turn. Their steps look like left ones."""
+        self._seen = (-math.inf, -math.inf)
+        """When a left step was seen for the first and the last time."""
+
+    async def are_there(self) -> bool:
+        """True if a build would wait for them."""
+        began = _now()
+        while not self._builds and await _count(self._docker):
+            if _now() - began > _SOON:
+                return True
+            await asyncio.sleep(_PAUSE)
+        return False
+
+    @asynccontextmanager
+    async def absent(self, say: Say) -> AsyncIterator[None]:
+        """Waits until there are none. The bridge of an engine on another machine cannot be seen, and is not
+        waited for. Raises a BuildError."""
+        async with self._looking:
+            if not self._builds:
+                await self._wait(say)
+            self._builds += 1
+        try:
+            yield
+        finally:
+            self._builds -= 1
+
+    async def _wait(self, say: Say) -> None:
+        began, is_told = _now(), False
+        while await _count(self._docker):
+            self._see()
+            if _now() - self._seen[0] > _PATIENCE:
+                raise BuildError(
+                    "Have the operator end what is left of builds on the machine of the Docker engine with "
+                    "kill -9 (find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names "
+                    "the processes), and deploy again: a step of another build still runs in the network of "
+                    "BuildKit"
+                )
+            if _now() - began > _SOON and not is_told:
+                say("Waiting for BuildKit: a step of another build still runs in its network")
+                is_told = True
+            await asyncio.sleep(_PAUSE)
+        self._seen = (-math.inf, -math.inf)
+
+    def _see(self) -> None:
+        """Builds that wait for their turn meanwhile wait no longer than the first one."""
+        first, last = self._seen
+        is_same = _now() - last < _PATIENCE
+        self._seen = (first if is_same else _now(), _now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _count(docker: Docker) -> int:
+    """Returns how many interfaces at the bridge belong to no container; 0 if the bridge is not seen here."""
+    try:
+        bridge = await docker.json("GET", "/networks/bridge")
+    except EngineRefused as refused:
+        if refused.status == _NOT_FOUND:
+            return 0
+        raise
+    name = str((bridge.get("Options") or {}).get(_BRIDGE_NAME, "docker0"))
+    interfaces = await in_thread(_interfaces, name, _gateways(bridge), docker.host)
+    if not interfaces:
+        return 0
+    # Asked again, so that a container that begins meanwhile is not taken for a step.
+    bridge = await docker.json("GET", "/networks/bridge")
+    return max(0, interfaces - len(bridge.get("Containers") or {}))
+
+
+def _gateways(bridge: dict[str, Any]) -> set[str]:
+    configs = (bridge.get("IPAM") or {}).get("Config") or ()
+    return {str(config.get("Gateway", "")) for config in configs}
+
+
+def _interfaces(name: str, gateways: set[str], host: str) -> int:
+    """Returns how many interfaces a bridge of this machine has, if it is that of the engine. Everything is
+    asked of the network of this process: /sys may show that of another."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
+        address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
+        if address in gateways and not _is_in_another_network(host):
+            with Netlink() as netlink:
+                return netlink.count_members(name)
+    return 0
+
+
+def _is_in_another_network(host: str) -> bool:
+    """Returns whether an engine is known to be in another network than this process, as one without root is:
+    its bridge may have the same name and address."""
+    scheme, _, path = host.partition("://")
+    if scheme != "unix":
+        return False
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        process, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        theirs, ours = (Path(f"/proc/{each}/ns/net").stat() for each in (process, "self"))
+        return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+    return False

@@ -1,0 +1,153 @@
+"""The build log: the output of the engine, and the reason of a failure in terms of the Dockerfile."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from windlass.builders.error_lines import error_line
+from windlass.builders.remedies import build_remedy
+from windlass.docker.builds import trace
+
+LONGEST: Final = 16 * 1024
+KEPT: Final = 200
+"""Lines of output that are searched for the reason of a failure."""
+LONGEST_KEPT: Final = 1000
+MOST_NAMED: Final = 500
+"""Layers of one build, whose steps are fewer."""
+SHOWN: Final = 200
+"""Most characters of a step in a message."""
+_HIDDEN: Final = ("[internal]", "copy /context")
+# The colour that the classic builder gives to stderr.
+_COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
+_ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
+_STEP = re.compile(r"Step \d+/\d+ : ")
+_LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
+_MOUNTS = re.compile(r"--mount=\S+ +")
+_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
+
+Say = Callable[[str], None]
+
+
+class LineSplitter:
+    """Cuts output into lines."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._rest = b""
+
+    def feed(self, text: bytes) -> None:
+        *whole, self._rest = (self._rest + text).split(b"\n")
+        for line in whole:
+            self._line(line)
+        while len(self._rest) >= LONGEST:
+            self._line(self._rest[:LONGEST])
+            self._rest = self._rest[LONGEST:]
+
+    def close(self) -> None:
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _line(self, line: bytes) -> None:
+        # Of a progress bar, which overwrites itself, the last state counts.
+        shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
+        for cut in range(0, len(shown), LONGEST) or (0,):
+            self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
+
+
+class BuildProgress:
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._last: deque[str] = deque(maxlen=KEPT)
+        """Output of the step that runs, or of the one that failed."""
+        self._outputs: dict[str, deque[str]] = {}
+        self._classic = LineSplitter(self._classic_line)
+        self._lines: dict[str, LineSplitter] = {}
+        self._names: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._step = ""
+        self._layer_is_ours = False
+        self.error = ""
+        self.named: deque[str] = deque(maxlen=MOST_NAMED)
+        """Layers that the log of the classic builder names, in order. A step may have printed any of them."""
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        if "stream" in message:
+            self._write(str(message["stream"]))
+        elif message.get("id") == "moby.buildkit.trace":
+            self._trace(base64.b64decode(message["aux"]))
+        elif "error" in message:
+            detail = message.get("errorDetail") or {}
+            self.error = str(detail.get("message") or message["error"])
+        elif "status" in message and "progressDetail" not in message:
+            self._say(str(message["status"]))
+
+    def close(self) -> None:
+        self._classic.close()
+        for lines in self._lines.values():
+            lines.close()
+
+    @property
+    def failure(self) -> str:
+        """Returns a message about a failure: what to do, and the reason, in terms of the Dockerfile."""
+        code = _CODE.search(self.error)
+        why = f"it exited with code {code[1]}" if code else self.error
+        if code and (line := error_line(self._last)):
+            why = f"{line} (exit code {code[1]})"
+        step = _MOUNTS.sub("", self._step)
+        step = step if len(step) <= SHOWN else f"{step[:SHOWN]}…"
+        reason = f"{step}: {why}" if step else why
+        number = int(code[1]) if code else 0
+        if remedy := build_remedy(number, [*self._last, self.error], is_image=True):
+            return f"{remedy} The step that failed: {reason}"
+        return f"Look at the build log, and fix the step that failed: {reason}"
+
+    def _write(self, text: str) -> None:
+        if text.startswith(_ITS_OWN):  # a message of the engine itself
+            self._classic.close()
+        self._classic.feed(text.encode())
+
+    def _classic_line(self, line: str) -> None:
+        if _STEP.match(line):
+            self._step, self._layer_is_ours = line.partition(" : ")[2], " : FROM " not in line
+            self._last.clear()
+        elif line == " ---> Using cache":
+            self._layer_is_ours = False
+        elif (match := _LAYER.match(line)) and self._layer_is_ours:
+            self.named.append(match[1])
+        if line.strip():
+            self._last.append(line[:LONGEST_KEPT])
+            self._say(line)
+
+    def _trace(self, message: bytes) -> None:
+        steps, outputs = trace.read(message)
+        for step in steps:
+            self._names[step.digest] = step.name
+            self._tell(step)
+        for output in outputs:
+            self._of(output.digest).feed(output.text)
+
+    def _tell(self, step: trace.Vertex) -> None:
+        if step.error:
+            self._of(step.digest).close()
+            if "context canceled" not in step.error or not self._step:
+                self._step, self._last = step.name, self._outputs.get(step.digest, self._last)
+        if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN):
+            return
+        self._told.add(step.digest)
+        self._say(f"{step.name} (from the cache)" if step.cached else step.name)
+
+    def _of(self, digest: str) -> LineSplitter:
+        if digest not in self._lines:
+            last = self._outputs[digest] = deque[str](maxlen=KEPT)
+
+            def take(line: str) -> None:
+                last.append(line[:LONGEST_KEPT])
+                self._say(line)
+
+            self._lines[digest] = LineSplitter(take)
+        return self._lines[digest]

@@ -1,0 +1,73 @@
+"""Images that Windlass built, in the registry of the installation: sent there, and fetched if they are gone.
+
+The registry is the operator's, and so is its login: it goes to the engine of the installation alone, and to
+no engine of a cluster, which belongs to an organization.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.docker.client.answers import EngineRefused
+from windlass.docker.client.client import Docker
+from windlass.docker.client.images import image, pull, push
+from windlass.engines.image_names import OURS
+from windlass.engines.registries import BuildRegistry, parse_ref
+
+SERVICE: Final = "windlass.service"
+KEY: Final = "windlass.key"
+
+
+class BuiltImages:
+    def __init__(self, docker: Docker, registry: BuildRegistry | None) -> None:
+        self._docker = docker
+        self._registry = registry
+
+    async def send(self, ref: str) -> str:
+        """Sends a built image to the registry, if there is one. Returns why it was not sent, for people."""
+        if self._registry is None:
+            return ""
+        remote = self._registry.name_of(ref)
+        try:
+            await self._tag(ref, remote)
+            await push(self._docker, remote, self._registry.login)
+        except EngineRefused as refused:
+            return refused.message
+        finally:
+            await self._untag(remote)
+        return ""
+
+    async def fetch(self, ref: str) -> bool:
+        """Fetches a built image that the engine does not have. False if the registry has none either."""
+        if self._registry is None or not ref.startswith(OURS):
+            return False
+        remote = self._registry.name_of(ref)
+        try:
+            await pull(self._docker, remote, self._registry.login)
+        except EngineRefused:
+            return False
+        try:
+            if not await self._is_build_of(remote, ref):
+                return False
+            await self._tag(remote, ref)
+        finally:
+            await self._untag(remote)
+        return True
+
+    async def _is_build_of(self, remote: str, ref: str) -> bool:
+        """True if the image was built for the service and under the key that its name says."""
+        labels = ((await image(self._docker, remote) or {}).get("Config") or {}).get("Labels") or {}
+        named = parse_ref(ref)
+        return (labels.get(SERVICE), labels.get(KEY)) == (named.name.removeprefix(OURS), named.tag)
+
+    async def _tag(self, ref: str, other: str) -> None:
+        named = parse_ref(other)
+        params = {"repo": named.name, "tag": named.tag}
+        await self._docker.raw("POST", f"/images/{ref}/tag", params=params)
+
+    async def _untag(self, ref: str) -> None:
+        try:
+            await self._docker.raw("DELETE", f"/images/{ref}", params={"noprune": True})
+        except EngineRefused as refused:
+            if refused.status not in (404, 409):
+                raise

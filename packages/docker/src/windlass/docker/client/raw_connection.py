@@ -1,0 +1,82 @@
+"""A connection that the Docker engine hands over to a command, with two streams in one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from windlass.docker.client.answers import EngineAnswer, EngineRefused
+
+HEAD: Final = Layout(">BxxxI")
+LONGEST: Final = 1024 * 1024
+"""Bytes of one piece; an engine cuts what is written at 16 KB, or at what was written at once."""
+
+
+class Frames:
+    """Takes bytes as they come, gives whole pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        data = self._rest + chunk if self._rest else chunk
+        pieces, at, end = [], 0, len(data)
+        while end - at >= HEAD.size:
+            _, length = HEAD.unpack_from(data, at)
+            if length > LONGEST:
+                raise EngineRefused(500, f"The Docker engine announces a piece of {length} bytes")
+            upto = at + HEAD.size + length
+            if upto > end:
+                break
+            pieces.append(data[at + HEAD.size : upto])
+            at = upto
+        self._rest = data[at:]
+        return pieces
+
+
+async def pieces(chunks: AsyncIterable[bytes]) -> AsyncIterator[list[bytes]]:
+    """As many at a time as arrived together."""
+    frames = Frames()
+    async for chunk in chunks:
+        if complete := frames.feed(chunk):
+            yield complete
+
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class RawConnection:
+    """Writes to the connection of an answer that goes on until its end. The answer itself is what is read."""
+
+    def __init__(self, answer: EngineAnswer) -> None:
+        self._response: aiohttp.ClientResponse = answer.response
+
+    async def write(self, data: bytes) -> None:
+        """Sends bytes. Waits while the engine does not read; does nothing after the end of the answer."""
+        if (transport := self._transport()) is None:
+            return
+        transport.write(data)
+        connection = self._response.connection
+        if connection is not None and connection.protocol is not None:
+            # The flow control of aiohttp, which it keeps for its own requests.
+            await cast(Any, connection.protocol)._drain_helper()
+
+    def end(self) -> bool:
+        """Ends what is written, and goes on reading. False if the connection cannot: TLS has no such end."""
+        transport = self._transport()
+        if transport is None:
+            return True
+        if not transport.can_write_eof():
+            return False
+        transport.write_eof()
+        return True
+
+    def _transport(self) -> asyncio.WriteTransport | None:
+        connection = self._response.connection
+        transport = connection.transport if connection is not None else None
+        if transport is None or transport.is_closing():
+            return None
+        return cast(asyncio.WriteTransport, transport)

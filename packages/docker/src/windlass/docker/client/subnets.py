@@ -1,0 +1,136 @@
+"""Networks with small subnets of a range of our own.
+
+An engine gives each network 4,096 addresses or more of its own pools, and has about 30 of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.base.subprocesses import in_thread
+from windlass.docker.client.answers import EngineRefused
+from windlass.docker.client.client import Docker
+from windlass.docker.client.transports import HERE
+
+LARGEST: Final = 24
+"""The longest prefix of a range: 256 addresses."""
+_OVERLAPS: Final = "overlap"
+_ROUTES: Final = Path("/proc/net/route")
+_TRIES: Final = 64
+"""Subnets that are tried: others may take one at the same time."""
+
+
+class _Subnet(Struct, rename="pascal"):
+    subnet: str = ""
+
+
+class _AddressManagement(Struct, rename="pascal"):
+    config: list[_Subnet] | None = None
+
+
+class _TakenNetwork(Struct, rename={"ipam": "IPAM"}):
+    ipam: _AddressManagement | None = None
+
+
+class SubnetsUsedUp(EngineRefused):
+    def __init__(self, pool: IPv4Network) -> None:
+        super().__init__(
+            403, f"Ask the operator for a larger range in docker_networks: no subnet of {pool} is free"
+        )
+
+
+def read_range(text: str) -> IPv4Network | None:
+    """Returns the range of a setting; None if engines choose subnets themselves. Raises ValueError."""
+    if not text:
+        return None
+    pool = IPv4Network(text)
+    if pool.prefixlen > LARGEST:
+        raise ValueError(f"{text} has fewer than 256 addresses")
+    return pool
+
+
+def build_reserve(pool: IPv4Network) -> IPv4Network:
+    """Returns the part of a range that networks of environments leave to builds: a sixteenth, and 128
+    addresses at least."""
+    size = 1 << (pool.max_prefixlen - min(pool.prefixlen + 4, 25))
+    return IPv4Network((int(pool.broadcast_address) + 1 - size, min(pool.prefixlen + 4, 25)))
+
+
+async def make_network(
+    docker: Docker, body: Mapping[str, Any], pool: IPv4Network | None, prefix: int, *, builds: bool = False
+) -> None:
+    """Makes a network with a subnet of this size: for builds of the reserve, if that has one, and else of the
+    rest of the range. The engine refuses overlaps, so of two that choose the same subnet at once, one takes
+    the next."""
+    if pool is None:
+        await docker.json("POST", "/networks/create", body=body)
+        return
+    reserve = build_reserve(pool)
+    taken = await taken_subnets(docker, pool)
+    if builds:
+        first, count = int(reserve.network_address) - int(pool.network_address), reserve.num_addresses
+    else:
+        taken, first, count = [*taken, reserve], 0, pool.num_addresses
+    # Anywhere: bridges that an engine has forgotten are seen on this machine alone, by their routes.
+    start = (first + random.randrange(count)) >> (pool.max_prefixlen - prefix)  # noqa: S311 (no secret)
+    for subnet in islice(free_subnets(pool, prefix, taken, start), _TRIES):
+        addresses = {"Driver": "default", "Config": [{"Subnet": str(subnet)}]}
+        try:
+            await docker.json("POST", "/networks/create", body={**body, "IPAM": addresses})
+        except EngineRefused as refused:
+            if _OVERLAPS not in refused.message:
+                raise
+        else:
+            return
+    raise SubnetsUsedUp(pool)
+
+
+def free_subnets(
+    pool: IPv4Network, prefix: int, taken: Collection[IPv4Network], start: int = 0
+) -> Iterator[IPv4Network]:
+    """Yields subnets that overlap nothing that is taken, from the one with this number on."""
+    first, end = int(pool.network_address), int(pool.broadcast_address)
+    addresses = range(first, end, 1 << (pool.max_prefixlen - prefix))
+    for address in chain(addresses[start:], addresses[:start]):
+        subnet = IPv4Network((address, prefix))
+        if not any(subnet.overlaps(other) for other in taken):
+            yield subnet
+
+
+async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
+    """Returns what networks of the engine have of a range, and what routes of this machine lead to."""
+    networks = await docker.read_list("/networks", list[_TakenNetwork])
+    configs = [network.ipam.config or () for network in networks if network.ipam is not None]
+    used = _networks(entry.subnet for config in configs for entry in config)
+    routes = await in_thread(_routes) if docker.address == HERE else []
+    # A wider route, such as that of a VPN, leads to all but the subnet.
+    return [
+        *(subnet for subnet in used if subnet.overlaps(pool)),
+        *(route for route in routes if route.subnet_of(pool)),
+    ]
+
+
+def _routes() -> list[IPv4Network]:
+    with suppress(OSError, ValueError, IndexError):
+        rows = [line.split() for line in _ROUTES.read_text().splitlines()[1:]]
+        return list(_networks(f"{_address(row[1])}/{_address(row[7])}" for row in rows))
+    return []
+
+
+def _address(written: str) -> IPv4Address:
+    """Reads a number as the kernel writes it: the bytes of `0100000A` are those of 10.0.0.1."""
+    return IPv4Address(bytes.fromhex(written)[::-1])
+
+
+def _networks(texts: Iterable[str]) -> Iterator[IPv4Network]:
+    for text in texts:
+        with suppress(ValueError):  # such as IPv6
+            yield IPv4Network(text)

@@ -1,0 +1,324 @@
+"""Ways to a Docker engine: the socket of this machine, plain TCP, and TLS with a client certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary, WeakSet
+
+from msgspec import Struct
+
+from windlass.base.addresses import Reach, resolve
+from windlass.docker.client.answers import Away, EngineRefused
+from windlass.docker.client.tls_failures import tls_reason
+
+if TYPE_CHECKING:
+    import aiohttp
+
+HERE: Final = "127.0.0.1"
+KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
+"""In seconds, and how many times the kernel asks: a host that does not answer is noticed after 8 seconds."""
+_LOOKS, _LOOK = 100, 0.01
+
+
+class DockerTransport(Protocol):
+    """Opens connections to one engine."""
+
+    @property
+    def host(self) -> str:
+        """The address of the engine, for people."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The address of ports that containers publish; the engine is told to publish them there."""
+        ...
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True for the engine of a cluster, at an address that its organization gave."""
+        ...
+
+    @property
+    def no_answer(self) -> str:
+        """Tells those who deploy what to do about an engine that is away, without naming its address."""
+        ...
+
+    @property
+    def engine_id(self) -> str:
+        """The id of the only engine that is believed; empty if any is."""
+        ...
+
+    @property
+    def wrong_engine(self) -> str:
+        """Tells what to do if another engine answers, without naming its address."""
+        ...
+
+    async def ready(self) -> None:
+        """Called before each request. Raises Away with what to do, or OSError."""
+        ...
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        """Returns what makes connections, and the base of the URLs."""
+        ...
+
+    def explain(self, error: Exception) -> str:
+        """Says why there was no answer, and what to do."""
+        ...
+
+    def drop(self) -> None:
+        """Ends the connections that the current task has opened."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SettingsTransport:
+    """The engine that the operator's settings name: a socket, or TCP without encryption."""
+
+    engine_id = wrong_engine = ""
+    is_elsewhere = False
+
+    def __init__(self, named: str) -> None:
+        self._named = named
+
+    @property
+    def host(self) -> str:
+        return self._named or f"unix://{_usual()[0]}"
+
+    @property
+    def address(self) -> str:
+        parts = urlsplit(self.host)
+        if parts.scheme == "unix" or parts.hostname in (None, "localhost"):
+            return HERE
+        try:
+            return HERE if ip_address(parts.hostname).is_loopback else parts.hostname
+        except ValueError as error:
+            raise EngineRefused(
+                400,
+                f"docker_host names {parts.hostname}: give the address of a remote Docker engine in numbers, "
+                "because its containers publish their ports at exactly that address",
+            ) from error
+
+    @property
+    def no_answer(self) -> str:
+        return "Ask the operator of this server to start Docker: the Docker engine does not answer"
+
+    async def ready(self) -> None:
+        """A connection needs nothing before it."""
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
+
+        parts = urlsplit(self._named or f"unix://{_find_socket()}")
+        match parts.scheme:
+            case "unix":
+                return aiohttp.UnixConnector(path=parts.path, limit=0), "http://docker"
+            case "tcp" | "http" | "https" if parts.hostname:
+                scheme = "https" if parts.scheme == "https" else "http"
+                return aiohttp.TCPConnector(limit=0), f"{scheme}://{parts.netloc}"
+            case _:
+                raise Away(
+                    f"docker_host is {self._named!r}: it must begin with unix://, tcp:// or https://, "
+                    "such as unix:///var/run/docker.sock"
+                )
+
+    def explain(self, error: Exception) -> str:
+        if isinstance(error, PermissionError) or "Permission denied" in str(error):
+            return (
+                f"Windlass may not use the Docker engine at {self.host}: add the user that runs Windlass to "
+                "the group docker, and restart Windlass"
+            )
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        return (
+            f"The Docker engine at {self.host} does not answer ({why}): start it, or set docker_host to "
+            "where it is"
+        )
+
+    def drop(self) -> None:
+        """It recognises no engine, so there is nothing to drop."""
+
+    async def close(self) -> None:
+        """It keeps nothing."""
+
+
+class TlsIdentity(Struct, frozen=True):
+    """PEM texts that prove each side to the other."""
+
+    authority: str
+    """Signed the certificate of the engine."""
+    certificate: str
+    key: str
+
+
+class BadIdentity(ValueError):
+    """A certificate or key cannot be used; the message begins with the name of the part."""
+
+
+class TlsTransport:
+    """An engine on another machine, where both sides show certificates. `reach` limits where it may be, and
+    `cluster` is the name of the cluster that it belongs to."""
+
+    is_elsewhere = True
+
+    def __init__(
+        self,
+        cluster: str,
+        address: str,
+        port: int,
+        identity: TlsIdentity,
+        reach: Reach,
+        *,
+        engine_id: str = "",
+    ) -> None:
+        self._cluster, self.engine_id = cluster, engine_id
+        self._address, self._port, self._reach = address, port, reach
+        self._identity = identity
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._openers: WeakKeyDictionary[asyncio.Task[Any], WeakSet[socket.socket]] = WeakKeyDictionary()
+
+    @property
+    def host(self) -> str:
+        return f"tcp://{_in_url(self._address)}:{self._port}"
+
+    @property
+    def address(self) -> str:
+        return HERE if ip_address(self._address).is_loopback else self._address
+
+    @property
+    def no_answer(self) -> str:
+        return (
+            f"Ask an Admin to read the status of the cluster {self._cluster}, and start its Docker engine: "
+            "it does not answer"
+        )
+
+    @property
+    def wrong_engine(self) -> str:
+        return (
+            f"Start the Docker engine that the cluster {self._cluster} was connected to, or send engine_key "
+            "of the cluster again if it was replaced on purpose: another engine answers at its address"
+        )
+
+    async def ready(self) -> None:
+        """A connection needs nothing before it."""
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        from windlass.base.http_out.client import Guard  # noqa: PLC0415 (loads aiohttp)
+
+        guard = Guard(self._reach, resolve)
+
+        def opened(wanted: Any) -> socket.socket:
+            socket_made = guard.opened(wanted)
+            _end_when_silent(socket_made)
+            self._sockets.add(socket_made)
+            if task := asyncio.current_task():
+                self._openers.setdefault(task, WeakSet()).add(socket_made)
+            return socket_made
+
+        connector = aiohttp.TCPConnector(
+            ssl=tls_context(self._identity), resolver=guard, socket_factory=opened, limit=0
+        )
+        return connector, f"https://{_in_url(self._address)}:{self._port}"
+
+    def explain(self, error: Exception) -> str:
+        return f"Docker engine at {self.host}: {tls_reason(error, self._address, self._port)}"
+
+    def drop(self) -> None:
+        if task := asyncio.current_task():
+            _shut(self._openers.get(task, ()))
+
+    async def close(self) -> None:
+        """Ends connections that wait for the goodbye of the other side, as TLS does for half a minute."""
+        _shut(self._sockets)
+        for _ in range(_LOOKS):
+            if all(opened.fileno() == -1 for opened in self._sockets):
+                break
+            await asyncio.sleep(_LOOK)
+
+
+def _end_when_silent(connection: socket.socket) -> None:
+    """Ends a connection whose host is gone without a word, although nothing is being sent: the stream of
+    events would go on for ever."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, number in KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, number)
+
+
+def _shut(sockets: Iterable[socket.socket]) -> None:
+    for opened in list(sockets):
+        with suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+
+
+def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
+    """Raises BadIdentity if a part is not what it should be."""
+    try:
+        context = ssl.create_default_context(cadata=identity.authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise BadIdentity("engine_ca_certificate: must be a certificate in PEM form (ca.pem)") from error
+    # OpenSSL reads its own certificate and key from files only.
+    with tempfile.TemporaryDirectory(prefix="windlass-tls-") as folder:
+        certificate, key = Path(folder) / "certificate", Path(folder) / "key"
+        certificate.write_text(identity.certificate)
+        key.touch(mode=0o600)
+        key.write_text(identity.key)
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except _Locked as error:
+            raise BadIdentity("engine_key: must be a private key without a passphrase (key.pem)") from error
+        except ssl.SSLError as error:
+            raise BadIdentity(_unusable(error)) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+class _Locked(Exception):
+    """The key asks for a passphrase."""
+
+
+def _no_password() -> str:
+    raise _Locked
+
+
+def _unusable(error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "engine_key: must be the key of engine_certificate (the key.pem beside its cert.pem)"
+    return (
+        "engine_certificate, engine_key: must be a client certificate and its private key in PEM form "
+        "(cert.pem and key.pem)"
+    )
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _usual() -> tuple[Path, ...]:
+    """The machine's own engine; one without root; Docker Desktop."""
+    home = Path.home() / ".docker"
+    return (
+        Path("/var/run/docker.sock"),
+        Path(f"/run/user/{os.getuid()}/docker.sock"),
+        home / "run" / "docker.sock",
+        home / "desktop" / "docker.sock",
+    )
+
+
+def _find_socket() -> Path:
+    sockets = [path for path in _usual() if path.is_socket()]
+    if not sockets:
+        raise Away(
+            f"There is no Docker engine at {_usual()[0]}: install Docker, or set docker_host to where it is"
+        )
+    return sockets[0]

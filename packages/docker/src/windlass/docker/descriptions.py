@@ -1,0 +1,82 @@
+"""Entries of lists that a Docker engine answers: the fields that are used, and no others.
+
+Lists may be long, and the engine may belong to an organization. All other fields are skipped while the
+answer is decoded, so they take neither time nor memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Final, TypedDict
+
+from msgspec import Meta, Struct
+
+from windlass.docker import names
+from windlass.engines.workload import Presence
+
+MOST_LISTED: Final = 10_000
+
+
+class ContainerSummary(TypedDict):
+    Id: str
+    Names: list[str] | None
+    Labels: dict[str, str]
+    State: str
+
+
+class NetworkSummary(TypedDict):
+    Id: str
+    Created: str
+    Labels: dict[str, str] | None
+
+
+class VolumeSummary(TypedDict):
+    Name: str
+    Labels: dict[str, str] | None
+
+
+class VolumeList(TypedDict):
+    Volumes: Annotated[list[VolumeSummary], Meta(max_length=MOST_LISTED)] | None
+
+
+class MachineSummary(Struct):
+    """The fields of `/info` about the machine."""
+
+    ID: str = ""
+    NCPU: int = 0
+    MemTotal: int = 0
+
+
+ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MOST_LISTED)]
+NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
+
+
+def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+    """True if an object has all these labels; `service` stands for `windlass.service`."""
+    return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
+
+
+def container_name(container: ContainerSummary) -> str:
+    """Returns the name of a container. Its names in networks have one more slash."""
+    return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
+
+
+def instances_of(installation: str, containers: Iterable[ContainerSummary]) -> list[ContainerSummary]:
+    """Returns the containers of a list that are instances of this installation."""
+    return [
+        each for each in containers if names.is_instance(installation, container_name(each), each["Labels"])
+    ]
+
+
+def generation_of(container: ContainerSummary) -> int:
+    return names.identity(container["Labels"])[1]
+
+
+def presence_of(container: ContainerSummary) -> Presence:
+    service, generation, _ = names.identity(container["Labels"])
+    return Presence(service, generation, container["State"] == "running")
+
+
+def is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:
+    _, its_generation, its_index = names.identity(container["Labels"])
+    return generation in (None, its_generation) and its_index in indexes

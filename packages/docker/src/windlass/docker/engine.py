@@ -1,0 +1,377 @@
+"""Runs instances as containers of a Docker engine, on this machine or another.
+
+The Docker engine restarts them itself, with growing pauses, and they go on when Windlass ends. Everything of
+Windlass has labels, and names of containers follow from (service, generation, index), so Windlass finds a
+container again without a record, and a name is never there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Final, Literal, NoReturn
+
+from msgspec.structs import replace
+
+from windlass.base import subprocesses
+from windlass.base.locks import Locks
+from windlass.base.log import log
+from windlass.docker import names
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.answers import NONSENSE, refusal
+from windlass.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
+from windlass.docker.descriptions import (
+    ContainerSummary,
+    container_name,
+    generation_of,
+    is_chosen,
+    presence_of,
+)
+from windlass.docker.execute import execute
+from windlass.docker.execution import DockerExecution, ExecutionFiles
+from windlass.docker.export import export_folder
+from windlass.docker.images import DockerImages
+from windlass.docker.inspection import instance, outcome_of
+from windlass.docker.listening import listeners, queued
+from windlass.docker.machine import DockerMachine, server_host_of
+from windlass.docker.resources import DockerResources
+from windlass.docker.usage import read_usage
+from windlass.docker.watch import EventWatcher
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
+from windlass.engines.engine import (
+    EngineAway,
+    EngineError,
+    Execution,
+    ExecutionRequest,
+    Missed,
+    Notice,
+    Say,
+    Sink,
+    miss_nothing,
+)
+from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
+from windlass.engines.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    Presence,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
+)
+
+PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
+"""Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
+is found under that name until it is made: the call that asked for it may have been cut off meanwhile."""
+AT_ONCE: Final = 16
+SOON: Final = 5.0
+GRACE: Final = 10.0
+
+_log = log("engines.docker")
+
+
+class DockerEngine(EngineByHand):
+    name = "docker"
+    takes: Literal["native", "image"] = "image"
+    has_go_between = True
+
+    def __init__(
+        self,
+        *,
+        host: str | Docker,
+        folder: Path,
+        installation: str,
+        registry: BuildRegistry | None = None,
+        pool: IPv4Network | None = None,
+    ) -> None:
+        """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
+        what must outlive Windlass and belongs to this engine alone. `pool` has the subnets of networks."""
+        super().__init__()
+        self.limits = UNKNOWN
+        self._docker = host if isinstance(host, Docker) else Docker(host)
+        self._machine = DockerMachine(self._docker, folder / "identity")
+        self.identity = self._machine.remembered()
+        self._installation = installation
+        self._resources = DockerResources(self._docker, installation, pool)
+        self._images = DockerImages(self._docker, registry)
+        self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
+        self._removed = RemovedGenerations(folder / REMOVED, durable=True)
+        self._containers = ContainerClient(
+            self._docker, installation, self._resources, self._images, self._watch
+        )
+        self._locks = Locks()
+        self._executions = ExecutionFiles(folder / "executions")
+
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+        await super().start(notice, sink)
+        await self._watch.start(notice, sink, missed, SOON)
+
+    async def _learn_machine(self) -> None:
+        """Reads the facts of the machine. Called for each new connection, which may lead to another
+        machine."""
+        self.limits, self.identity = await self._machine.learn()
+        self._executions.look(self._docker)
+
+    @property
+    def is_away(self) -> bool:
+        return self._watch.is_away
+
+    @property
+    def server_host(self) -> str:
+        return server_host_of(self._docker)
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._watch.stop()
+        await self._executions.stop()
+        await self._docker.close()
+
+    async def run(self, workload: Workload, index: int) -> Instance:
+        name = names.container(self._installation, workload.service, workload.generation, index)
+        with self._translated():
+            async with self._locks[name]:
+                detail = await self._start_copy(workload, index, name)
+                return self._instance(detail or await self._containers.inspect(name) or _refuse(workload))
+
+    async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        name = names.container(self._installation, workload.service, workload.generation, index)
+        with self._translated():
+            async with self._locks[name]:
+                await self._start_copy(workload, index, name, once=True)
+                container = str((await self._containers.inspect(name) or _refuse(workload))["Id"])
+            detail = await self._containers.wait_for_end(container)
+            self._refuse_removed(workload)
+            await self._watch.wait_until_read(container)
+            return outcome_of(detail or _refuse(workload))
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        name = names.container(self._installation, workload.service, workload.generation, index)
+        with self._translated():
+            return await self._containers.read_output(name)
+
+    async def copies(self, service: str) -> list[Instance]:
+        return await self._instances(service=service)
+
+    async def all(self) -> list[Instance]:
+        return await self._instances()
+
+    async def present(self) -> Sequence[Presence]:
+        with self._translated():
+            return [
+                presence_of(container)
+                for container in await self._containers.list()
+                if container["State"] != "removing"
+            ]
+
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        with self._translated():
+            return await self._images.resolve(request, say)
+
+    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+        with self._translated():
+            await self._images.have(artifact.ref, say, login)
+
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        with self._translated():
+            inside = posixpath.join(artifact.workdir or "/", folder)
+            await export_folder(self._docker, self._installation, artifact.ref, inside, into)
+        return into
+
+    async def end(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        with self._translated():
+            copies = await self._containers.list(service=service)
+            if indexes is None:
+                ending = {generation_of(copy) for copy in copies} if generation is None else {generation}
+                self._removed.note(service, ending)
+                # Containers started before the note are there by now; later starts find the note.
+                chosen = [
+                    container
+                    for container in await self._containers.list(service=service)
+                    if generation_of(container) in ending
+                ]
+            else:
+                chosen = [container for container in copies if is_chosen(container, generation, indexes)]
+            await subprocesses.run_together(*(self._end(container, grace) for container in chosen))
+
+    async def discard(self, service: str) -> None:
+        await self.remove(service, grace=0)
+        with self._translated():
+            await self._resources.discard_volumes(service)
+            await self._resources.discard_networks()
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        with self._translated():
+            return await execute(self._docker, instance.id, command, timeout)
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        execution = DockerExecution(
+            self._docker, instance.id, self._executions, has_terminal=request.terminal is not None
+        )
+        with self._translated():
+            await execution.start(request)
+        return execution
+
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        with self._translated():
+            return await listeners(self._docker, instance.id)
+
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        with self._translated():
+            return await queued(self._docker, self._containers, instance.id, port)
+
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        return ServiceAddress(names.unique_name(service, name), internal)
+
+    async def usage(self) -> Mapping[str, Usage]:
+        with self._translated():
+            running = [
+                container for container in await self._containers.list() if container["State"] == "running"
+            ]
+            usages = await subprocesses.run_some(
+                AT_ONCE, [read_usage(self._docker, container) for container in running]
+            )
+        return dict(usage for usage in usages if usage)
+
+    async def services(self) -> Mapping[str, StoredData]:
+        with self._translated():
+            removed = {service: StoredData() for service in self._removed.services()}
+            return removed | await self._stored_data()
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        with self._translated():
+            volumes = await self._stored_data() if erase else {}
+            await subprocesses.run_some(
+                AT_ONCE, [self.discard(service) for service in volumes.keys() & set(erase)]
+            )
+            await self._resources.discard_networks()
+        self._removed.forget(erase)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Stops its containers, until `run` starts them again. Nothing has to be moved."""
+        with self._translated():
+            containers = await self._containers.list(service=service)
+            await subprocesses.run_together(*(self._halt(container) for container in containers))
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Does nothing: `set_aside` moved nothing."""
+
+    async def trouble(self) -> str:
+        try:
+            async with asyncio.timeout(SOON):
+                await self._docker.ping()
+        except TimeoutError:
+            return f"The Docker engine at {self._docker.host} does not answer"
+        except (Away, EngineRefused) as error:
+            return str(error)
+        return ""
+
+    async def _stored_data(self) -> dict[str, StoredData]:
+        """Returns the data of each service."""
+        copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()
+        instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
+        titles = {
+            container["Labels"].get(names.SERVICE, ""): container["Labels"].get(names.ALIAS, "")
+            for container in copies
+        }
+        return {
+            service: StoredData(
+                name=titles.get(service, ""), instances=instances[service], volumes=volumes[service]
+            )
+            for service in sorted(instances | volumes)
+        }
+
+    async def _start_copy(
+        self, workload: Workload, index: int, name: str, *, once: bool = False
+    ) -> Inspection | None:
+        """Starts a container, unless its generation was removed. Returns its description if it ran before."""
+        if not once:
+            await self._allow_return(workload)
+        pauses = iter(PAUSES)
+        while True:
+            self._refuse_removed(workload)
+            refuse_unmet(self.limits, workload)
+            try:
+                detail = await self._containers.run(workload, index, name, once=once)
+                break
+            except EngineRefused as refused:
+                pause = 0.0 if self._containers.skip_port(refused) else next(pauses, None)
+                if pause is None or not is_passing(refused):
+                    raise
+            await asyncio.sleep(pause)
+        if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
+            await self._containers.remove(name)
+        self._refuse_removed(workload)
+        return detail
+
+    async def _end(self, container: ContainerSummary, grace: float) -> None:
+        async with self._locks[container_name(container)]:
+            await self._containers.stop(container["Id"], grace)
+            await self._containers.remove(container["Id"])
+
+    async def _halt(self, container: ContainerSummary) -> None:
+        async with self._locks[container_name(container)]:
+            await self._containers.stop(container["Id"], GRACE)
+
+    async def _allow_return(self, workload: Workload) -> None:
+        """Lets a removed generation run again if it takes the place of a later one that failed."""
+        if workload.generation in self._removed.of(workload.service):
+            copies = await self._containers.list(service=workload.service)
+            later = any(generation_of(container) > workload.generation for container in copies)
+            self._removed.returns(workload.service, workload.generation, later=later)
+
+    def _refuse_removed(self, workload: Workload) -> None:
+        if workload.generation in self._removed.of(workload.service):
+            raise EngineError(
+                f"Deployment {workload.generation} of {workload.name} was removed, and is not started again"
+            )
+
+    async def _instances(self, **labels: str) -> list[Instance]:
+        with self._translated():
+            copies = await self._containers.list(**labels)
+            details = await subprocesses.run_some(
+                AT_ONCE, [self._containers.inspect(copy["Id"]) for copy in copies]
+            )
+            instances = [
+                self._instance(container)
+                for container in details
+                if container and container["State"]["Status"] != "removing"
+            ]
+        return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
+
+    def _instance(self, detail: Inspection) -> Instance:
+        seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))
+        # The addresses in networks of another host mean something else here, or may lead anywhere.
+        return replace(seen, inside="") if self._docker.is_elsewhere else seen
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Away as away:
+            raise EngineAway(self._docker.advice(away)) from away
+        except EngineRefused as refused:
+            raise EngineError(refusal(refused.message)) from refused
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise EngineError(NONSENSE) from error
+
+
+def _refuse(workload: Workload) -> NoReturn:
+    raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")

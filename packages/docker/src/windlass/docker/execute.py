@@ -1,0 +1,73 @@
+"""Runs a command in a container, and ends all its processes when its time is over.
+
+The engine can start a command in a container, but not end one. So each command gets a mark
+among its variables. Processes with this mark are ended from inside the container, if the image has a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.raw_connection import pieces
+from windlass.engines.engine import EngineError
+
+MOST: Final = 64 * 1024
+"""Bytes of output that are kept: the last ones."""
+MARK: Final = "WINDLASS_EXECUTION"
+ENDING: Final = 5.0
+TIMED_OUT: Final = 124
+"""As the command `timeout` says it."""
+
+_ENDS = """
+for each in /proc/[0-9]*; do
+    [ "${each#/proc/}" = "$$" ] || ! grep -q "$0" "$each/environ" 2>/dev/null || kill -9 "${each#/proc/}"
+done
+"""
+
+
+async def execute(docker: Docker, container: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
+    mark = f"{MARK}={secrets.token_hex(8)}"
+    output = bytearray()
+    try:
+        async with asyncio.timeout(timeout):
+            code = await _run(docker, container, command, output, mark)
+    except TimeoutError:
+        await end_marked(docker, container, mark)
+        output += f"\ndid not end within {timeout:g} s, and was ended".encode()
+        return TIMED_OUT, _text(output).lstrip("\n")
+    return code, _text(output)
+
+
+async def _run(
+    docker: Docker, container: str, command: Sequence[str], output: bytearray, mark: str = ""
+) -> int:
+    body = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True, "Env": [mark] if mark else []}
+    try:
+        execution = (await docker.json("POST", f"/containers/{container}/exec", body=body))["Id"]
+    except EngineRefused as refused:
+        if refused.status in (404, 409):
+            raise EngineError("The instance does not run") from refused
+        raise
+    begin = {"Detach": False, "Tty": False}
+    async with docker.stream("POST", f"/exec/{execution}/start", body=begin, patience=None) as answer:
+        async for chunk in pieces(answer.chunks()):
+            for piece in chunk:
+                output += piece
+            del output[:-MOST]
+    return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])
+
+
+async def end_marked(docker: Docker, container: str, mark: str) -> None:
+    """Ends all processes of a container with this mark, from inside."""
+    with suppress(TimeoutError, Away, EngineRefused, EngineError):
+        async with asyncio.timeout(ENDING):
+            await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())
+
+
+def _text(output: bytearray) -> str:
+    return output.decode(errors="replace")

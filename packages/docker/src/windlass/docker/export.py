@@ -1,0 +1,135 @@
+"""Copies a folder out of an image, which is not trusted, into a folder of this machine.
+
+Only folders, regular files, and links to neighbours are unpacked; nothing is written outside of the folder,
+whatever the archive says, because links are made last.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tarfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from windlass.base.subprocesses import in_thread
+from windlass.docker import names
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.answers import NONSENSE
+from windlass.engines.engine import ArtifactLost, EngineError
+
+MOST_BYTES: Final = 5 * 1024**3
+MOST_ENTRIES: Final = 200_000
+_PIECE: Final = 1024 * 1024
+_LONG_AGO: Final = 3600
+_OWNER: Final = "windlass.export"
+"""Label of the containers that are made for this. They are never started, and removed at once."""
+
+
+async def export_folder(docker: Docker, installation: str, image: str, folder: str, into: Path) -> None:
+    """Copies a folder of an image. Raises ArtifactLost if there is no image, and EngineError for a person."""
+    label = f"{_OWNER}={installation}"
+    await _remove_left(docker, label)
+    labels = {**dict.fromkeys(names.ALL_LABELS, ""), _OWNER: installation}
+    body = {"Image": image, "Cmd": ["none"], "Labels": labels, "NetworkDisabled": True}
+    try:
+        created = await docker.json("POST", "/containers/create", body=body)
+    except EngineRefused as refused:
+        if refused.status == 404:
+            raise ArtifactLost(
+                "Deploy again: the image of this site is no longer on the Docker engine"
+            ) from refused
+        raise
+    archive = into.with_name(f"{into.name}.tar")
+    try:
+        await _fetch(docker, str(created["Id"]), folder, archive)
+        await in_thread(unpack, archive, into)
+    except tarfile.TarError as error:
+        raise EngineError(NONSENSE) from error
+    finally:
+        await in_thread(archive.unlink, True)
+        await _remove(docker, str(created["Id"]))
+
+
+async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> None:
+    size = 0
+    try:
+        async with docker.stream(
+            "GET", f"/containers/{container}/archive", params={"path": posixpath.normpath(f"/{folder}")}
+        ) as answer:
+            with archive.open("wb") as file:
+                async for chunk in answer.chunks():
+                    size += len(chunk)
+                    if size > MOST_BYTES:
+                        raise EngineError(
+                            f"Keep the static folder below {MOST_BYTES // 1024**3} GiB: it is larger"
+                        )
+                    await in_thread(file.write, chunk)
+    except EngineRefused as refused:
+        if refused.status != 404:
+            raise
+        raise EngineError(
+            f"Change static_folder, or the build: the image has no folder {folder}"
+        ) from refused
+
+
+async def _remove_left(docker: Docker, label: str) -> None:
+    """Removes containers that interrupted exports left long ago."""
+    params = {"all": True, "filters": {"label": [label], "status": ["created"]}}
+    for container in await docker.json("GET", "/containers/json", params=params) or ():
+        if container.get("Created", 0) < time.time() - _LONG_AGO:
+            await _remove(docker, str(container["Id"]))
+
+
+async def _remove(docker: Docker, container: str) -> None:
+    with suppress(EngineRefused):
+        await docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
+
+
+def unpack(archive: Path, into: Path) -> None:
+    """Unpacks what is below the first folder of an archive."""
+    links: list[tuple[Path, str]] = []
+    left = MOST_BYTES
+    with tarfile.open(archive, "r:") as tar:
+        for count, entry in enumerate(tar):
+            if count > MOST_ENTRIES:
+                raise EngineError(f"Keep the static folder below {MOST_ENTRIES:,} files: it has more")
+            path = _inside(into, entry.name)
+            if path is None:
+                continue
+            if entry.isdir():
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif entry.isreg():
+                left -= entry.size
+                source = tar.extractfile(entry)
+                if left < 0 or source is None:
+                    raise EngineError("Make the static folder smaller: it is too large")
+                _write(path, source, entry.mtime)
+            elif entry.islnk():
+                original = _inside(into, entry.linkname)
+                with suppress(OSError):  # its original was left out
+                    if original is not None:
+                        os.link(original, path, follow_symlinks=False)
+            elif entry.issym() and not entry.linkname.startswith("/"):
+                links.append((path, entry.linkname))
+    for path, target in links:
+        with suppress(OSError):  # its folder was left out
+            path.symlink_to(target)
+
+
+def _inside(into: Path, name: str) -> Path | None:
+    """Returns the place of an entry; None for one that has no place below the folder."""
+    _, *parts = name.strip("/").split("/")
+    if any(part in {"", ".", ".."} or "\0" in part for part in parts):
+        return None
+    return into.joinpath(*parts)
+
+
+def _write(path: Path, source: IO[bytes], modified: float) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while piece := source.read(_PIECE):
+            file.write(piece)
+    os.utime(path, (modified, modified))

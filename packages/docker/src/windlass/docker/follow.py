@@ -1,0 +1,202 @@
+"""Reads the output of a container as long as it exists, from where reading ended the last time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.log import log
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.raw_connection import pieces
+from windlass.docker.inspection import milliseconds
+from windlass.docker.position import SLACK, Position, Positions
+from windlass.docker.reader_lock import ReaderLock
+from windlass.engines.workload import OutputLine
+
+LONGEST: Final = 16 * 1024
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+LEAVING: Final = "marked for removal"
+
+_log = log("engines.docker")
+
+
+class ContainerOutput(Struct, frozen=True):
+    """A container whose output is read."""
+
+    container: str
+    service: str
+    pod: str
+    version: str
+
+
+Write = Callable[[str, Sequence[OutputLine]], None]
+
+
+class ContainerFollower:
+    def __init__(
+        self, docker: Docker, positions: Positions, turn: ReaderLock, source: ContainerOutput, write: Write
+    ) -> None:
+        self._docker = docker
+        self._turn = turn
+        self._positions = positions
+        self._source = source
+        self._write = write
+        self._woken = asyncio.Event()
+        self._silent = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def wake(self) -> None:
+        """Goes on reading, because the container runs again."""
+        self._woken.set()
+
+    async def wait_until_read(self, patience: float) -> None:
+        """Waits until all output of a stopped container was passed on."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._silent.wait()
+        except TimeoutError:
+            _log.warning("the last output of an instance may be lost", extra={"pod": self._source.pod})
+
+    @property
+    def over(self) -> bool:
+        return self._task.done()
+
+    async def end(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._positions.let_go(self._source.container)
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            self._woken.clear()
+            try:
+                await self._turn.come()
+                await self._read(follow=True)
+                runs = await self._runs()
+                if not runs:  # an engine may end the following before the last line
+                    await self._read(follow=False)
+                pause = FIRST_PAUSE
+            except Away:
+                pause = await _pause(pause)
+                continue
+            except EngineRefused as refused:
+                if refused.status == 404:
+                    break
+                if LEAVING not in refused.message:
+                    _log.warning(
+                        "the output of an instance cannot be read", extra=self._about(refused.message)
+                    )
+                pause = await _pause(pause)
+                continue
+            except OSError as error:  # the disk on which lines are kept may be full: they wait
+                _log.warning("the output of an instance cannot be kept", extra=self._about(repr(error)))
+                pause = await _pause(pause)
+                continue
+            if not runs:
+                self._silent.set()
+                await self._woken.wait()
+                self._silent.clear()
+        self._silent.set()
+        self._positions.forget(self._source.container)
+
+    def _about(self, reason: str) -> dict[str, str]:
+        return {"pod": self._source.pod, "reason": reason}
+
+    async def _runs(self) -> bool:
+        inspection = await self._docker.json("GET", f"/containers/{self._source.container}/json")
+        return inspection["State"]["Status"] in ("running", "paused")
+
+    async def _read(self, *, follow: bool) -> None:
+        reading = NewOutput(self._positions.load(self._source.container))
+        params = {
+            "follow": follow,
+            "stdout": True,
+            "stderr": True,
+            "timestamps": True,
+            "since": reading.since,
+        }
+        path = f"/containers/{self._source.container}/logs"
+        async with self._docker.stream("GET", path, params=params, patience=None) as answer:
+            async for chunk in pieces(answer.chunks()):
+                if lines := [self._line(stamp, text) for stamp, text in reading.new(chunk)]:
+                    self._write(self._source.service, [line for piece in lines for line in piece])
+                self._positions.save(self._source.container, reading.position)
+
+    def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
+        at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
+        cuts = range(0, len(whole), LONGEST) or (0,)
+        return [
+            OutputLine(
+                at,
+                whole[cut : cut + LONGEST].decode(errors="replace"),
+                self._source.pod,
+                self._source.version,
+            )
+            for cut in cuts
+        ]
+
+
+class NewOutput:
+    """Finds the lines that were not read before; see `position`."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self._skip = position.count
+        self._until = position.latest
+        self._next = Position()
+
+    @property
+    def since(self) -> str | None:
+        return _moment(self.position.anchor) if self.position.anchor else None
+
+    def new(self, pieces: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+        for piece in pieces:
+            head, _, text = piece.partition(b" ")
+            stamp = head.decode("ascii", "replace")
+            # The engine adds remarks of its own without a time, such as "Error grabbing logs".
+            if stamp[:4].isdecimal() and not self._is_known(stamp):
+                self._count(stamp)
+                yield stamp, text
+
+    def _is_known(self, stamp: str) -> bool:
+        if not self._skip:
+            return False
+        if stamp < self.position.anchor:
+            return True
+        if stamp > self._until:  # the engine has let go of some that we have
+            self._skip = 0
+            return False
+        self._skip -= 1
+        return True
+
+    def _count(self, stamp: str) -> None:
+        position = self.position
+        position.count += stamp >= position.anchor
+        if stamp > position.latest:
+            position.latest = stamp
+            self._advance(stamp)
+        self._next.count += bool(self._next.anchor) and stamp >= self._next.anchor
+
+    def _advance(self, stamp: str) -> None:
+        """Moves the anchor forward, so that little has to be read again."""
+        if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > SLACK:
+            self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1
+            self._next = Position()
+        if not self._next.anchor:
+            self._next = Position(anchor=stamp)
+
+
+def _moment(stamp: str) -> str:
+    """Returns a time in the form of the engine: seconds and nanoseconds since the epoch."""
+    fraction = stamp.partition(".")[2].rstrip("Z").ljust(9, "0")
+    return f"{milliseconds(stamp) // 1000}.{fraction}"
+
+
+async def _pause(pause: float) -> float:
+    await asyncio.sleep(pause)
+    return min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,78 @@
+"""Images of instances: resolves tags, and pulls images that are not on the engine.
+
+Images of registries are pulled by their digest, so they have no tag on the engine, and no service finds there
+what was pulled with the login of another. Only the operator puts images with a tag on the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.built_images import BuiltImages
+from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
+from windlass.engines.engine import ArtifactLost, EngineError, Say
+from windlass.engines.image_names import is_named_by_id, is_ours
+from windlass.engines.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
+
+
+def _ignore(line: str) -> None:
+    """Ignores a line."""
+
+
+class DockerImages:
+    def __init__(self, docker: Docker, registry: BuildRegistry | None = None) -> None:
+        """`registry` has the images that Windlass built, if it is set."""
+        self._docker = docker
+        self._built = BuiltImages(docker, registry)
+
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
+        only the engine has it."""
+        own = None if request.is_registered else await self._own(request.ref)
+        if own and not own.get("RepoDigests"):
+            return request.ref  # the operator has put it there: no registry has it
+        try:
+            digest = await ask_registry(self._docker, request.ref, request.login)
+        except EngineRefused as refused:
+            why = why_not_pulled(request.ref, refused.message, has_login=request.login is not None)
+            if own is None:
+                raise EngineError(why) from refused
+            say(f"The image that the Docker engine has is used. {why}")
+            return _by_digest(own, request.ref)
+        return str(ImageRef(parse_ref(request.ref).name, digest=digest))
+
+    async def have(
+        self, ref: str, say: Say = _ignore, login: RegistryLogin | None = None
+    ) -> Mapping[str, Any]:
+        """Pulls an image unless it is on the engine. Returns its metadata."""
+        if inspection := await self._own(ref):
+            return inspection
+        if await self._built.fetch(ref):
+            return await image(self._docker, ref) or {}
+        if is_ours(ref):
+            raise ArtifactLost("Deploy again: the image of this release is no longer on the Docker engine")
+        say(f"Pulling {ref}")
+        try:
+            await pull(self._docker, ref, login)
+        except EngineRefused as refused:
+            why = why_not_pulled(ref, refused.message, has_login=login is not None)
+            if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service
+                raise ArtifactLost(f"The image is no longer on the Docker engine. {why}") from refused
+            raise EngineError(why) from refused
+        return await image(self._docker, ref) or {}
+
+    async def _own(self, ref: str) -> Mapping[str, Any] | None:
+        """Returns the metadata of an image that is on the engine under this name."""
+        inspection = await image(self._docker, ref)
+        if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):
+            raise EngineError("Name the image by its name and tag: an image cannot be named by its id")
+        return inspection
+
+
+def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
+    """Returns a reference to an image of the engine by the digest that it was pulled with, if it is known."""
+    name = parse_ref(ref).name
+    digests = [str(entry) for entry in inspection.get("RepoDigests") or ()]
+    return next((entry for entry in digests if parse_ref(entry).name == name), ref)

@@ -1,0 +1,148 @@
+"""Translates the engine's description of a container into our values."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.base.clock import instant
+from windlass.docker import names as words
+from windlass.engines.workload import Instance, Outcome, Phase
+
+MEGABYTE: Final = 1024 * 1024
+_LAST_PORT: Final = 65_535
+_LAST_CODE: Final = 2**31
+_LONGEST_ERROR: Final = 4096
+
+# As a shell says it, and an init.
+_SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
+
+_PHASES = {
+    "running": Phase.RUNNING,
+    "paused": Phase.WAITING,
+    "restarting": Phase.WAITING,
+    # Between its making and its first start: run() will see to it.
+    "created": Phase.WAITING,
+}
+
+
+class LastExit(Struct, frozen=True):
+    """The last end of an instance. The engine forgets it with the next start."""
+
+    exit_code: int
+    out_of_memory: bool = False
+    otherwise: str = ""
+    """Further details."""
+
+
+def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """True if a container ran, and still runs without having been started again."""
+    if before is None or after is None or not before["State"]["Running"]:
+        return False
+    was, now = before["State"], after["State"]
+    return all(was[name] == now[name] for name in ("Running", "Pid", "StartedAt"))
+
+
+def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
+    state = inspection["State"]
+    service, generation, index = words.identity(inspection["Config"]["Labels"])
+    phase = _PHASES.get(state["Status"], Phase.EXITED)
+    restarts = min(int(inspection.get("RestartCount") or 0), _LAST_CODE)
+    end = last if phase is Phase.RUNNING else _end(state) or last
+    return Instance(
+        id=str(inspection["Name"]).lstrip("/"),
+        service=service,
+        generation=generation,
+        index=index,
+        phase=phase,
+        address=address,
+        ports=_ports(inspection) if phase is Phase.RUNNING else {},
+        inside=_inside(inspection) if phase is Phase.RUNNING else "",
+        exit_code=end.exit_code if end else None,
+        reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
+        restarts=restarts,
+        started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
+    )
+
+
+def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
+    """Returns the end of a container that is never restarted."""
+    state = inspection["State"]
+    end = _end(state) or LastExit(exit_code(state["ExitCode"]))
+    ended_at = milliseconds(state["FinishedAt"])
+    return Outcome(
+        exit_code=end.exit_code,
+        reason=_reason(end, inspection["HostConfig"]["Memory"]),
+        # A busy engine notes the start of a short run after its end.
+        started_at=min(milliseconds(state["StartedAt"]), ended_at),
+        ended_at=ended_at,
+    )
+
+
+def milliseconds(stamp: str) -> int:
+    """`2026-01-31T09:05:00.007123456Z`; what never was is year 1, and 0."""
+    if len(stamp) == 30 and stamp[19] == ".":  # so lines of output are stamped, and they are many
+        return _second(stamp[:19]) + int(stamp[20:23])
+    return max(0, instant(datetime.fromisoformat(stamp)))
+
+
+@lru_cache(64)
+def _second(stamp: str) -> int:
+    return instant(datetime.fromisoformat(stamp + "+00:00"))
+
+
+def _end(state: Mapping[str, Any]) -> LastExit | None:
+    if state["Status"] == "paused":
+        return LastExit(0, otherwise="is paused: unpause the container (docker unpause)")
+    if state.get("Error"):
+        error = str(state["Error"])[:_LONGEST_ERROR]
+        return LastExit(exit_code(state["ExitCode"]), otherwise=f"could not be started: {error}")
+    if state["Status"] == "created":
+        return None
+    return LastExit(exit_code(state["ExitCode"]), bool(state.get("OOMKilled")))
+
+
+def exit_code(value: Any) -> int:
+    """Raises ValueError for a number that is not an exit code."""
+    if not -_LAST_CODE <= (code := int(value)) < _LAST_CODE:
+        raise ValueError("not the exit code of a process")
+    return code
+
+
+def _reason(end: LastExit, memory: int) -> str:
+    if end.otherwise:
+        return end.otherwise
+    if end.out_of_memory and end.exit_code:
+        return f"was killed: out of memory (it may use {memory // MEGABYTE} MB)"
+    if end.exit_code > 128:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(end.exit_code - 128).name}"
+    return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
+
+
+def _inside(inspection: Mapping[str, Any]) -> str:
+    networks = inspection["NetworkSettings"].get("Networks") or {}
+    return next((str(network["IPAddress"]) for network in networks.values() if network.get("IPAddress")), "")
+
+
+def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
+    """Returns the host port of each port inside. Where a number is used for TCP and UDP, that of TCP."""
+    ports: dict[int, int] = {}
+    published = inspection["NetworkSettings"].get("Ports") or {}
+    for inside, bound in sorted(published.items(), key=lambda item: not item[0].endswith("/udp")):
+        if bound:
+            ports[_port(inside.partition("/")[0])] = _port(bound[0]["HostPort"])
+    return ports
+
+
+def _port(number: str) -> int:
+    """Raises ValueError for a number that is not a port, because the router would fail with it."""
+    if not 0 < int(number) <= _LAST_PORT:
+        raise ValueError("not a port")
+    return int(number)

@@ -1,0 +1,62 @@
+"""Finds the ports on which a container listens, by the tables of its own network."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.subprocesses import in_thread
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.containers import ContainerClient, Inspection
+from windlass.docker.execute import execute
+from windlass.docker.inspection import is_same_run
+from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
+from windlass.engines.engine import EngineError, InstanceEnded
+
+_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+_NAME_SERVER: Final = "127.0.0.11"
+"""The address at which the Docker engine itself listens in each container."""
+_PATIENCE: Final = 5.0
+_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
+    """Returns none for an image without `cat`."""
+    _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
+    listening = {listener for listener, _ in listening_sockets(tables)}
+    return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
+
+
+async def queued(docker: Docker, containers: ContainerClient, name: str, port: int) -> int | None:
+    """Returns how many connections to a port of a container wait to be accepted. None if that cannot be seen:
+    in one on another machine, of an image without `cat`, or where a proxy allows only a part of the API.
+    Raises InstanceEnded if the container ended meanwhile."""
+    before, count = await containers.inspect(name), None
+    with suppress(EngineError, EngineRefused):
+        count = await _count(docker, before, port) if before else None
+    # Of a container that ends, nothing is seen either.
+    if count is None and not is_same_run(before, await containers.inspect(name)):
+        raise InstanceEnded("The instance does not run")
+    return count
+
+
+async def _count(docker: Docker, detail: Inspection, port: int) -> int | None:
+    pid, container = int(detail["State"]["Pid"]), str(detail["Id"])
+    if not pid:
+        return None
+    tables = None if docker.is_elsewhere else await in_thread(_read_here, pid, container)
+    if tables is None:
+        _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
+    return queued_at(tables, port)
+
+
+def _read_here(pid: int, container: str) -> str | None:
+    """Returns the tables of the network of a process, if the process belongs to the container. It may not,
+    because the engine may run in another process namespace."""
+    process = Path(f"/proc/{pid}")
+    with suppress(OSError):
+        if _ID.fullmatch(container) and container in (process / "cgroup").read_text():
+            return "".join((process / table).read_text() for table in ("net/tcp", "net/tcp6"))
+    return None

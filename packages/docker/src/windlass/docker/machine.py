@@ -1,0 +1,56 @@
+"""The machine of a Docker engine: its limits, and the identity that tells it from others."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.atomic_files import write_whole
+from windlass.base.subprocesses import in_thread
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.transports import HERE
+from windlass.docker.create import SERVER_HOST, limits_of
+from windlass.docker.descriptions import MachineSummary
+from windlass.engines.engine_limits import EngineLimits
+
+_PATIENCE: Final = 5.0
+_LONGEST_ID: Final = 128
+_KIND: Final = "docker"
+
+
+class DockerMachine:
+    def __init__(self, docker: Docker, file: Path) -> None:
+        """`file`: keeps the identity for a start while the engine is away."""
+        self._docker, self._file = docker, file
+
+    def remembered(self) -> str:
+        """Returns the identity of the last engine that answered; empty if none ever did."""
+        with suppress(FileNotFoundError):
+            return self._file.read_text()
+        return ""
+
+    async def learn(self) -> tuple[EngineLimits, str]:
+        """Returns limits and identity. If a proxy in front of the engine refuses the request, returns the
+        limits that every engine has."""
+        machine = MachineSummary()
+        with suppress(EngineRefused):
+            machine = await self._docker.read_list("/info", MachineSummary, patience=_PATIENCE)
+        identity = f"{_KIND}:{machine.ID[:_LONGEST_ID]}" if machine.ID else _KIND
+        if identity != self.remembered():
+            await in_thread(self._remember, identity)
+        return limits_of(machine), identity
+
+    def _remember(self, identity: str) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self._file, identity.encode())
+
+
+def server_host_of(docker: Docker) -> str:
+    """Returns the name of the machine of this server in containers; empty if the engine is on another one.
+    Ports that containers publish tell that: those of an engine of this machine are at its loopback."""
+    try:
+        is_here = not docker.is_elsewhere and docker.address == HERE
+    except EngineRefused:
+        return ""
+    return SERVER_HOST if is_here else ""

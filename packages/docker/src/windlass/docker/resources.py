@@ -1,0 +1,200 @@
+"""Shared resources of instances: the network of their environment, and the volumes of their service."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
+from typing import Final
+
+from windlass.base.locks import Locks
+from windlass.docker import names as words
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.subnets import SubnetsUsedUp, make_network
+from windlass.docker.descriptions import (
+    ContainerList,
+    ContainerSummary,
+    NetworkList,
+    NetworkSummary,
+    VolumeList,
+    has_labels,
+    instances_of,
+)
+from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.workload import Volume, Workload
+
+NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
+PREFIX: Final = 25
+"""The size of the network of an environment: 125 instances."""
+SHARE: Final = 8
+"""The part of the range that one organization may have: an eighth."""
+
+
+class NetworksUsedUp(EngineError):
+    """No further network can be made before another one goes."""
+
+
+class DockerResources:
+    def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None = None) -> None:
+        """`pool` is the range of the subnets of networks; None if the engine chooses them."""
+        self._docker, self._pool = docker, pool
+        self._installation = installation
+        self._locks = Locks()
+        """By environment."""
+        self._making = Locks()
+        """By organization."""
+        self._entering: Counter[str] = Counter()
+        """By environment: how many are about to be put into its network."""
+
+    @asynccontextmanager
+    async def network(self, wanted: Workload) -> AsyncIterator[str]:
+        """Yields the id of the network of an environment, and makes the network if there is none. It stays at
+        least until the block has put a container into it. Blocks run side by side, because an engine needs
+        some time to make a container."""
+        environment = wanted.environment
+        try:
+            id = await self._enter(wanted)
+        except NetworksUsedUp:
+            # Networks of environments that were stopped are otherwise removed by the next sweep.
+            await self.discard_networks()
+            id = await self._enter(wanted)
+        try:
+            yield id
+        finally:
+            self._entering[environment] -= 1
+            if not self._entering[environment]:
+                del self._entering[environment]
+
+    async def _enter(self, wanted: Workload) -> str:
+        async with self._locks[wanted.environment]:
+            id = await self._network(wanted)
+            self._entering[wanted.environment] += 1
+        return id
+
+    async def check_volumes(self, wanted: Workload) -> None:
+        """Raises VolumeLost if a volume that held data is not there any more."""
+        for volume in wanted.volumes:
+            if volume.is_known and not await self._has_volume(wanted.service, volume):
+                raise VolumeLost(wanted, volume)
+
+    async def make_volumes(self, wanted: Workload) -> None:
+        """Makes the volumes that are missing. Their `size` has no effect, because the engine's own driver has
+        no limit of size."""
+        labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
+        for volume in wanted.volumes:
+            name = words.volume(self._installation, wanted.service, volume)
+            await self._docker.json("POST", "/volumes/create", body={"Name": name, "Labels": labels})
+
+    async def _has_volume(self, service: str, volume: Volume) -> bool:
+        try:
+            await self._docker.json("GET", f"/volumes/{words.volume(self._installation, service, volume)}")
+        except EngineRefused as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return True
+
+    async def discard_volumes(self, service: str) -> None:
+        for name in await self._volumes(service=service):
+            await self._remove(f"/volumes/{name}")
+
+    async def discard_networks(self) -> None:
+        """Removes networks of environments without containers. A container that waits for its start counts
+        as one."""
+        for environment, network in await self._networks():
+            async with self._locks[environment]:
+                if not self._entering[environment] and not await self._containers(environment=environment):
+                    await self._remove(f"/networks/{network['Id']}")
+
+    async def volumes_by_service(self) -> Counter[str]:
+        return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
+
+    async def _network(self, wanted: Workload) -> str:
+        environment = wanted.environment
+        networks = await self._networks(environment=environment)
+        if not networks:
+            await self._make_network(wanted)
+            networks = await self._networks(environment=environment)
+        # The engine allows two of one name. Where two of us made one each, both take the elder.
+        if not networks:
+            raise EngineError("Deploy again: the network that the Docker engine has just made is gone")
+        eldest, *others = sorted(
+            (network for _, network in networks), key=lambda network: (network["Created"], network["Id"])
+        )
+        for other in others:
+            await self._remove(f"/networks/{other['Id']}")
+        return str(eldest["Id"])
+
+    async def _make_network(self, wanted: Workload) -> None:
+        async with self._making[wanted.org]:  # two at once would pass the bound together
+            await self._refuse_too_many(wanted.org)
+            await self._create_network(wanted)
+
+    async def _create_network(self, wanted: Workload) -> None:
+        labels = {
+            words.INSTALLATION: self._installation,
+            words.ENVIRONMENT: wanted.environment,
+            words.ORGANIZATION: wanted.org,
+        }
+        body = {
+            "Name": words.network(self._installation, wanted.environment),
+            "Labels": labels,
+            "CheckDuplicate": False,
+        }
+        try:
+            await make_network(self._docker, body, self._pool, PREFIX)
+        except SubnetsUsedUp as used_up:
+            raise NetworksUsedUp(str(used_up)) from used_up
+        except EngineRefused as refused:
+            if NO_ADDRESSES in refused.message:
+                raise NetworksUsedUp(
+                    "Stop or delete the services of an environment, or ask the operator to add "
+                    "default-address-pools to the daemon.json of the Docker engine: it has no address "
+                    "range left for another network"
+                ) from refused
+            if refused.status != 409:
+                raise
+
+    async def _refuse_too_many(self, org: str) -> None:
+        if self._pool is None:
+            return
+        most = max(1, self._pool.num_addresses // SHARE >> (self._pool.max_prefixlen - PREFIX))
+        if len(await self._networks(organization=org)) >= most:
+            raise NetworksUsedUp(
+                "Stop or delete the services of an environment, or ask the operator for a larger range in "
+                f"docker_networks: an organization has networks for at most {most} environments at a time, "
+                f"an eighth of {self._pool}"
+            )
+
+    async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
+        """Returns networks with their environments."""
+        wanted = {"installation": self._installation, **labels}
+        params = {"filters": words.filters(**wanted)}
+        listed = await self._docker.read_list("/networks", NetworkList, params=params)
+        networks = [network for network in listed if has_labels(network["Labels"], wanted)]
+        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in networks]
+        return [pair for pair in zip(environments, networks, strict=True) if pair[0]]
+
+    async def _containers(self, **labels: str) -> list[ContainerSummary]:
+        wanted = {"installation": self._installation, **labels}
+        params = {"all": True, "filters": words.instances(**wanted)}
+        listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        containers = instances_of(self._installation, listed)
+        return [container for container in containers if has_labels(container["Labels"], wanted)]
+
+    async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
+        wanted = {"installation": self._installation, **labels}
+        listed = await self._docker.read_list(
+            "/volumes", VolumeList, params={"filters": words.filters(**wanted)}
+        )
+        volumes = [volume for volume in listed["Volumes"] or () if has_labels(volume["Labels"], wanted)]
+        return {volume["Name"]: volume["Labels"] or {} for volume in volumes}
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self._docker.raw("DELETE", path)
+        except EngineRefused as refused:
+            # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will look.
+            if refused.status not in (403, 404, 409):
+                raise

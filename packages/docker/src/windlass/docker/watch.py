@@ -1,0 +1,260 @@
+"""Watches the events of the engine and reads the output of our containers, also after the engine was away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from windlass.base.log import log
+from windlass.docker import names as words
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.answers import EngineAnswer
+from windlass.docker.descriptions import ContainerList, instances_of
+from windlass.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
+from windlass.docker.inspection import LastExit, exit_code
+from windlass.docker.position import Positions, is_container_id
+from windlass.docker.reader_lock import ReaderLock
+from windlass.engines.engine import Missed, Notice, Sink, miss_nothing
+from windlass.engines.workload import OutputLine
+
+KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
+LAST_WORDS: Final = 5.0
+"""Seconds that what an instance wrote at its end may take to be read."""
+LAST_WORDS_TO_ANOTHER: Final = 0.2
+"""The same, where another Windlass reads it, of whom nothing is heard."""
+
+MOST_FOLLOWED: Final = 1000
+"""Containers of one engine whose output is read. A bridge network of Docker has room for as many; an engine
+may name any number."""
+AT_ONCE: Final = 100
+"""Events after which the watch pauses: an engine may send them without end."""
+BREATH: Final = 0.1
+AWAY_AFTER: Final = 3.0
+"""Seconds without an answer after which an engine is away: one that is started again is not."""
+CHECK_EVERY: Final = 10.0
+"""Seconds between two calls that an engine has to answer while its events are watched. One that hangs keeps
+its connections open, and sends no event either."""
+_LONGEST_LABEL: Final = 64
+_EXIT_CODE: Final = "exitCode"
+
+_log = log("engines.docker")
+
+
+class EventWatcher:
+    def __init__(
+        self, docker: Docker, installation: str, folder: Path, connected: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`connected` is awaited whenever the connection to the engine was made again."""
+        self._docker = docker
+        self._connected = connected
+        self._installation = installation
+        self._positions = Positions(folder)
+        self._turn = ReaderLock(folder.with_name("reads"))
+        self._followers: dict[str, ContainerFollower] = {}
+        self._leaving: list[ContainerFollower] = []
+        """Followers of removed containers that have not ended yet."""
+        self._ends: dict[str, LastExit] = {}
+        self._short_of_memory: set[str] = set()
+        self._hides_exit_code: set[str] = set()
+        """Followed containers whose image has a label that replaces the exit code in their events."""
+        self._is_full = False
+        """True once an engine had more containers than are followed."""
+        self._begun_here: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._silent_since: float | None = None
+        """The time of the first call without an answer; None while the engine answers."""
+        self._tried = asyncio.Event()
+        self._notice: Notice = lambda service: None
+        self._sink: Sink = lambda service, lines: None
+        self._missed: Missed = miss_nothing
+        # The events that the engine remembers tell how instances ended while no Windlass watched.
+        self._since = "1"
+
+    @property
+    def is_away(self) -> bool:
+        return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
+
+    async def start(self, notice: Notice, sink: Sink, missed: Missed, patience: float) -> None:
+        """Follows the output of running containers from now on, unless the engine is unavailable."""
+        self._notice, self._sink, self._missed = notice, sink, missed
+        self._tried.clear()
+        self._task = asyncio.create_task(self._run())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._tried.wait()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        followers, self._followers = [*self._followers.values(), *self._leaving], {}
+        self._leaving = []
+        await asyncio.gather(*(follower.end() for follower in followers))
+        self._turn.give_back()
+
+    def begins(self, container: str) -> None:
+        """Notes a start by this engine, for which no notice is needed unless it ends and starts again."""
+        self._begun_here.add(container)
+
+    def last_end(self, container: str) -> LastExit | None:
+        """Returns the end before the last restart, if it was seen."""
+        return self._ends.get(container)
+
+    def listen(self, container: str, labels: Mapping[str, Any]) -> None:
+        """Reads the output of a container from now on. Does nothing if that is under way."""
+        if self._task is None or not self._may_follow(container):
+            return
+        follower = self._followers.get(container)
+        if follower is None or follower.over:
+            source = ContainerOutput(
+                container,
+                str(labels[words.SERVICE]),
+                str(labels[words.POD])[:_LONGEST_LABEL],
+                str(labels.get(words.DEPLOYMENT, ""))[:_LONGEST_LABEL],
+            )
+            self._followers[container] = ContainerFollower(
+                self._docker, self._positions, self._turn, source, self._write
+            )
+        else:
+            follower.wake()
+        if _EXIT_CODE in labels:
+            self._hides_exit_code.add(container)
+
+    def _may_follow(self, container: str) -> bool:
+        self._leaving = [follower for follower in self._leaving if not follower.over]
+        if container in self._followers or len(self._followers) + len(self._leaving) < MOST_FOLLOWED:
+            return is_container_id(container)
+        if not self._is_full:
+            _log.warning("the output of further containers is not read", extra={"most": MOST_FOLLOWED})
+        self._is_full = True
+        return False
+
+    async def wait_until_read(self, container: str) -> None:
+        """Waits until all output of a stopped container was passed on."""
+        if follower := self._followers.get(container):
+            await follower.wait_until_read(LAST_WORDS if self._turn.ours else LAST_WORDS_TO_ANOTHER)
+
+    def _write(self, service: str, lines: Sequence[OutputLine]) -> None:
+        self._sink(service, lines)
+
+    async def _run(self) -> None:
+        pause, loop = FIRST_PAUSE, asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self._check()
+                async with self._docker.stream(
+                    "GET", "/events", params=self._filter(), patience=None
+                ) as events:
+                    await self._connected()
+                    await self._adopt()
+                    self._tried.set()
+                    if self._silent_since is not None:
+                        _log.info("the Docker engine is back")
+                    self._silent_since = None
+                    self._missed()
+                    await self._follow_while_answered(events)
+            except (Away, EngineRefused) as error:
+                if self._silent_since is None:
+                    _log.warning("the Docker engine is away", extra={"reason": str(error)})
+                    self._silent_since = time.monotonic()
+            except Exception:  # noqa: BLE001 (one event that is not understood does not end the watch)
+                _log.exception("the Docker engine sent an event that cannot be decoded")
+            self._tried.set()
+            # An engine that comes and goes is not asked again and again.
+            pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _check(self) -> None:
+        """Raises Away if the engine does not answer. A refusal, also of a proxy, is an answer."""
+        with suppress(EngineRefused):
+            await self._docker.ping()
+
+    async def _check_repeatedly(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_EVERY)
+            await self._check()
+
+    async def _follow_while_answered(self, events: EngineAnswer) -> None:
+        tasks = [asyncio.create_task(self._follow(events)), asyncio.create_task(self._check_repeatedly())]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, events: EngineAnswer) -> None:
+        count, is_logged = 0, False
+        async for event in events.events():
+            try:
+                self._note_event(event)
+            except Exception:  # noqa: BLE001 (the watch outlives an event that is not understood)
+                if not is_logged:
+                    _log.exception("an event of the Docker engine is not understood")
+                is_logged = True
+            count += 1
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(BREATH)
+
+    def _filter(self) -> dict[str, Any]:
+        ours = words.instances(installation=self._installation)
+        return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
+
+    async def _adopt(self) -> None:
+        """Reads the output of all present containers, and notifies of each service: events may be lost."""
+        filters = words.instances(installation=self._installation)
+        params = {"all": True, "filters": filters}
+        listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        containers = instances_of(self._installation, listed)
+        self._begun_here.clear()
+        for container in containers:
+            self.listen(container["Id"], container["Labels"])
+        if self._turn.ours:
+            self._positions.forget_others({container["Id"] for container in containers})
+        for service in {container["Labels"][words.SERVICE] for container in containers}:
+            self._notice(service)
+
+    def _note_event(self, event: Mapping[str, Any]) -> None:
+        container, labels = event["Actor"]["ID"], event["Actor"]["Attributes"]
+        nanoseconds = int(event["timeNano"])
+        self._since = f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"
+        if not words.is_instance(self._installation, labels.get("name", ""), labels):
+            return
+        match event["Action"]:
+            case "start":
+                self.listen(container, labels)
+                if container in self._begun_here:
+                    self._begun_here.discard(container)
+                    return
+            case "oom" if container in self._followers:
+                self._short_of_memory.add(container)
+            case "die" if container in self._followers:
+                self._begun_here.discard(container)
+                self._note_end(container, labels)
+            case "destroy":
+                self._ends.pop(container, None)
+                self._short_of_memory.discard(container)
+                self._hides_exit_code.discard(container)
+                if follower := self._followers.pop(container, None):
+                    follower.wake()  # finds that it is gone, and ends
+                    self._leaving.append(follower)
+        self._notice(labels[words.SERVICE])
+
+    def _note_end(self, container: str, attributes: Mapping[str, Any]) -> None:
+        """Remembers an exit code, unless a label of the image may have set it: in events, labels of a
+        container replace the engine's own attributes, except its name and image."""
+        is_short = container in self._short_of_memory
+        self._short_of_memory.discard(container)
+        if container in self._hides_exit_code:
+            self._ends.pop(container, None)
+        else:
+            self._ends[container] = LastExit(exit_code(attributes[_EXIT_CODE]), is_short)

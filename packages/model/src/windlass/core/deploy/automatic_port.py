@@ -1,0 +1,85 @@
+"""The port of a service for which no person named one: whether it has one, and its number. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.detect.recipe import WEB
+from windlass.engines.workload import Artifact, HealthProbe, Workload, WorkloadPort
+
+USUAL: Final = 8080
+"""The port of a web process that names none: it gets this one as PORT, or the one that stands for it."""
+STATIC: Final = 80
+_ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
+_WORKER: Final = re.compile(
+    r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
+)
+"""Words of commands that serve nothing."""
+
+
+def choose_port(
+    artifact: Artifact,
+    variables: Mapping[str, str],
+    *,
+    process: str = "",
+    command: str = "",
+    probed: int | None = None,
+    former: int = 0,
+) -> int | None:
+    """Returns the port of the web process or static site of an artifact; None if it has neither.
+
+    `process` and `command` are what a person chose to run instead, `probed` is the port that a probe asks (0
+    if it names none), and `former` the port that it had before, perhaps because it was found to listen there.
+    """
+    if artifact.static and not (process or command):
+        return STATIC
+    if probed is None and not _is_web(artifact, process, command):
+        return None
+    if probed:
+        return probed
+    named = variables.get("PORT", "")
+    if named.isascii() and named.isdecimal() and 0 < int(named[:6]) < 2**16:
+        return int(named)
+    exposed = artifact.ports[0] if artifact.ports else 0
+    return exposed or former or artifact.web_port or USUAL
+
+
+def _is_web(artifact: Artifact, process: str, command: str) -> bool:
+    if _ASKS_FOR_PORT.search(command or " ".join(artifact.command)):
+        return True
+    if process or (artifact.processes and not command):
+        return (process or WEB) == WEB and WEB in artifact.processes and _names_port(artifact)
+    return _names_port(artifact) and not _WORKER.search(command)
+
+
+def _names_port(artifact: Artifact) -> bool:
+    return bool(artifact.ports or artifact.web_port)
+
+
+def marked_as_automatic(workload: Workload) -> Workload:
+    """Returns a workload whose ports were chosen by Windlass."""
+    return replace(workload, ports=tuple(replace(port, automatic=True) for port in workload.ports))
+
+
+def with_port(workload: Workload, number: int) -> Workload:
+    """Returns a workload whose only port has the number on which its program was found to listen."""
+    (port,) = workload.ports
+    return replace(
+        workload,
+        ports=(replace(port, internal=number, name=name_of(number)),),
+        ready=tuple(_move(probe, port, number) for probe in workload.ready),
+        alive=tuple(_move(probe, port, number) for probe in workload.alive),
+    )
+
+
+def name_of(number: int) -> str:
+    """Returns the name of a port that has no other."""
+    return f"p{number}"
+
+
+def _move(probe: HealthProbe, port: WorkloadPort, number: int) -> HealthProbe:
+    return replace(probe, port=number) if probe.port == port.internal else probe

@@ -1,0 +1,271 @@
+"""The properties of each type of database: how its image is started, probed and addressed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.engines.workload import HealthProbe, ProbeKind
+
+Type = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
+Mode = Literal["CONTAINER", "MANAGED"]
+MODES: Final[tuple[Mode, ...]] = ("CONTAINER", "MANAGED")
+
+
+class DatabaseType(Struct, frozen=True, kw_only=True):
+    """The properties of one type of database."""
+
+    type: Type
+    port: int
+    login: str
+    """Login of the superuser; empty if there is only a password."""
+    database: str
+    """The one that is there from the start."""
+    scheme: str
+    query: str = ""
+    """The query of its URLs."""
+    image: str
+    versions: tuple[str, ...]
+    """Tags of the image, the newest first."""
+    leaps: bool
+    """True if a new major version can use the data of an older one."""
+    stepwise: bool = False
+    """True if an upgrade must not skip a major version."""
+
+
+_KINDS: Final[Mapping[str, DatabaseType]] = {
+    kind.type: kind
+    for kind in (
+        DatabaseType(
+            type="POSTGRESQL",
+            port=5432,
+            login="postgres",
+            database="postgres",
+            scheme="postgresql",
+            image="postgres",
+            versions=("18", "17", "16", "15", "14"),
+            leaps=False,
+        ),
+        DatabaseType(
+            type="MYSQL",
+            port=3306,
+            login="root",
+            database="main",
+            scheme="mysql",
+            image="mysql",
+            versions=("9", "8.4", "8.0", "8"),
+            leaps=True,
+            stepwise=True,
+        ),
+        DatabaseType(
+            type="MONGODB",
+            port=27017,
+            login="root",
+            database="main",
+            scheme="mongodb",
+            query="authSource=admin",
+            image="mongo",
+            versions=("8.0", "8", "7.0", "7", "6.0", "6", "5.0", "5"),
+            leaps=True,
+            stepwise=True,
+        ),
+        DatabaseType(
+            type="REDIS",
+            port=6379,
+            login="",
+            database="0",
+            scheme="redis",
+            image="redis",
+            versions=("8", "7.4", "7.2", "7", "6.2", "6"),
+            leaps=True,
+        ),
+    )
+}
+TYPES: Final[tuple[Type, ...]] = tuple(kind.type for kind in _KINDS.values())
+
+
+def kind_of(type: str) -> DatabaseType:
+    return _KINDS[type]
+
+
+class DatabaseLogin(Struct, frozen=True):
+    """Credentials of the superuser."""
+
+    login: str
+    password: str
+    database: str
+
+
+def image(type: str, version: str) -> str:
+    return f"{kind_of(type).image}:{version}"
+
+
+# How the official images are started
+
+
+def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str, str]:
+    """Read by the image when there is no data yet, and by the probe always."""
+    match type:
+        case "POSTGRESQL":
+            settings = {
+                "POSTGRES_USER": credentials.login,
+                "POSTGRES_PASSWORD": credentials.password,
+                "POSTGRES_DB": credentials.database,
+            }
+            # A folder below the volume: its top may hold a lost+found, and then initdb refuses.
+            return settings if _own_place(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
+        case "MYSQL":
+            return {"MYSQL_ROOT_PASSWORD": credentials.password, "MYSQL_DATABASE": credentials.database}
+        case "MONGODB":
+            return {
+                "MONGO_INITDB_ROOT_USERNAME": credentials.login,
+                "MONGO_INITDB_ROOT_PASSWORD": credentials.password,
+                "MONGO_INITDB_DATABASE": credentials.database,
+            }
+        case _:
+            return {"REDIS_PASSWORD": credentials.password}
+
+
+def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
+    """Instead of the image's own; empty leaves that."""
+    if type != "REDIS":
+        return ()
+    return ("redis-server", "--requirepass", credentials.password, "--appendonly", "yes", "--dir", "/data")
+
+
+_PGDATA: Final = "/var/lib/postgresql/data"
+
+
+def _own_place(version: str) -> bool:
+    """From 18 on, the image has a folder for each major version, and refuses a volume at `data`."""
+    major = _numbers(version)[0]
+    return major is not None and major >= 18
+
+
+def mount(type: str, version: str) -> str:
+    """Returns the path of the data."""
+    match type:
+        case "POSTGRESQL":
+            return "/var/lib/postgresql" if _own_place(version) else _PGDATA
+        case "MYSQL":
+            return "/var/lib/mysql"
+        case "MONGODB":
+            return "/data/db"
+        case _:
+            return "/data"
+
+
+# While an image sets up its first data it already runs a server, which it then stops again. That one does not
+# listen on TCP (PostgreSQL, MySQL) or only at 127.0.0.1 (MongoDB): the probes ask where it does not answer.
+_QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "POSTGRESQL": (
+        "sh",
+        "-c",
+        'exec pg_isready -q -h 127.0.0.1 -p 5432 -U "$POSTGRES_USER" -d "$POSTGRES_DB"',
+    ),
+    # `ping` exits with 0 if the login is refused, too; only its output differs.
+    "MYSQL": (
+        "sh",
+        "-c",
+        'MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysqladmin ping -h 127.0.0.1 -P 3306 -u root 2>&1 | grep -q alive',
+    ),
+    "MONGODB": (
+        "sh",
+        "-c",
+        'exec mongosh --quiet --host "$(hostname)" --port 27017 -u "$MONGO_INITDB_ROOT_USERNAME" '
+        '-p "$MONGO_INITDB_ROOT_PASSWORD" --authenticationDatabase admin '
+        "--eval 'quit(db.adminCommand({ping: 1}).ok ? 0 : 1)'",
+    ),
+    "REDIS": (
+        "sh",
+        "-c",
+        'REDISCLI_AUTH="$REDIS_PASSWORD" redis-cli -h 127.0.0.1 -p 6379 ping 2>&1 | grep -q ^PONG',
+    ),
+}
+
+
+def ready(type: str) -> HealthProbe:
+    """Asks the database itself, with what `environment` put into the container."""
+    # mongosh is a whole JavaScript engine, and takes seconds to start on a small machine.
+    slow = type == "MONGODB"
+    return HealthProbe(
+        kind=ProbeKind.EXEC,
+        port=kind_of(type).port,
+        command=_QUESTIONS[type],
+        period=5.0 if slow else 1.0,
+        timeout=20.0 if slow else 5.0,
+    )
+
+
+def alive(type: str) -> HealthProbe:
+    """Costs the database next to nothing, for as long as it runs."""
+    return HealthProbe(
+        kind=ProbeKind.TCP, port=kind_of(type).port, initial_delay=30.0, period=10.0, timeout=5.0, failures=9
+    )
+
+
+# Versions
+
+
+def configurations() -> list[dict[str, object]]:
+    """Returns the types with their versions and modes."""
+    return [
+        {
+            "database_type": kind.type,
+            "version": [{"name": name, "supported_mode": mode} for name in kind.versions for mode in MODES],
+        }
+        for kind in _KINDS.values()
+    ]
+
+
+def upgrades(type: str, version: str) -> list[str]:
+    """Known versions that can go on with the data of this one, the newest first."""
+    versions = kind_of(type).versions
+    return [name for name in versions if name != version and not hindrance(type, version, name)]
+
+
+def hindrance(type: str, old: str, new: str) -> str:
+    """Why `new` cannot go on with the data of `old`, or an empty text. What is no number is not judged."""
+    kind, before, after = kind_of(type), _numbers(old), _numbers(new)
+    if old == new or before[0] is None or after[0] is None:
+        return ""
+    if not kind.leaps and before[0] != after[0]:
+        return (
+            f"version: {type} {new} cannot read the data of {old}: "
+            f"create a database of version {new} and move the data with a dump"
+        )
+    if _older(after, before):
+        return f"version: {type} {new} is older than {old} and cannot read its data"
+    if step := _step(kind, before, after):
+        return f"version: {type} {new} cannot read the data of {old} at once: deploy {step} in between"
+    return ""
+
+
+def _step(
+    kind: DatabaseType, before: tuple[int | None, int | None], after: tuple[int | None, int | None]
+) -> str:
+    """The version that must not be left out, if there is one."""
+    assert before[0] is not None
+    assert after[0] is not None
+    if kind.type == "MYSQL" and before == (8, 0) and after[0] > 8:
+        return "8.4"
+    return str(before[0] + 1) if kind.stepwise and after[0] > before[0] + 1 else ""
+
+
+def _numbers(version: str) -> tuple[int | None, int | None]:
+    """Major and minor, as far as they are said: `16` is whichever 16 is the newest."""
+    match = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
+    if match is None:
+        return None, None
+    return int(match[1]), int(match[2]) if match[2] else None
+
+
+def _older(first: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
+    assert first[0] is not None
+    assert other[0] is not None
+    if first[0] != other[0]:
+        return first[0] < other[0]
+    return first[1] is not None and other[1] is not None and first[1] < other[1]

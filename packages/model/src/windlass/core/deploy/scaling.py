@@ -1,0 +1,33 @@
+"""Decides the number of instances from their load. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from windlass.base.clock import SECOND
+from windlass.engines.workload import Workload
+
+BUSY, IDLE, AIM = 0.8, 0.3, 0.6
+"""Shares of the processor time asked for: more than busy calls for more, less than idle for fewer."""
+UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
+"""Time after a change before the next one: new instances need time to take effect."""
+
+
+def scale(now: int, least: int, most: int, load: float, since_change: int) -> int:
+    """`load` is the mean over all instances, 1.0 being all that was asked for."""
+    within = max(least, min(now, most))
+    if within != now or now == 0:
+        return within
+    wanted = max(least, min(math.ceil(now * load / AIM), most))
+    if load > BUSY and wanted > now and since_change >= UP_AFTER:
+        return wanted
+    if load < IDLE and wanted < now and since_change >= DOWN_AFTER:
+        return wanted
+    return now
+
+
+def count_of(workload: Workload, asked: int) -> int:
+    """Returns the number of instances: the last request of scaling, within the bounds."""
+    if workload.alone:
+        return min(1, workload.instances)
+    return max(workload.instances, min(asked, workload.most))

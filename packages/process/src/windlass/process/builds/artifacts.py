@@ -1,0 +1,321 @@
+"""Stores artifacts and dependencies: whole, or not at all.
+
+    <folder>/cache/                      build caches and toolchains; see `caches` and `toolchains`
+    <folder>/<service>/<key>/            an artifact, which is complete: it gets its name at the end
+    <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
+                                         their path. Complete with the file `complete` in it, which names it
+    <folder>/<service>/.new-<name>/      a build under way
+
+A process that writes or uses one of the last two holds the lock file beside it. The kernel releases the lock
+when the process ends in any way. A folder that is not locked is a leftover.
+
+Builds contain paths of this machine in many files, such as the first lines of scripts. What is not where it
+was made, because the data directory was moved or copied, counts as not there, and is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base import filelock, subprocesses
+from windlass.base.atomic_files import sync_file_system
+from windlass.base.erasing import erase
+from windlass.base.log import log
+from windlass.builders.builder import BuildError
+from windlass.engines.workload import Artifact
+from windlass.process.builds import tree
+
+_log = log("builders.native")
+
+DEPS: Final = ".deps"
+NEW: Final = ".new-"
+GONE: Final = ".gone-"
+RECORD: Final = "artifact.json"
+COMPLETE: Final = "complete"
+CACHE: Final = "cache"
+PATIENCE: Final = 10.0
+"""Seconds to wait for a lock that others hold for a moment only."""
+LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
+"""Links of an artifact to what it depends on. `packages` were copied for its build, as for the next one."""
+
+_SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
+"""The end of the name of a folder that was made with a name of its own."""
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+
+
+def name_of(text: str) -> str:
+    """Returns an id or key as the name of a folder. Most are one already."""
+    if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
+        return text
+    return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class ArtifactStore:
+    """The stored artifacts of one service."""
+
+    def __init__(self, folder: Path, service: str) -> None:
+        self.folder = folder / name_of(service)
+
+    def at(self, key: str) -> Path:
+        return self.folder / name_of(key)
+
+    def find(self, key: str) -> Artifact | None:
+        return _read(self.at(key))
+
+    @contextmanager
+    def making(self) -> Iterator[Path]:
+        """Yields a folder to build in, which is removed afterwards. The result is moved elsewhere from it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _new(self.folder, NEW) as fresh:
+            try:
+                yield fresh
+            finally:
+                _try_to_erase(fresh)
+
+    @contextmanager
+    def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
+        """Yields a folder for these dependencies, with True if they are in it. It stays if marked
+        complete."""
+        deps = self.folder / DEPS
+        deps.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for present in sorted(deps.glob(f"{digest}-*")):
+            if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
+                continue  # of another digest, which begins like this one
+            if present.is_dir() and (held := _hold(present, shared=True)) is not None:
+                try:
+                    if is_complete(present):
+                        yield present, True
+                        return
+                finally:
+                    os.close(held)
+        with _new(deps, f"{digest}-", keeps=True) as fresh:
+            try:
+                yield fresh, False
+            finally:
+                if not (fresh / COMPLETE).exists():
+                    _try_to_erase(fresh)
+
+    def dependencies(self) -> list[Path]:
+        """Returns the folders of all complete dependencies."""
+        return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
+
+    def complete(self, folder: Path, artifact: Artifact) -> None:
+        """Makes a built folder durable, and a whole artifact."""
+        with tree.fresh(folder / RECORD).open("xb") as file:
+            file.write(msgspec.json.encode(artifact))
+        sync_file_system(folder)
+
+    def put(self, folder: Path, artifact: Artifact) -> Artifact:
+        """Moves a complete artifact to its final name. An earlier one is used instead: it was made of the
+        same."""
+        final = self.at(artifact.key)
+        for _ in range(2):
+            try:
+                folder.rename(final)
+            except OSError:
+                if not os.path.lexists(final):
+                    raise
+                if first := _read(final):
+                    return first
+                self._away(final)
+            else:
+                return artifact
+        raise OSError(f"{final} cannot be replaced")
+
+    def discard(self) -> None:
+        for left in self.folder.glob(f"{NEW}*"):
+            _end_programs(left)
+        self._away(self.folder, self.folder.parent)
+
+    def sweep(
+        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay.
+        `names_used` tells which dependencies stay; the default is those of artifacts."""
+        self.put_away(keep, names_used)
+        self.erase_gone()
+
+    def put_away(
+        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        """Renames what `sweep` erases, which takes no time."""
+        if not self.folder.is_dir():
+            return
+        kept = None if keep is None else {name_of(key) for key in keep}
+        for left in sorted(self.folder.iterdir()):
+            if left.name.startswith(NEW):
+                self._put_leftover_away(left)
+            elif not left.name.startswith(".") and kept is not None and left.name not in kept:
+                self._put_away(left)
+        for deps in sorted((self.folder / DEPS).glob("*")):
+            self._put_deps_away(deps, names_used or self._used_artifacts)
+
+    def erase_gone(self) -> None:
+        """Erases what was renamed, also by a process that was ended before it had erased it."""
+        for gone in sorted(self.folder.glob(f"{GONE}*")):
+            _try_to_erase(gone)
+
+    def _put_leftover_away(self, left: Path) -> None:
+        if left.name.endswith(".lock"):
+            if not left.with_suffix("").exists():
+                _drop_lock(left)
+            return
+        held = _hold(left)
+        if held is None and _lock(left).exists():
+            return  # in use
+        _end_programs(left)
+        self._put_away(left)
+        _lock(left).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _put_deps_away(self, deps: Path, names_used: Callable[[], Collection[str]]) -> None:
+        if deps.name.endswith(".lock"):
+            if not deps.with_suffix("").exists():
+                _drop_lock(deps)
+            return
+        held = _hold(deps)
+        if held is None and _lock(deps).exists():
+            return
+        # Checked only now: a build that uses it holds its lock until its artifact is in place.
+        if not is_complete(deps) or deps.name not in names_used():
+            self._put_away(deps)
+            _lock(deps).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _used_artifacts(self) -> set[str]:
+        return {
+            link.readlink().parent.name
+            for name in LINKS
+            for link in self.folder.glob(f"[!.]*/{name}")
+            if link.is_symlink()
+        }
+
+    def _away(self, path: Path, into: Path | None = None) -> None:
+        """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
+        _try_to_erase(self._put_away(path, into))
+
+    def _put_away(self, path: Path, into: Path | None = None) -> Path:
+        gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            path.rename(gone)
+        return gone
+
+
+def services(folder: Path) -> list[str]:
+    """Returns the folders of services."""
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [
+        entry.name
+        for entry in entries
+        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE and entry.is_dir()
+    ]
+
+
+def finish_removals(folder: Path) -> None:
+    """Erases the rest of an interrupted removal."""
+    for left in folder.glob(f"{GONE}*"):
+        _try_to_erase(left)
+
+
+def _read(path: Path) -> Artifact | None:
+    """Returns an artifact, or None if it is not there or not whole. Raises BuildError for one that another
+    version has recorded: what runs may use its files, so they are not replaced."""
+    try:
+        artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.ValidationError as error:
+        _log.error(
+            "an artifact of another version cannot be read, and is left as it is",
+            extra={"folder": str(path), "why": str(error)},
+        )
+        raise BuildError(
+            "The build of this commit was recorded by another version of Windlass, and is not "
+            "replaced: deploy another commit, or uninstall the service and deploy it again."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # torn by a power cut
+    links = (path / name for name in LINKS)
+    whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
+    return artifact if whole and path.resolve() == Path(artifact.ref) else None
+
+
+def mark_complete(folder: Path) -> None:
+    tree.fresh(folder / COMPLETE).write_text(str(folder))
+
+
+def is_complete(folder: Path) -> bool:
+    """True if the folder is whole and where it was made."""
+    try:
+        return (folder / COMPLETE).read_text() == str(folder)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
+    """Yields a folder that exists only while its lock is held, or after it was kept."""
+    present, held = _lock_new(folder, beginning)
+    try:
+        present.mkdir(mode=0o700)
+        yield present
+    finally:
+        if not (keeps and present.exists()):
+            _lock(present).unlink(missing_ok=True)
+        os.close(held)
+
+
+def _lock_new(folder: Path, beginning: str) -> tuple[Path, int]:
+    """Returns a new name and its held lock. A sweep may remove the lock file before: then another one is
+    tried."""
+    while True:
+        fresh = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
+        os.close(filelock.open_lock_file(_lock(fresh)))
+        if (held := _hold(fresh)) is not None:
+            return fresh, held
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _hold(path: Path, *, shared: bool = False) -> int | None:
+    """Takes the lock beside a folder, if it is there and free."""
+    try:
+        held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    if filelock.try_lock(held, shared=shared) and filelock.is_at(held, _lock(path)):
+        return held
+    os.close(held)
+    return None
+
+
+def _drop_lock(lock: Path) -> None:
+    """Removes the lock of an absent folder. A folder is made while its lock is held, so it was removed."""
+    held = _hold(lock.with_suffix(""))
+    if held is not None:
+        if not lock.with_suffix("").exists():
+            lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _end_programs(left: Path) -> None:
+    subprocesses.end_all_with("HOME", str(left / "home"))
+
+
+def _try_to_erase(path: Path) -> None:
+    """Erases a folder as far as possible. The next sweep tries the rest."""
+    with suppress(OSError):
+        erase(path)

@@ -1,0 +1,124 @@
+"""The state of one build for the process engine, which its steps share.
+
+`python_steps` and `node_steps` install and build, `work` runs them in order and describes the artifact.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from windlass.base import subprocesses
+from windlass.base.atomic_files import sync_file_system
+from windlass.base.private import private_folder
+from windlass.builders.builder import BuildError, Order
+from windlass.process.builds import tree
+from windlass.process.builds.artifacts import ArtifactStore, mark_complete
+from windlass.process.builds.caches import BuildCaches
+from windlass.process.builds.toolchains import Toolchains
+from windlass.process.builds.tools import Tools
+
+if TYPE_CHECKING:
+    from windlass.process.builds.sources import Sources
+
+# A variable of the service must not direct where a tool finds itself and writes its files.
+NOT_FOR_TOOLS: Final = frozenset(
+    {"PATH", "HOME", "TMPDIR", "NODE_ENV", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"}
+)
+
+
+class BuildState:
+    """One build, after its sources are read."""
+
+    def __init__(
+        self,
+        order: Order,
+        code: Sources,
+        tools: Tools,
+        toolchains: Toolchains,
+        caches: BuildCaches,
+        store: ArtifactStore,
+        into: Path,
+        held: ExitStack,
+    ) -> None:
+        self.order = order
+        self.sources = code
+        self.layout = code.layout
+        self.tools = tools
+        self.machine = [*tools.path]
+        """Folders of programs without those of fetched toolchains, which instances do not see."""
+        self.toolchains = toolchains
+        self.caches = caches
+        self.say = tools.say
+        self.store = store
+        self.made = into
+        self.held = held
+        self.final = store.at(order.key)
+        self.places: list[tuple[Path, Path]] = []
+        """Folders of programs: the present path, and the final one."""
+        self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
+        self.real_folders = _real_folders(code)
+        """The folders that we read and move as ourselves, before steps of the build could change them."""
+        tools.check = self.check
+
+    def check(self) -> None:
+        if _real_folders(self.sources) != self.real_folders:
+            raise BuildError("Fix the install script: it puts a link in the place of a folder.")
+
+    async def keep(self, fetched: Path, kind: str) -> Path:
+        """Makes a fetched toolchain part of the artifact, whose instances see nothing else of ours."""
+        name = f"{kind}-of-{fetched.parent.name}"
+        deps, is_present = await subprocesses.in_thread(self.held.enter_context, self.store.depending(name))
+        if not is_present:
+            await subprocesses.in_thread(tree.link, fetched, deps / kind)
+            await subprocesses.in_thread(complete, deps)
+        (self.made / kind).symlink_to(Path("..", deps.parent.name, deps.name, kind))
+        self.tools.cells.readable.append(deps)
+        return Path(deps / kind)
+
+    async def hold_dependencies(self, digest: str) -> tuple[Path, bool]:
+        """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
+        dependencies: tuple[Path, bool] = await subprocesses.in_thread(
+            self.held.enter_context, self.store.depending(digest)
+        )
+        deps, is_present = dependencies
+        (self.tools.cells.readable if is_present else self.tools.cells.writable).append(deps)
+        return dependencies
+
+    def variables_as_started(self) -> dict[str, str]:
+        """Returns the variables of a step that runs the application itself."""
+        variables = self.sources.variables
+        settings = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
+        programs = [str(now) for now, _ in self.places]
+        path = os.pathsep.join((*programs, *self.tools.path))
+        python_path = {"PYTHONPATH": str(self.made / "site")} if "PYTHONPATH" in self.environment else {}
+        return {**settings, **self.environment, **python_path, "PATH": path}
+
+
+def _real_folders(source: Sources) -> list[str]:
+    folders = [source.layout.folder, source.layout.app, *([source.package.folder] if source.package else [])]
+    return [os.path.realpath(folder) for folder in folders]
+
+
+@contextmanager
+def explained(complaint: str) -> Iterator[None]:
+    """Puts a complaint about a version first, where it may be the reason of a failure."""
+    try:
+        yield
+    except BuildError as error:
+        if complaint:
+            raise BuildError(f"{complaint} {error}") from error
+        raise
+
+
+def complete(deps: Path) -> None:
+    sync_file_system(deps)
+    mark_complete(deps)
+
+
+def make_folders(*wanted: Path) -> None:
+    for folder in wanted:
+        private_folder(folder)

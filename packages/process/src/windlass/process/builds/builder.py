@@ -1,0 +1,248 @@
+"""The builder for the process engine: uses this machine's toolchains, and no container.
+
+An artifact is a folder: `app`, the code, which the engine copies for each instance, beside files that they
+share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final, Literal
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from windlass.base import environment, filelock, subprocesses
+from windlass.base.atomic_files import move
+from windlass.base.bounded import BoundedCalls
+from windlass.base.disk_reserve import Amount, DiskWatch
+from windlass.base.guests import Guests
+from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
+from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
+from windlass.builders.build_settings import FILES
+from windlass.builders.builder import FULL, BuilderAway, BuildError, Order, Say
+from windlass.builders.detecting import bounded_detection, read_order
+from windlass.engines.workload import Artifact
+from windlass.process.builds import tree
+from windlass.process.builds.artifacts import (
+    ArtifactStore,
+    finish_removals,
+    name_of,
+    services,
+)
+from windlass.process.builds.build_state import BuildState, make_folders
+from windlass.process.builds.cache_limits import CacheLimits
+from windlass.process.builds.caches import BuildCaches, CacheStore
+from windlass.process.builds.cells import Cells
+from windlass.process.builds.plain_files import take_files
+from windlass.process.builds.reserve import check_room, held_by_build, within_reserve
+from windlass.process.builds.toolchains import Toolchains
+from windlass.process.builds.tools import Tools
+
+_TOO_DEEP: Final = (
+    "Take folders out of each other, and shorten paths and chains of symbolic links: the code or the build "
+    "has some that are too deep to be read."
+)
+
+
+class NativeBuilder:
+    makes: Literal["native", "image"] = "native"
+
+    def __init__(
+        self,
+        folder: Path,
+        surroundings: Mapping[str, str] | None = None,
+        isolation: Isolation | None = None,
+        *,
+        fetches: bool = True,
+        limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+        toolchain_limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+        network: NetworkOfSteps = no_network,
+        calls: BoundedCalls | None = None,
+        build_memory: int = 0,
+        build_processes: int = MOST_PROCESSES,
+        disk_reserve: int = 0,
+    ) -> None:
+        """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
+        variables that name proxies, certificates and registries; the default is the environment. `fetches`:
+        toolchains that the machine lacks come from registries. `network`: that of each step. `calls` read
+        the files of commits. `build_memory` (MiB) and `build_processes` are limits of all steps of an
+        organization together. `disk_reserve`: bytes of the disk that builds leave free."""
+        self._disk_reserve = disk_reserve
+        self._folder = folder.absolute()
+        self._isolation = isolation or Isolation("auto", self._folder)
+        self._surroundings = environment.for_tools() if surroundings is None else surroundings
+        self._steps = StepLauncher(network)
+        self._guests = Guests(self._folder, build_memory, build_processes)
+        self._calls = calls or bounded_detection()
+        self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
+        self._caches = CacheStore(self._folder, limits)
+        self._with_pip: set[str] = set()
+        self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def stop(self) -> None:
+        await subprocesses.in_thread(self._steps.close)
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        with _in_plain_words():
+            return await subprocesses.in_thread(ArtifactStore(self._folder, service).find, key)
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
+        async with lock:
+            if artifact := await self.find(order.service, order.key):
+                say("This was built before, and is used again.")
+                return artifact
+            with _in_plain_words():
+                await check_room(self._folder, self._disk_reserve)
+                if order.settings.builder == FILES:
+                    return await subprocesses.in_thread(
+                        take_files, ArtifactStore(self._folder, order.service), order, say
+                    )
+                return await self._build(order, say)
+
+    async def discard(self, service: str) -> None:
+        await subprocesses.in_thread(ArtifactStore(self._folder, service).discard)
+        await subprocesses.in_thread(self._caches.discard, service)
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        await subprocesses.in_thread(ArtifactStore(self._folder, service).sweep, keep)
+
+    async def services(self) -> Collection[str]:
+        return await subprocesses.in_thread(services, self._folder)
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        self._guests.sweep()
+        await subprocesses.in_thread(finish_removals, self._folder)
+        gone = {name_of(service) for service in erase}
+        for service in await self.services():
+            store = ArtifactStore(self._folder, service)
+            await subprocesses.in_thread(store.discard if service in gone else store.sweep)
+        for service in erase:
+            await subprocesses.in_thread(self._caches.discard, service)
+        await subprocesses.in_thread(self._caches.sweep)
+        await subprocesses.in_thread(self._toolchains.sweep)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        await subprocesses.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        await subprocesses.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
+
+    async def _build(self, order: Order, say: Say) -> Artifact:
+        store = ArtifactStore(self._folder, order.service)
+        async with _aside() as held:
+            folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
+            order = replace(order, source=caches.source)
+            began, cells = time.time(), self._cells(caches, order, folder / "home")
+
+            def written() -> Amount:
+                return held_by_build(folder, caches.own, began, cells.pids)
+
+            with caches.trusted_at_the_end():
+                return await within_reserve(
+                    self._build_with(caches, order, store, folder, say, held, cells),
+                    DiskWatch(self._folder, self._disk_reserve),
+                    written,
+                )
+
+    def _cells(self, caches: BuildCaches, order: Order, home: Path) -> Cells:
+        return Cells(
+            self._isolation,
+            order.service,
+            home,
+            home,
+            order.source,
+            kept=(caches.downloads, caches.kept),
+            launcher=self._steps,
+            guests=self._guests,
+            org=order.org,
+        )
+
+    def _begin(
+        self, order: Order, store: ArtifactStore, say: Say, held: ExitStack
+    ) -> tuple[Path, BuildCaches]:
+        """Moves the code to the place where it is built. Returns the folder of the build, and its caches."""
+        folder = held.enter_context(store.making())
+        make_folders(folder / "home", folder / "artifact")
+        caches = held.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
+        tree.move(order.source, caches.source)
+        return folder, caches
+
+    async def _build_with(
+        self,
+        caches: BuildCaches,
+        order: Order,
+        store: ArtifactStore,
+        folder: Path,
+        say: Say,
+        held: ExitStack,
+        cells: Cells,
+    ) -> Artifact:
+        # Loaded at the first build: they know all languages, and a start does not wait for that.
+        from windlass.process.builds import sources  # noqa: PLC0415
+        from windlass.process.builds.work import make_artifact  # noqa: PLC0415
+
+        code = await read_order(self._calls, sources.read, order)
+        for line in code.remarks:
+            say(line)
+        home, artifact = folder / "home", folder / "artifact"
+        tools = Tools(self._surroundings, home, caches.downloads, say, self._with_pip, cells)
+        tools.hide(order.source, ".")
+        tools.hide(self._folder, "…")
+        held.callback(tools.end_all)
+        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
+        return await subprocesses.in_thread(_put, store, artifact, await make_artifact(state))
+
+
+def _put(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
+    """Moves a built artifact to its final place, whole."""
+    store.complete(folder, artifact)
+    return store.put(folder, artifact)
+
+
+@asynccontextmanager
+async def _aside() -> AsyncIterator[ExitStack]:
+    """Leaves context managers off the event loop, because many files may have to be removed."""
+    held = ExitStack()
+    try:
+        yield held
+    finally:
+        await subprocesses.in_thread(held.close)
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise BuildError(_TOO_DEEP) from error
+    except filelock.LockKept as error:
+        raise BuilderAway(str(error)) from error
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise BuildError(_TOO_DEEP) from error
+        why = _reason(error)
+        if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
+            raise BuildError(FULL) from error
+        raise BuildError(
+            "Ask the operator to look at the disk of the machine that runs Windlass: files of the build "
+            f"could not be written ({why})."
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    """Returns the reason of an error without the paths of this machine, of which a copied tree has many."""
+    if isinstance(error, shutil.Error):
+        text = " ".join(str(failure[-1]) for failure in error.args[0])
+        numbers = re.findall(r"\[Errno (\d+)\]", text)
+        return os.strerror(int(numbers[0])) if numbers else "files could not be copied"
+    return error.strerror or type(error).__name__

@@ -1,0 +1,169 @@
+"""Finds out from a Dockerfile, before anything is installed, that it needs a container engine.
+
+Offers the recipe of the same files, if they have one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from windlass.base.shell import plain_words
+from windlass.builders.builder import BuildError
+from windlass.builders.dockerfile import Dockerfile
+from windlass.builders.folder_recipe import recipe_of
+from windlass.builders.node_packages import Package
+from windlass.detect import Recipe
+from windlass.process.builds.dockerfile_hints import Command, ExecForm, Hints
+from windlass.process.builds.layout import Layout
+from windlass.process.builds.tools import find_program, machine_path
+from windlass.process.builds.web_server_images import name_of_image, serves_the_site, starts_web_server
+
+_BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
+"""Programs that a build brings, where the machine has none."""
+_PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
+_GLOBALLY: Final = re.compile(r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)")
+_IMAGES: Final = {
+    "Deno": r"deno",
+    "Go": r"golang",
+    "Java": r"maven|gradle|eclipse-temurin|openjdk|amazoncorretto|.*jdk.*",
+    "Node": r"node|bun",
+    "PHP": r"php|composer",
+    "Python": r"python|uvicorn-gunicorn.*|uwsgi-nginx.*",
+    "Ruby": r"ruby",
+    "Rust": r"rust",
+}
+"""For each language, the names of the images that build its applications."""
+_NEUTRAL: Final = {
+    "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
+}  # fmt: skip
+"""Variables that each recipe has values of its own for."""
+_OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
+"""Variables of the server that images of the name `uwsgi-nginx` bring, in the place of which a recipe has its
+own."""
+_ELSEWHERE: Final = "deploy to a cluster with the engine docker"
+
+
+class NeedsContainer(BuildError):
+    """A Dockerfile says more than processes can follow."""
+
+    def __init__(self, message: str, reason: str, recipe: Recipe) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.recipe = recipe
+
+    def __reduce__(self) -> tuple[type[NeedsContainer], tuple[str, str, Recipe]]:
+        """It may come from another process; an exception is otherwise copied with its message alone."""
+        return type(self), (str(self), self.reason, self.recipe)
+
+    def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
+        """True if the recipe gives the same application: it serves the same folder; or a stage is built in an
+        image of its language, and the Dockerfile sets no variables that a recipe lacks."""
+        if serves_the_site(read, self.recipe) and not hinted.environment:
+            return True
+        images = _IMAGES.get(self.recipe.language)
+        # A Dockerfile without a command leaves it to its image or a Compose file: there is none to follow.
+        is_whole = self.recipe.build or hinted.command is None
+        if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
+            return False
+        bases = [name_of_image(stage.base) for stage in read.stages]
+        has_server = any(base.startswith("uwsgi-nginx") for base in bases)
+        names = {name for name in hinted.environment if not (has_server and _OF_SERVER.fullmatch(name))}
+        return any(re.fullmatch(images, base) for base in bases) and names <= _NEUTRAL
+
+
+def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:
+    """Refuses a start command whose program only an instruction of the Dockerfile makes. `installs`: packages
+    are installed here, which may bring programs."""
+    missing = _missing_file(hinted.command, layout, installs) if hinted.command else ""
+    steps = [instruction for instruction in hinted.skipped if instruction.makes_files]
+    if not missing or not steps:
+        return
+    base = missing.rpartition("/")[2]
+    step = next((step for step in steps if base in step.shown), steps[-1])
+    reason = (
+        f"{name} makes {missing} in line {step.line} ({step.shown[:80]}), and the engine process runs no "
+        "instruction of a Dockerfile."
+    )
+    if "/" not in missing and _PIP.search(step.shown):
+        raise BuildError(f"Add {missing} to requirements.txt, or {_ELSEWHERE}: {reason}")
+    raise refusal(layout.app, reason)
+
+
+def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
+    """Refuses to start the web server of an image: the machine may have none, or another with files of its
+    own."""
+    if starts_web_server(hinted.image, _argv_of(hinted.command) if hinted.command else []):
+        image = name_of_image(hinted.image)
+        reason = f"{name} starts the web server of the image {image}, and the engine process has no images."
+        raise refusal(layout.app, reason)
+
+
+def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Package | None) -> None:
+    """Refuses a start command whose program only a global installation of npm brings."""
+    argv = _argv_of(hinted.command) if hinted.command else []
+    if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
+        return
+    for step in hinted.skipped:
+        if argv[0] in " ".join(_GLOBALLY.findall(step.shown)).split():
+            reason = (
+                f"{name} installs {argv[0]} in line {step.line}, and the engine process runs no instruction "
+                "of a Dockerfile."
+            )
+            raise refusal(layout.app, reason)
+
+
+def refusal(folder: Path, reason: str) -> NeedsContainer:
+    """Returns the message about a Dockerfile that processes cannot follow."""
+    recipe = recipe_of(folder)
+    if not recipe.is_runnable:
+        message = f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}"
+    else:
+        message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
+    return NeedsContainer(message, reason, recipe)
+
+
+def _describe(recipe: Recipe) -> str:
+    steps = [("built", recipe.build), ("started", recipe.start)]
+    done = " and ".join(f"{verb} with `{command}`" for verb, command in steps if command)
+    served = f"the folder {recipe.static_folder} is served" if not recipe.start else ""
+    what = ", and ".join(filter(None, [done, served]))
+    named = recipe.framework or recipe.language or "of its own"
+    return f"The recipe of these files is {named}: {'it is ' if done else ''}{what}."
+
+
+def _missing_file(command: Command, layout: Layout, installs: bool) -> str:
+    """Returns the program, or the archive of a Java program, that is neither in the repository nor on this
+    machine."""
+    argv = _argv_of(command)
+    if not argv:
+        return ""
+    if _is_missing(argv[0], layout, installs):
+        return argv[0]
+    return _missing_archive(argv, layout)
+
+
+def _argv_of(command: Command) -> Sequence[str]:
+    return command.argv if isinstance(command, ExecForm) else plain_words(command.text)
+
+
+def _missing_archive(argv: Sequence[str], layout: Layout) -> str:
+    if Path(argv[0]).name != "java" or "-jar" not in argv[:-1]:
+        return ""
+    archive = argv[argv.index("-jar") + 1]
+    return "" if "$" in archive or _exists(archive, layout) else archive
+
+
+def _is_missing(program: str, layout: Layout, installs: bool) -> bool:
+    name = program.rpartition("/")[2]
+    may_be_installed = installs and ("/" not in program or "/bin/" in program)
+    is_known = may_be_installed or bool(_BROUGHT.fullmatch(name))
+    return not (is_known or _exists(program, layout) or find_program(name, machine_path()))
+
+
+def _exists(path: str, layout: Layout) -> bool:
+    here = layout.here(path)
+    return "/" in path and os.path.lexists(here if here.startswith("/") else layout.folder / here)

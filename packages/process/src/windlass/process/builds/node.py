@@ -1,0 +1,277 @@
+"""Node dependencies: the manager that the lock names installs the packages that package.json names.
+
+`node_managers` knows the managers; `node_runtime` finds Node itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base import subprocesses
+from windlass.builders.builder import BuildError
+from windlass.builders.node_managers import (
+    FOLDERS,
+    SETTINGS,
+    PackageManager,
+    registry_of,
+)
+from windlass.builders.node_packages import (
+    MOST_PACKAGES,
+    OWN_SCRIPTS,
+    Package,
+    package,
+    read_manifest,
+    texts_of,
+)
+from windlass.builders.small_files import read_small_text
+from windlass.detect.node_locks import needs_development
+from windlass.process.builds import tree
+from windlass.process.builds.tools import Tools, step
+
+_LOCAL = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
+
+
+class NodeDependencies(Struct, frozen=True, kw_only=True):
+    package: Package
+    """The application's own."""
+    root: Package
+    """The package whose lock is followed: the application's own, or that of its workspace."""
+    manager: PackageManager
+    files: tuple[Path, ...] = ()
+    """Files and folders that the manager needs besides the code."""
+    local: tuple[Path, ...] = ()
+    """Packages that are folders or archives of the repository itself."""
+    command: str = ""
+    """The command that installs, where the application's settings name one."""
+    build: tuple[tuple[str, ...], ...] = ()
+    """The commands that build the application."""
+    with_development: bool = False
+    """True if the build or the start command needs the packages for development too."""
+
+    @property
+    def is_installed_in_place(self) -> bool:
+        """True if it can only be installed beside the code."""
+        return bool(self.command or self.root.workspaces) or self.manager.is_berry
+
+    @property
+    def belongs_to_commit(self) -> bool:
+        """True if the packages belong to this commit alone, because its code changes them or adds to them."""
+        return self.is_installed_in_place or bool(self.build or self.package.own_scripts)
+
+    @property
+    def may_keep_copy(self) -> bool:
+        """True if packages change only where a build changes them: scripts of the application run after each
+        copy, and links to packages of the repository lead to their present code."""
+        return not self.package.own_scripts and not any(path.is_dir() for path in self.local)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the packages that are asked for by the application itself."""
+        parts = (self.package, self.root)
+        installed = [name for part in parts for name in part.dependencies]
+        return [
+            *installed,
+            *(name for part in parts for name in (part.development if self.with_development else ())),
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.package.dependencies or self.belongs_to_commit or self.with_development)
+
+
+def dependencies_of(
+    package: Package,
+    root: Package,
+    manager: PackageManager,
+    *,
+    command: str = "",
+    build: tuple[tuple[str, ...], ...] = (),
+    started: str = "",
+) -> NodeDependencies:
+    """`started`: the commands that run later."""
+    folder = root.folder
+    names = ("package.json", manager.lock, *SETTINGS, *FOLDERS)
+    files = tuple(folder / name for name in names if name and (folder / name).exists())
+    return NodeDependencies(
+        package=package,
+        root=root,
+        manager=manager,
+        files=files,
+        local=tuple(_local(root, folder)),
+        command=command,
+        build=build,
+        with_development=bool(build) or _starts_by_tools(package, root, started),
+    )
+
+
+def _starts_by_tools(package: Package, root: Package, started: str) -> bool:
+    scripts = (package.scripts.get(name, "") for name in ("prestart", "start"))
+    return needs_development((started, *scripts), {*package.development, *root.development})
+
+
+def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
+    """Returns a digest of everything that decides what is installed. Scripts of the package run later."""
+    total = hashlib.sha256()
+    folder = needed.root.folder
+    manifest = folder / "package.json"
+    for part in (
+        versions,
+        *needed.manager.install(development=needed.with_development),
+        _without_scripts(manifest).decode(errors="surrogateescape"),
+        tree.digest(folder, [file for file in needed.files if file != manifest]),
+        tree.digest(folder, needed.local),
+        *(f"{name}={value}" for name, value in sorted(variables.items())),
+    ):
+        total.update(part.encode(errors="surrogateescape") + b"\0")
+    return "node-" + total.hexdigest()[:32]
+
+
+def _without_scripts(manifest: Path) -> bytes:
+    """Returns package.json without the scripts that need the code."""
+    content = read_manifest(manifest)
+    scripts = texts_of(content.get("scripts"))
+    content["scripts"] = {name: text for name, text in scripts.items() if name not in OWN_SCRIPTS}
+    return msgspec.json.encode(content)
+
+
+def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that settings of the manager name, such as a token."""
+    settings = [needed.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
+    named = [name for file in settings if file.is_file() for name in _VARIABLE.findall(read_small_text(file))]
+    return {name: variables[name] for name in named if name in variables}
+
+
+async def install_apart(
+    tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]
+) -> None:
+    """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
+    for path in (*needed.files, *needed.local):
+        if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
+            raise BuildError(f"Fix the install script: it makes {path.name} lead out of the application.")
+        target = folder / path.relative_to(needed.root.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            await subprocesses.in_thread(tree.copy, path, target)
+        elif path.name == "package.json" and path.parent == needed.root.folder:
+            target.write_bytes(_without_scripts(path))
+        elif not target.exists():
+            await subprocesses.in_thread(partial(tree.place, path, target, own=True))
+    await _install(tools, needed, folder, variables)
+    (folder / "node_modules").mkdir(exist_ok=True)
+
+
+async def put_beside_code(
+    tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
+) -> None:
+    """Puts the packages beside the code: copies of `present`, or installed there."""
+    folder = needed.root.folder
+    if present is None:
+        await _install(tools, needed, folder, variables)
+    else:
+        (folder / "node_modules").unlink(missing_ok=True)
+        words: list[str | Path] = [
+            "cp",
+            "-a",
+            "--reflink=auto",
+            present / "node_modules",
+            folder / "node_modules",
+        ]
+        await tools.run(words, cwd=folder, what="cp")
+        for script in needed.package.own_scripts:
+            await _run(
+                tools, needed, needed.manager.run(script), variables, f"the script {script} of package.json"
+            )
+
+
+async def build(tools: Tools, needed: NodeDependencies, variables: Mapping[str, str]) -> None:
+    for command in needed.build:
+        with step(tools.say, f"Building ({_text_of(command)})"):
+            await _run(tools, needed, command, variables, _text_of(command))
+
+
+def _text_of(command: tuple[str, ...]) -> str:
+    return command[-1] if command[:2] == ("/bin/sh", "-c") else " ".join(command)
+
+
+async def _run(
+    tools: Tools, needed: NodeDependencies, command: tuple[str, ...], variables: Mapping[str, str], what: str
+) -> None:
+    bins = [str(package.folder / "node_modules" / ".bin") for package in (needed.package, needed.root)]
+    # Some builds take warnings for errors where CI is set.
+    more = {**variables, "CI": "false", "PATH": os.pathsep.join((*dict.fromkeys(bins), *tools.path))}
+    settings = settings_of(tools, needed)
+    await tools.run(command, cwd=needed.package.folder, more={**settings, **more}, what=what)
+
+
+def settings_of(tools: Tools, needed: NodeDependencies) -> dict[str, str]:
+    return needed.manager.settings(tools.cache, registry_of(tools.surroundings))
+
+
+async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
+    """Moves the packages to `target`, beside `app`, where instances share them."""
+    folder = needed.root.folder
+    if (folder / "node_modules").is_symlink():
+        raise BuildError("Make node_modules a folder: the installation left a symbolic link.")
+    (folder / "node_modules").mkdir(exist_ok=True)
+    await subprocesses.in_thread(tree.move, folder / "node_modules", target / "node_modules")
+    await subprocesses.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
+
+
+def _mend(moved: Path, was: Path, app: Path) -> None:
+    """Corrects links to packages of the repository: their relative paths change with the folder."""
+    for path in list(tree.walk(moved)):
+        if not path.is_symlink() or path.readlink().is_absolute():
+            continue
+        old = was / path.relative_to(moved)
+        target = os.path.normpath(old.parent / path.readlink())
+        if not target.startswith(f"{was}/"):
+            # An artifact's `app` stands beside its `node_modules`.
+            new = posixpath.join(
+                os.path.relpath(moved.parent, path.parent), "app", os.path.relpath(target, app)
+            )
+            path.unlink()
+            path.symlink_to(new)
+
+
+async def _install(tools: Tools, needed: NodeDependencies, cwd: Path, variables: Mapping[str, str]) -> None:
+    words = needed.manager.install(development=needed.with_development)
+    if needed.command:
+        words = ("/bin/sh", "-c", needed.command)
+    text = _text_of(words)
+    more = {**settings_of(tools, needed), **variables}
+    with step(tools.say, f"Installing the Node dependencies ({text})"):
+        await tools.run(words, cwd=cwd, more=more, what=text)
+
+
+def _local(root: Package, top: Path) -> Iterator[Path]:
+    """Yields the local packages, with those that they name in turn."""
+    seen: set[Path] = set()
+    ahead = [root]
+    while ahead:
+        here = ahead.pop()
+        for version in (*here.dependencies.values(), *(here.development.values() if here is root else ())):
+            if not (named := _LOCAL.fullmatch(version)):
+                continue
+            path = named["path"] or named["bare"]
+            place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))
+            if not place.is_relative_to(root.folder):
+                raise BuildError(
+                    f"Take {path} out of package.json: it is outside of the folder of that file."
+                )
+            if not place.exists():
+                raise BuildError(f"Commit {path}, or take it out of package.json: it is not there.")
+            if place not in seen and len(seen) < MOST_PACKAGES:
+                seen.add(place)
+                yield place
+                if place.is_dir() and (inner := package(place)):
+                    ahead.append(inner)

@@ -1,0 +1,88 @@
+"""The Node that packages ask for, where the repository itself names none.
+
+It is known only after an installation: a name such as `latest` stands for whatever the registry has then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.atomic_files import write_whole
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.builders.small_files import read_small
+from windlass.detect import is_in_range
+from windlass.process.builds import tree
+from windlass.process.builds.node_runtime import MAJORS
+
+_REFUSED: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
+"""The words of Yarn 1, which installs nothing then."""
+_MOST_NOTES: Final = 20
+
+
+class OtherNode(Exception):
+    """Packages ask for another Node than the one that installed them."""
+
+    def __init__(self, major: str, named_by: str) -> None:
+        super().__init__(f"{named_by} asks for Node {major}")
+        self.major, self.named_by = major, named_by
+
+
+def check_packages(folder: Path, names: Iterable[str], version: str) -> None:
+    """Raises OtherNode if one of these packages in `folder`/node_modules does not run on this Node, and all
+    of them run on another one that can be had."""
+    engines = {name: engine for name in names if (engine := _engine(folder, name))}
+    _check(engines, version)
+
+
+def check_refusal(lines: Sequence[str], version: str) -> None:
+    """Does the same for the lines of a failed installation."""
+    _check({match[1]: match[2] for line in lines if (match := _REFUSED.search(line))}, version)
+
+
+def _check(engines: dict[str, str], version: str) -> None:
+    unmet = [name for name, engine in engines.items() if not is_in_range(version, engine)]
+    for major in MAJORS if unmet else ():
+        if all(is_in_range(f"{major}.999.999", engine) for engine in engines.values()):
+            raise OtherNode(major, f"the package {unmet[0]}")
+
+
+def _engine(folder: Path, name: str) -> str:
+    """Returns the range of Node of an installed package. An unreadable file asks for nothing."""
+    file = tree.inside(folder, folder / "node_modules" / name / "package.json")
+    if file is None or not file.is_file():
+        return ""
+    try:
+        return read_json(read_small(file), _InstalledPackage).engines.get("node", "")
+    except BadJson:
+        return ""
+
+
+class _InstalledPackage(msgspec.Struct):
+    engines: dict[str, str] = {}
+
+
+class EngineNotes:
+    """The engines that packages asked for in earlier builds of a service, by the digest of these."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def find(self, digest: str) -> tuple[str, str]:
+        """Returns the major number of Node and the package that asks for it, or empty texts."""
+        return self._read().get(digest, ("", ""))
+
+    def add(self, digest: str, other: OtherNode) -> None:
+        notes = {**self._read(), digest: (other.major, other.named_by)}
+        kept = dict(list(notes.items())[-_MOST_NOTES:])
+        write_whole(self._file, msgspec.json.encode(kept), durable=False)
+
+    def _read(self) -> dict[str, tuple[str, str]]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, tuple[str, str]])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return {}

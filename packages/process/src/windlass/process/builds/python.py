@@ -1,0 +1,328 @@
+"""Python dependencies: finds out what a project needs, and installs it in a virtual environment.
+
+`requirements` and `pipfile` read their files, `python_managers` runs uv, Poetry and PDM, `python_versions`
+finds the interpreter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base import subprocesses
+from windlass.base.file_names import read_beginning
+from windlass.builders.builder import BuildError, Say
+from windlass.detect.python_pins import MOST_OF_LOCK, SETUPTOOLS, old_package_in
+from windlass.detect.python_requirements import REQUIREMENTS, missing_requirements
+from windlass.process.builds import pipfile, tree
+from windlass.process.builds.pip import find_pip, pip_install
+from windlass.process.builds.pyproject import (
+    dependencies_in,
+    is_installable,
+    names_folders,
+    poetry_table,
+    read_pyproject,
+    table,
+)
+from windlass.process.builds.python_managers import MANAGERS, POETRY, LockManager, manager_named
+from windlass.process.builds.python_versions import Interpreter
+from windlass.process.builds.requirements import local_paths, requirements_in
+from windlass.process.builds.tools import Tools, step
+
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+
+
+class DependencyDeclaration(Struct, frozen=True):
+    """The place where the dependencies are declared."""
+
+    folder: Path
+    kind: Literal["requirements", "pipfile", "locked", "project"]
+    file: str = ""
+    """The requirements file, or the name of the manager whose lock is there."""
+
+
+class PythonDependencies(Struct, frozen=True, kw_only=True):
+    """The packages to install: dependencies, which builds may share, and packages of this commit alone."""
+
+    requirements: str = ""
+    added: str = ""
+    """Packages that the start command needs, and no file names."""
+    constraints: str = ""
+    is_lock: bool = False
+    """True if `requirements` name all that is installed, also the packages that others need."""
+    local: tuple[Path, ...] = ()
+    """Paths of the repository that requirements name."""
+    project: Path | None = None
+    """The project, if it is installed by itself, beside the dependencies."""
+    cwd: Path
+    whole: bool = False
+    """True if only the project's build system knows its dependencies: it is installed together with them."""
+    command: str = ""
+    """The command that installs, where the application's settings name one: for this commit alone."""
+    manager: LockManager | None = None
+    """The manager that installs by its lock; `requirements` are packages beyond it."""
+    locked: tuple[Path, ...] = ()
+    """Files and folders that decide what the manager installs."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.requirements or self.added or self.project or self.manager or self.command)
+
+    @property
+    def needs_copy(self) -> bool:
+        return bool(self.local or self.whole or self.manager)
+
+
+def declaration_of(folder: Path) -> DependencyDeclaration | None:
+    """Returns what the lock of a manager names first, then requirements, Pipfile and pyproject.toml."""
+    pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
+    for manager in MANAGERS:
+        if pyproject and (folder / manager.lock).is_file():
+            return DependencyDeclaration(folder, "locked", manager.name)
+    for name in REQUIREMENTS[:1]:
+        if (folder / name).is_file():
+            return DependencyDeclaration(folder, "requirements", name)
+    if (folder / pipfile.LOCK).is_file() or (folder / pipfile.FILE).is_file():
+        return DependencyDeclaration(folder, "pipfile")
+    if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
+        return DependencyDeclaration(folder, "locked", POETRY.name)
+    # It may only contain settings of tools.
+    if (
+        {"project", "build-system"} & pyproject.keys()
+        or poetry_table(pyproject)
+        or (folder / "setup.py").is_file()
+    ):
+        return DependencyDeclaration(folder, "project")
+    return next(
+        (
+            DependencyDeclaration(folder, "requirements", name)
+            for name in REQUIREMENTS
+            if (folder / name).is_file()
+        ),
+        None,
+    )
+
+
+def dependencies_of(
+    declaration: DependencyDeclaration, say: Say, added: Sequence[str] = ()
+) -> PythonDependencies:
+    """Reads the declared dependencies, and adds packages that none of them names."""
+    match declaration.kind:
+        case "requirements":
+            declared = _of_requirements(declaration, say)
+        case "pipfile":
+            declared = _of_pipfile(declaration)
+        case "locked":
+            declared = _of_lock(declaration)
+        case _:
+            declared = _of_project(declaration.folder)
+    old = old_package_in(declared.requirements or _lock_text(declared))
+    if old and SETUPTOOLS not in added:  # a recipe that is followed whole has it already
+        say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
+        added = [*added, SETUPTOOLS]
+    return replace(declared, added=_text(added))
+
+
+def _lock_text(needed: PythonDependencies) -> str:
+    """Returns the beginning of the manager's lock; empty if there is none, or a link in its place."""
+    try:
+        lock = read_beginning(needed.cwd, needed.manager.lock, MOST_OF_LOCK) if needed.manager else b""
+    except OSError:
+        return ""
+    return lock.decode(errors="replace")
+
+
+def _of_pipfile(declaration: DependencyDeclaration) -> PythonDependencies:
+    requirements = _text(pipfile.pipfile_lines(declaration.folder))
+    local = tuple(local_paths(requirements, declaration.folder))
+    is_lock = (declaration.folder / pipfile.LOCK).is_file()
+    return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=declaration.folder)
+
+
+def _of_lock(declaration: DependencyDeclaration) -> PythonDependencies:
+    """The manifest and the lock decide what is installed; all files do, where the lock names folders of the
+    repository."""
+    folder, manager = declaration.folder, manager_named(declaration.file)
+    assert manager
+    pyproject = read_pyproject(folder)
+    manifests = (folder / "pyproject.toml", folder / manager.lock)
+    return PythonDependencies(
+        manager=manager,
+        locked=(folder,) if names_folders(pyproject) else tuple(filter(Path.is_file, manifests)),
+        project=folder if is_installable(pyproject, folder) else None,
+        cwd=folder,
+    )
+
+
+def _of_requirements(declaration: DependencyDeclaration, say: Say) -> PythonDependencies:
+    lines = list(requirements_in(declaration.folder / declaration.file, declaration.folder, say))
+    requirements = _text(line.line for line in lines if not line.limits)
+    if missing := missing_requirements(requirements, _declared_in(declaration.folder)):
+        more = ", ".join(missing)
+        say(f"Installed as well, because only pyproject.toml names it, and not {declaration.file}: {more}.")
+        requirements += _text(missing)
+    return PythonDependencies(
+        requirements=requirements,
+        constraints=_text(line.line for line in lines if line.limits),
+        local=tuple(local_paths(requirements, declaration.folder)),
+        cwd=declaration.folder,
+    )
+
+
+def _declared_in(folder: Path) -> list[str]:
+    has_project = (folder / "pyproject.toml").is_file()
+    return (dependencies_in(read_pyproject(folder)) or []) if has_project else []
+
+
+def _of_project(folder: Path) -> PythonDependencies:
+    pyproject = read_pyproject(folder)
+    declared = dependencies_in(pyproject)
+    installable = is_installable(pyproject, folder) or (folder / "setup.py").is_file()
+    if declared is None and not installable:
+        raise BuildError(
+            "Add `dependencies` to [project] in pyproject.toml, or a requirements.txt: pyproject.toml names "
+            "no dependencies that can be read."
+        )
+    requirements = _text(declared or ())
+    return PythonDependencies(
+        requirements=requirements,
+        local=tuple(local_paths(requirements, folder)),
+        project=folder if installable else None,
+        cwd=folder,
+        whole=declared is None,
+    )
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
+    """Returns a digest of everything that decides the content of the environment."""
+    total = hashlib.sha256()
+    for part in (
+        interpreter.path,
+        interpreter.version,
+        needed.requirements,
+        needed.added,
+        needed.constraints,
+        needed.manager.name if needed.manager else "",
+        *(["--no-deps"] if needed.is_lock else []),
+        *(f"{name}={value}" for name, value in sorted(variables.items())),
+        *(tree.digest(needed.cwd, [path]) for path in needed.local),
+        tree.digest(needed.cwd, needed.locked),
+        tree.digest(needed.project) if needed.whole and needed.project else "",
+    ):
+        total.update(part.encode(errors="surrogateescape") + b"\0")
+    return "python-" + total.hexdigest()[:32]
+
+
+def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that requirements name. pip replaces them."""
+    named = _VARIABLE.findall(needed.requirements)
+    return {name: variables[name] for name in named if name in variables}
+
+
+def alone(python: Interpreter, folder: Path) -> None:
+    """Makes the programs `python` and `python3` in `folder`, with the standard library only.
+
+    With the packages of this machine, an application would run that declares no dependencies, and break when
+    it declares its first, or on another machine.
+    """
+    folder.mkdir()
+    home = Path(python.path).resolve().parent
+    (folder.parent / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    for name in ("python", "python3"):
+        (folder / name).symlink_to(python.path)
+
+
+async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
+    """Makes a virtual environment at `folder`/venv, where it stays."""
+    venv = folder / "venv"
+    with step(tools.say, f"Making a virtual environment of Python {python.version}"):
+        await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
+    return venv
+
+
+async def install(
+    tools: Tools, python: Interpreter, needed: PythonDependencies, venv: Path, variables: Mapping[str, str]
+) -> None:
+    """Installs what the files of the repository name, and then what is added."""
+    cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
+    words: list[str | Path] = []
+    if needed.requirements:
+        await subprocesses.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
+        words += ["-r", tools.home / "requirements.txt"]
+    if needed.constraints:
+        await subprocesses.in_thread(_write, tools.home / "constraints.txt", needed.constraints)
+        words += ["-c", tools.home / "constraints.txt"]
+    if needed.whole and needed.project:
+        words.append(cwd / needed.project.relative_to(needed.cwd))
+    added = needed.added.split()
+    if words and needed.is_lock:
+        words.append("--no-deps")
+    elif words and "--hash=" not in needed.requirements:
+        words, added = [*words, *added], []
+    if words:
+        with step(tools.say, "Installing the Python dependencies"):
+            await pip_install(tools, python.path, venv, words, cwd, variables)
+    if added:
+        with step(tools.say, f"Installing {', '.join(added)}"):
+            await pip_install(tools, python.path, venv, added, cwd, variables)
+    await _pip_in(tools, python, venv)
+
+
+async def install_by(
+    command: str, tools: Tools, python: Interpreter, venv: Path, cwd: Path, variables: Mapping[str, str]
+) -> None:
+    """Runs a command that installs, in the environment and beside the code."""
+    await _pip_in(tools, python, venv)
+    more = {**variables, "VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", *tools.path))}
+    with step(tools.say, f"Installing the Python dependencies ({command})"):
+        await tools.run(["/bin/sh", "-c", command], cwd=cwd, more=more, what=command)
+
+
+def _write(file: Path, text: str) -> None:
+    with tree.fresh(file).open("x") as written:
+        written.write(text)
+
+
+async def project(
+    tools: Tools,
+    python: Interpreter,
+    needed: PythonDependencies,
+    venv: Path,
+    site: Path,
+    variables: Mapping[str, str],
+) -> None:
+    """Installs the project itself into a folder of its own: the next commit can share the dependencies."""
+    assert needed.project
+    cwd = await scratch(tools, needed)
+    source = cwd / needed.project.relative_to(needed.cwd)
+    with step(tools.say, "Installing the project itself"):
+        await pip_install(tools, python.path, venv, ["--no-deps", "--target", site, source], cwd, variables)
+
+
+async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
+    """Makes a copy to build in, because build systems write into their folder."""
+    scratch = tools.home / "source"
+    if not scratch.exists():
+        await subprocesses.in_thread(tree.copy, needed.cwd, scratch)
+    return scratch
+
+
+async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
+    """Makes a `pip` for commands that installs into the environment, which has none of its own."""
+    wrapper = venv / "bin" / "pip"
+    if not wrapper.exists() and (pip := await find_pip(tools, python.path)):
+        text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
+        # Written as the user of the build, which could already change this folder.
+        script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
+        await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")

@@ -1,0 +1,132 @@
+"""The steps of a build that install and build an application of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from windlass.base import subprocesses
+from windlass.builders.builder import BuildError
+from windlass.process.builds import python
+from windlass.process.builds.artifacts import name_of
+from windlass.process.builds.build_state import BuildState, complete, explained, make_folders
+from windlass.process.builds.python_managers import find_program, install_locked
+from windlass.process.builds.python_runners import make_runners
+from windlass.process.builds.python_versions import Interpreter, find_python
+from windlass.process.builds.tools import about_registries, step
+
+
+async def install_python(state: BuildState) -> None:
+    lines: list[str] = []
+    declaration = state.sources.declaration
+    added = state.sources.added
+    needed = python.PythonDependencies(added="\n".join(added), cwd=state.layout.folder) if added else None
+    if declaration:
+        needed = await subprocesses.in_thread(python.dependencies_of, declaration, lines.append, added)
+    for line in lines:
+        state.say(line)
+    if declaration and state.sources.install and not state.sources.package:
+        needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
+    version = await _interpreter(state)
+    if needed is None or needed.is_empty:
+        python.alone(version, state.made / "bin")
+        state.places.append((state.made / "bin", state.final / "bin"))
+        _place_programs(state, version)
+        return
+    variables = about_registries(state.sources.variables) | python.named_variables(
+        needed, state.sources.variables
+    )
+    with explained(version.complaint):
+        venv = await _venv(state, needed, version, variables)
+        state.environment["VIRTUAL_ENV"] = str(venv)
+        state.places.append((venv / "bin", venv / "bin"))
+        if needed.project and not needed.whole:
+            await _project(state, needed, version, venv, variables)
+    _place_programs(state, version)
+
+
+async def build_python(state: BuildState) -> None:
+    """Runs the command that builds an application of Python. One that only Windlass has chosen may fail
+    for a variable that is not known before the start: the build goes on."""
+    command = state.sources.prepare
+    if not command:
+        return
+    with step(state.say, f"Building ({command})"):
+        try:
+            await state.tools.run(
+                ["/bin/sh", "-c", command],
+                cwd=state.layout.folder,
+                more=state.variables_as_started(),
+                what=command,
+            )
+        except BuildError as error:
+            if state.order.settings.build_command:
+                raise
+            state.say(
+                "Set the missing variables of this application, or build_command, and deploy again: "
+                f"{error} The build goes on without it."
+            )
+
+
+async def place_runners(state: BuildState) -> None:
+    """Puts programs in the place of package managers, which the steps of the build still find themselves."""
+    if "VIRTUAL_ENV" in state.environment:
+        await subprocesses.in_thread(make_runners, state.made / "runners")
+        state.places.append((state.made / "runners", state.final / "runners"))
+
+
+async def _interpreter(state: BuildState) -> Interpreter:
+    version = await find_python(state.tools, state.toolchains, state.held, state.sources.wanted_python)
+    if version.complaint:
+        state.say(version.complaint)
+    if version.fetched is None:
+        return version
+    own = await state.keep(version.fetched, "python")
+    return replace(version, path=str(own / Path(version.path).relative_to(version.fetched)))
+
+
+def _place_programs(state: BuildState, version: Interpreter) -> None:
+    """Puts the programs of a Python that is on no PATH behind those of the application: instances may read
+    what their PATH names."""
+    if version.programs:
+        state.places.append((version.programs, version.programs))
+
+
+async def _project(
+    state: BuildState,
+    needed: python.PythonDependencies,
+    version: Interpreter,
+    venv: Path,
+    variables: Mapping[str, str],
+) -> None:
+    site = state.made / "site"  # the only part of the artifact that a step may change
+    await subprocesses.in_thread(make_folders, site)
+    state.tools.cells.writable.append(site)
+    await python.project(state.tools, version, needed, venv, site, variables)
+    state.places.append((site / "bin", state.final / "site" / "bin"))
+    state.environment["PYTHONPATH"] = str(state.final / "site")
+
+
+async def _venv(
+    state: BuildState, needed: python.PythonDependencies, version: Interpreter, variables: Mapping[str, str]
+) -> Path:
+    digest = await subprocesses.in_thread(python.digest, needed, version, variables)
+    if needed.command:
+        digest = f"own-{name_of(state.order.key)}"
+    deps, is_present = await state.hold_dependencies(digest)
+    if is_present:
+        state.say("The Python dependencies have not changed: they are used as they were installed before.")
+    else:
+        venv = await python.environment(state.tools, version, deps)
+        if needed.command:
+            await python.install_by(needed.command, state.tools, version, venv, needed.cwd, variables)
+        elif needed.manager:
+            program = await find_program(needed.manager, state.tools, state.toolchains, state.held)
+            cwd = await python.scratch(state.tools, needed)
+            await install_locked(needed.manager, program, state.tools, venv, cwd, variables)
+        await python.install(state.tools, version, needed, venv, variables)
+        await subprocesses.in_thread(complete, deps)
+    (state.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
+    return deps / "venv"

@@ -1,0 +1,217 @@
+"""The version of Python that a repository asks for, and the interpreter that suits it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.builder import BuildError
+from windlass.builders.small_files import read_small_text
+from windlass.detect import Tree, is_in_range, plain_version
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.python_pins import PINNING_FILES, python_of_pins
+from windlass.process.builds.pip import find_pip, own_python
+from windlass.process.builds.python_homes import installed_pythons
+from windlass.process.builds.python_managers import UV, find_program
+from windlass.process.builds.toolchains import MissingToolchain, Toolchains
+from windlass.process.builds.tools import Tools
+
+FILES: Final = (".python-version", "runtime.txt")
+NEWEST, OLDEST = 15, 9
+"""Minor versions that are looked for on this machine."""
+FETCHED: Final = (13, 12, 11, 10, 14, 9)
+"""Minor versions that are fetched for a range, the first choice first."""
+_PIPFILE: Final = re.compile(
+    r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
+)
+_LONGEST: Final = 100_000
+_PLACED: Final = (
+    'for found in "$1"/pythons/*/bin/python"$2"; do mv "${found%/bin/*}" "$1/python"; exit 0; done; exit 1'
+)
+"""Moves the fetched Python to a place that does not depend on its version."""
+_FORBIDDEN: Final = frozenset({"never", "manual", "false"})
+
+
+class WantedPython(Struct, frozen=True):
+    """A version, or a range of versions, and the file that names it."""
+
+    version: str = ""
+    named_by: str = ""
+    is_strict: bool = False
+    """True if nothing can be installed with another version."""
+
+    def holds(self, version: str) -> bool:
+        return not self.version or is_in_range(version, self.minor or self.version)
+
+    @property
+    def minor(self) -> str:
+        """The version as two numbers, where one version is named, or else an empty text."""
+        return ".".join(plain_version(self.version).split(".")[:2])
+
+
+class Interpreter(Struct, frozen=True):
+    path: str
+    version: str
+    """A version such as 3.11.7."""
+    programs: Path | None = None
+    """The folder of its programs, for one that is on no PATH."""
+    fetched: Path | None = None
+    """The folder of a fetched Python, with its programs in `bin`; None for one of this machine."""
+    complaint: str = ""
+    """The remedy, if the repository asks for another version than this one."""
+
+
+def wanted_in(folder: Path, pyproject: dict[str, Any]) -> WantedPython:
+    """Returns the version in .python-version, the older runtime.txt, .tool-versions, Pipfile or
+    pyproject.toml, or else the Pythons that have wheels of all pinned packages."""
+    for name in FILES:
+        if version := _first_line(folder / name).removeprefix("python-"):
+            return WantedPython(version, name) if plain_version(version) else WantedPython()
+    for line in _text(folder / ".tool-versions").splitlines():
+        match line.split():
+            case ["python", version, *_] if plain_version(version):
+                return WantedPython(version, ".tool-versions")
+    if named := _PIPFILE.search(_text(folder / "Pipfile")[:_LONGEST]):
+        return WantedPython(named[1], "Pipfile")
+    return required_in(pyproject) or _of_pins(folder) or WantedPython()
+
+
+def _of_pins(folder: Path) -> WantedPython | None:
+    if not any((folder / name).is_file() for name in PINNING_FILES):
+        return None
+    pinned = python_of_pins(KnownFiles(Tree(file_names(folder), partial(read_beginning, folder))))
+    return WantedPython(pinned.version, f"{pinned.pin} in {pinned.file}") if pinned else None
+
+
+def required_in(pyproject: dict[str, Any]) -> WantedPython | None:
+    """Returns the range that pyproject.toml demands."""
+    project, tools = pyproject.get("project"), pyproject.get("tool")
+    required = project.get("requires-python") if isinstance(project, dict) else None
+    if not isinstance(required, str):
+        poetry = tools.get("poetry") if isinstance(tools, dict) else None
+        named = poetry.get("dependencies") if isinstance(poetry, dict) else None
+        required = named.get("python") if isinstance(named, dict) else None
+    return WantedPython(required, "pyproject.toml", is_strict=True) if isinstance(required, str) else None
+
+
+def _first_line(file: Path) -> str:
+    lines = (line.strip() for line in _text(file)[:200].splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), "")
+
+
+def _text(file: Path) -> str:
+    return read_small_text(file) if file.is_file() else ""
+
+
+async def find_python(
+    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: WantedPython
+) -> Interpreter:
+    """Returns a Python in the wanted range: the one that Windlass runs on, another of this machine, or one
+    that uv fetches. If there is none, the nearest of this machine, or BuildError if no other would do."""
+    own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
+    if wanted.holds(own.version):
+        return own
+    for minor in (
+        [wanted.minor] if wanted.minor else [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
+    ):
+        if wanted.holds(f"{minor}.999") and (present := await _find(tools, minor)):
+            return present
+    try:
+        return await _fetch(tools, toolchains, held, wanted)
+    except BuildError as missing:
+        nearest = await _nearest(tools, own, wanted)
+        return _without(nearest, wanted, missing)
+
+
+async def _find(tools: Tools, minor: str) -> Interpreter | None:
+    path = tools.find(f"python{minor}")
+    if path and (present := await _ask(tools, path, minor)):
+        return present
+    program = installed_pythons(tools.surroundings).get(minor)
+    if program is None:
+        return None
+    tools.cells.readable.append(program.parent.parent)
+    present = await _ask(tools, str(program), minor)
+    return (
+        replace(present, programs=program.parent) if present and await _can_install(tools, program) else None
+    )
+
+
+async def _can_install(tools: Tools, program: Path) -> bool:
+    """True unless it is too old for the pip that would install its packages."""
+    pip = await find_pip(tools, str(program))
+    return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
+
+
+async def _nearest(tools: Tools, own: Interpreter, wanted: WantedPython) -> Interpreter:
+    """Returns the Python of this machine that is nearest to the wanted one, which it does not have."""
+    aim, ours = _minor_number(wanted.minor), _minor_number(own.version)
+    if wanted.is_strict or not aim:
+        return own
+    nearer = (number for number in range(OLDEST, NEWEST + 1) if abs(number - aim) < abs(ours - aim))
+    for number in sorted(nearer, key=lambda number: abs(number - aim)):
+        if present := await _find(tools, f"3.{number}"):
+            return present
+    return own
+
+
+def _minor_number(version: str) -> int:
+    """Returns 13 for 3.13.2; 0 for a version of another form."""
+    parts = version.split(".")
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
+
+
+async def _ask(tools: Tools, path: str, minor: str) -> Interpreter | None:
+    words: list[str | Path] = [path, "-c", "import platform, venv; print(platform.python_version())"]
+    answer = (await tools.ask(words, cwd=tools.home) or "").strip()
+    return Interpreter(path, answer) if answer.startswith(f"{minor}.") else None
+
+
+async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: WantedPython) -> Interpreter:
+    chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
+    if chosen in _FORBIDDEN:
+        raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
+    toolchains.check_allowed()
+    minor = wanted.minor or _first_in(wanted)
+    uv = await find_program(UV, tools, toolchains, held)
+    folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, held)
+    present = await _ask(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
+    if present is None:
+        raise MissingToolchain(f"uv fetched no working Python {minor}.")
+    tools.say(f"Python {present.version} is used, as {wanted.named_by} asks.")
+    return replace(present, fetched=folder / "python")
+
+
+def _first_in(wanted: WantedPython) -> str:
+    """Returns the version to fetch for a range."""
+    for minor in FETCHED:
+        if wanted.holds(f"3.{minor}.999"):
+            return f"3.{minor}"
+    raise MissingToolchain(f"no Python from 3.{min(FETCHED)} to 3.{max(FETCHED)} is in this range.")
+
+
+async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
+    more = {"UV_PYTHON_INSTALL_DIR": str(folder / "pythons"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "30"}
+    words: list[str | Path] = [uv, "python", "install", "--no-bin", minor]
+    await tools.run(words, cwd=folder, more=more, what=f"uv python install {minor}")
+    await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, what="sh")
+
+
+def _without(own: Interpreter, wanted: WantedPython, missing: BuildError) -> Interpreter:
+    version = wanted.minor or wanted.version
+    command = f"`uv python install {wanted.minor}`" if wanted.minor else "with uv or the system's packages"
+    advice = (
+        f"Install Python {version} on the machine that runs Windlass ({command}): {wanted.named_by} asks for "
+        f"it, and Python {own.version} is there"
+    )
+    if wanted.is_strict:
+        raise BuildError(f"{advice}. It could not be fetched: {missing}") from missing
+    return replace(own, complaint=f"{advice}.")

@@ -1,0 +1,91 @@
+"""Reads requirements files: the lines for pip, the files that they include, and the paths they name.
+
+`python` decides what is installed, and installs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from windlass.builders.builder import BuildError, Say
+from windlass.builders.small_files import read_small_text
+from windlass.process.builds import tree
+
+DEEPEST: Final = 20
+
+_INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
+_CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
+_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
+
+
+class Requirement(NamedTuple):
+    line: str
+    limits: bool = False
+    """True for a constraint, which only limits the version."""
+
+
+def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
+    """Reads a requirements file and those it includes."""
+    if deep > DEEPEST:
+        raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
+    whole = tree.inside(top, file)
+    if whole is None or not whole.is_file():
+        name = file.relative_to(top) if file.is_relative_to(top) else file.name
+        raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")
+    text = read_small_text(whole)
+    for line in text.replace("\0", "").splitlines():
+        plain = line.strip()
+        if not plain or plain.startswith("#"):
+            continue
+        if included := _INCLUDE.match(plain):
+            yield from _include(included["path"], file, top, say, deep, line)
+        elif limiting := _CONSTRAINT.match(plain):
+            for requirement in _include(limiting["path"], file, top, say, deep, line):
+                yield requirement._replace(limits=True)
+        else:
+            yield Requirement(_as_installed(line, say))
+
+
+def _include(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
+    if _URL.match(path):
+        yield Requirement(line)
+        return
+    yield from requirements_in(tree.within(top, file.parent, path, file.name), top, say, deep + 1)
+
+
+def _as_installed(line: str, say: Say) -> str:
+    """Returns a line without `-e`: an editable install would point to the folder of the build."""
+    if not (editable := _EDITABLE.match(line.lstrip())):
+        return line
+    rest = line.lstrip()[editable.end() :].strip()
+    if _URL.match(rest) or re.match(r"(git|hg|svn|bzr)\+", rest):
+        return rest if " @ " in rest or "#egg=" not in rest else _by_name(rest)
+    say(f"{rest} is installed as it is now, and not as editable.")
+    return rest
+
+
+def _by_name(url: str) -> str:
+    place, _, egg = url.partition("#egg=")
+    name = egg.partition("&")[0]
+    return f"{name} @ {place}"
+
+
+def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
+    """Yields the paths of the repository that requirements name."""
+    for line in requirements.splitlines():
+        word = line.strip().partition(";")[0].partition(" --hash")[0].strip()
+        named = _NAMED_PATH.match(word)
+        path = named["path"] if named else word.removeprefix("file://").partition("[")[0].strip()
+        if not path or path.startswith("-") or _URL.match(path):
+            continue
+        looks = named or word.startswith(("file:", ".", "/", "~")) or ("/" in path and "@" not in path)
+        if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (folder / path).exists()):
+            local = tree.within(folder, folder, path, "requirements.txt")
+            if not local.exists():
+                raise BuildError(f"Commit {path}, or take it out of requirements.txt: it is not there.")
+            yield local

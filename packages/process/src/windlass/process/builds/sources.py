@@ -1,0 +1,292 @@
+"""Finds out from its files how a commit is started, and what it needs installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass.base.file_names import read_beginning
+from windlass.builders import dockerfile, node_packages
+from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.folder_recipe import recipe_of
+from windlass.builders.instructions import DockerfileError
+from windlass.builders.node_packages import Commands, Package, builds_of, workspace_of
+from windlass.builders.small_files import read_small_text
+from windlass.detect import Tree, node_version
+from windlass.process.builds import container_only, detected, python, start, tree
+from windlass.process.builds.command_ports import fixed_port, web_port, with_given_port
+from windlass.process.builds.detected import RecipeSteps
+from windlass.process.builds.dockerfile_hints import Hints, read_hints
+from windlass.process.builds.layout import Layout, below, folder_of
+from windlass.process.builds.pyproject import read_pyproject
+from windlass.process.builds.python_versions import WantedPython, wanted_in
+from windlass.process.builds.start import Start
+
+USUAL: Final = "Dockerfile"
+
+
+class Sources(Struct, kw_only=True):
+    layout: Layout
+    start: Start
+    package: Package | None = None
+    declaration: python.DependencyDeclaration | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the Dockerfile sets."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables during the build."""
+    ports: tuple[int, ...] = ()
+    web_port: int = 0
+    """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
+    workspace: Package | None = None
+    """The package whose lock holds for the application, if that is another one."""
+    wanted_python: WantedPython = WantedPython()
+    wanted_node: tuple[str, str] = ("", "")
+    """A version or a range, and the file that names it."""
+    install: str = ""
+    """The command that installs, if the settings of the application name one."""
+    build: Commands = ()
+    """The commands that build an application of Node."""
+    prepare: str = ""
+    """The command that builds an application of Python."""
+    steps: RecipeSteps | None = None
+    """Commands that install and build an application of another language."""
+    static_folder: str = ""
+    """A folder to serve, which the build makes."""
+    added: tuple[str, ...] = ()
+    """Packages of Python that the start command needs, and no file names."""
+    undone: tuple[str, ...] = ()
+    """Instructions of the Dockerfile that may make a missing file."""
+    remarks: list[str] = field(default_factory=list)
+    """Lines for the build log."""
+
+
+def read(order: Order) -> Sources:
+    remarks = [*_of_system_packages(order)]
+    context = folder_of(order)
+    workspace = None
+    if context != order.source:
+        tree.without_ways_out(order.source, remarks.append)
+        workspace = workspace_of(context, order.source)
+    tree.without_ways_out(workspace.folder if workspace else context, remarks.append)
+    procfile = start.by_procfile(context)
+    file = _dockerfile(order, context)
+    if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
+        sources = _by_dockerfile(order, context, file, workspace)
+    else:
+        sources = _by_recipe(order, context, procfile, workspace)
+        if file:
+            remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
+    sources.remarks = [
+        *remarks,
+        *sources.remarks,
+        *sources.start.remarks,
+        sources.start.line,
+    ]
+    return sources
+
+
+def _of_system_packages(order: Order) -> Iterator[str]:
+    if names := " ".join(order.settings.system_packages):
+        yield (
+            f"Ask the operator to run `apt-get install {names}`, if it is missing: the engine process "
+            "installs no system_packages."
+        )
+
+
+def _dockerfile(order: Order, context: Path) -> Path | None:
+    if order.settings.is_dockerfile_left_out:
+        return None
+    if order.dockerfile is None:
+        return _usual_dockerfile(order, context)
+    file = tree.inside(context, context / order.dockerfile.strip("/"))
+    if file is None or not file.is_file():
+        raise BuildError(
+            f"dockerfile_path: there is no file {order.dockerfile} in the folder that is deployed."
+        )
+    return file
+
+
+def _usual_dockerfile(order: Order, context: Path) -> Path | None:
+    usual = context / USUAL
+    if usual.is_file():
+        return usual
+    if order.settings.builder == "DOCKERFILE":
+        raise BuildError(
+            "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
+        )
+    return None
+
+
+def _by_recipe(order: Order, context: Path, procfile: Start | None, workspace: Package | None) -> Sources:
+    """Follows the recipe of the files, with the commands of the Procfile if there is one."""
+    package = node_packages.package(context)
+    settings = order.settings
+    followed = detected.follow(context, package, settings, procfile)
+    if followed.steps:
+        package = workspace = None
+    app = workspace.folder if workspace else context
+    remarks = [*followed.lines]
+    if workspace:
+        remarks.append("It is part of a workspace: the packages of the whole workspace are installed.")
+    declaration = None if followed.steps else python.declaration_of(context)
+    is_of_node = declaration is None or not settings.build_command
+    builds = builds_of(
+        package if is_of_node else None,
+        workspace,
+        followed.start.text,
+        framework=followed.build,
+        command=settings.build_command,
+    )
+    return Sources(
+        layout=Layout(app=app, workdir=f"/{context.relative_to(app).as_posix()}".removesuffix(".")),
+        start=followed.start,
+        package=package,
+        workspace=workspace,
+        variables=order.arguments,
+        declaration=declaration,
+        wanted_python=_wanted_python(context, settings),
+        wanted_node=_wanted_node(context, workspace, settings),
+        install=settings.install_command,
+        build=builds,
+        prepare=followed.prepare,
+        steps=followed.steps,
+        static_folder=followed.static_folder,
+        added=followed.added,
+        web_port=followed.port,
+        remarks=remarks,
+    )
+
+
+def _wanted_python(folder: Path, settings: BuildSettings) -> WantedPython:
+    if settings.language_version:
+        return WantedPython(settings.language_version, "language_version", is_strict=True)
+    pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
+    return wanted_in(folder, pyproject)
+
+
+def _wanted_node(folder: Path, workspace: Package | None, settings: BuildSettings) -> tuple[str, str]:
+    if settings.language_version:
+        return settings.language_version, "language_version"
+    for place in (folder, *([workspace.folder] if workspace else ())):
+        names = [entry.name for entry in place.iterdir() if entry.is_file() and not entry.is_symlink()]
+        version, reason = node_version(Tree(names, partial(read_beginning, place)))
+        if version:
+            return version, reason
+    return "", ""
+
+
+def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package | None) -> Sources:
+    """Follows a Dockerfile. Where it cannot be followed, the recipe of the same files takes its place, if it
+    surely gives the same application and no setting chooses the Dockerfile."""
+    name = file.relative_to(context)
+    try:
+        read = dockerfile.read(read_small_text(file))
+        hinted = _hints(order, read)
+    except DockerfileError as error:
+        raise BuildError(f"{name} {error}.") from error
+    try:
+        return _by_hints(order, context, name, hinted)
+    except container_only.NeedsContainer as error:
+        is_chosen = order.settings.builder == "DOCKERFILE" or order.dockerfile or order.stage
+        if is_chosen or not error.gives_the_same(read, hinted):
+            raise
+        sources = _by_recipe(order, context, None, workspace)
+        sources.ports = tuple(hinted.ports)
+        sources.remarks.insert(0, f"The recipe of these files is followed, and not {name}: {error.reason}")
+        return sources
+
+
+def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources:
+    layout = _layout(context, hinted)
+    package = node_packages.package(layout.folder) or node_packages.package(context)
+    declaration = python.declaration_of(layout.folder) or python.declaration_of(context)
+    builds = builds_of(package, None, "")
+    if not order.settings.has_command:
+        container_only.check_web_server(hinted, layout, name)
+        container_only.check_global_program(hinted, layout, name, package)
+    if not (order.settings.has_command or builds):
+        container_only.check_start(hinted, layout, name, installs=bool(declaration or package))
+    skipped = hinted.skipped
+    port = fixed_port(hinted.command, hinted.ports)
+    chosen = _start(hinted, layout, package, name, order.settings)
+    recipe = recipe_of(layout.folder)
+    return Sources(
+        layout=layout,
+        start=chosen,
+        package=package,
+        declaration=declaration,
+        environment=hinted.environment,
+        variables=hinted.variables,
+        ports=tuple(hinted.ports) or ((port,) if port else ()),
+        web_port=web_port(chosen.command, recipe),
+        wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
+        wanted_node=_wanted_node(context, None, order.settings),
+        build=builds,
+        undone=tuple(
+            f"line {instruction.line}: {instruction.shown[:80]}"
+            for instruction in skipped
+            if instruction.makes_files
+        ),
+        remarks=[
+            *(recipe.problems if recipe.is_runnable else ()),
+            *(
+                f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
+                for instruction in skipped
+            ),
+        ],
+    )
+
+
+def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
+    stage = read.stage(order.stage)
+    if stage is None:
+        names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
+        raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
+    return read_hints(read, stage, order.arguments)
+
+
+def _layout(context: Path, hinted: Hints) -> Layout:
+    """Returns the layout of the folder. A later WORKDIR counts if it is a folder of the repository."""
+    folder = below(hinted.workdir, hinted.top) and tree.inside(
+        context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
+    )
+    workdir = hinted.workdir if folder and folder.is_dir() else hinted.top
+    return Layout(app=context, top=hinted.top, workdir=workdir, image=True)
+
+
+def _start(
+    hinted: Hints, layout: Layout, package: Package | None, name: Path, settings: BuildSettings
+) -> Start:
+    if hinted.command is not None:
+        command = start.without_npm(hinted.command, package)
+        port = fixed_port(command, hinted.ports)
+        return Start(with_given_port(command, port) if port else command, f"the command of {name}")
+    if chosen := start.by_package(package) or _start_by_files(layout.folder):
+        return chosen
+    if settings.has_command:
+        return Start(None, "the command that is set in the application")
+    raise container_only.refusal(
+        layout.app,
+        f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hinted.image} starts is not known "
+        "without a container engine.",
+    )
+
+
+def _start_by_files(folder: Path) -> Start | None:
+    """Returns a start without a server for production. None if the recipe of the files has one."""
+    recipe = recipe_of(folder)
+    has_server = recipe.language == "Python" and recipe.framework and recipe.start
+    return None if has_server else start.by_usual_files(folder)
+
+
+def _version_in(image: str, dockerfile: Path) -> WantedPython | None:
+    """Returns the version that an image names: `python:3.12-slim` is Python 3.12."""
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    version = ".".join(tag.partition("-")[0].split(".")[:2])
+    is_named = name == "python" and version.replace(".", "").isdigit() and "." in version
+    return WantedPython(version, dockerfile.name) if is_named else None

@@ -1,0 +1,177 @@
+"""Finds the start command of an application: in a Procfile, Dockerfile or package.json, or by its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass.builders.builder import BuildError
+from windlass.builders.node_packages import Package
+from windlass.builders.small_files import read_small_text
+from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
+from windlass.engines.workload import StaticSite
+from windlass.process.builds.dockerfile_hints import Command, ExecForm, Shell
+from windlass.process.builds.pyproject import read_pyproject
+
+CHOSEN_PROCESS: Final = "the process that the application chooses"
+_EXAMPLES: Final = (
+    (".py", "python {}"),
+    (".js", "node {}"),
+    (".mjs", "node {}"),
+    (".rb", "ruby {}"),
+    ("index.html", "python3 -m http.server $PORT"),
+)
+"""Start commands by the end of the name of a file."""
+
+
+class Start(Struct, frozen=True):
+    command: Command | None
+    """None: the settings of the application say what runs."""
+    origin: str
+    remarks: tuple[str, ...] = ()
+    """Lines for the build log on other processes that the same file names."""
+    processes: Mapping[str, Command] = field(default_factory=dict)
+    """The commands of all process types, by name."""
+    release: Command | None = None
+    """The command that runs once for a deployment, before it serves."""
+    site: StaticSite | None = None
+    """A folder that the gateway serves: nothing has to be started."""
+
+    @property
+    def line(self) -> str:
+        """Says in the build log how it is started."""
+        return f"It is {'served' if self.site else 'started'} by {self.origin}."
+
+    @property
+    def text(self) -> str:
+        """The commands that may run, to look into for names of programs."""
+        chosen = [command for command in (self.command, self.release) if command]
+        return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
+
+
+def text_of(command: Command) -> str:
+    return command.text if isinstance(command, Shell) else " ".join(command.argv)
+
+
+def by_procfile(folder: Path) -> Start | None:
+    """Returns the processes of the Procfile. None if there is none, or if the recipe replaces its command."""
+    file = folder / PROCFILE
+    if not file.is_file():
+        return None
+    procfile = read_procfile(read_small_text(file))
+    if procfile.problem:
+        raise BuildError(procfile.problem)
+    if not (procfile.commands or procfile.release):
+        raise BuildError("Add a line such as `web: python main.py` to the Procfile: it names no process.")
+    if exists_only_at_heroku(procfile.commands.get(procfile.main, "")):
+        return None
+    return _start_of(procfile) if procfile.commands else None
+
+
+def _start_of(procfile: Processes) -> Start:
+    name = procfile.main
+    return Start(
+        Shell(procfile.commands[name]) if name else None,
+        f"the process {name} of the Procfile" if name else CHOSEN_PROCESS,
+        tuple(
+            f"The process {other} of the Procfile runs in an application of its own, with `process` {other}."
+            for other in procfile.commands
+            if other != name
+        ),
+        {other: Shell(command) for other, command in procfile.commands.items()},
+        Shell(procfile.release) if procfile.release else None,
+    )
+
+
+def by_package(package: Package | None) -> Start | None:
+    """Returns the command that `npm start` would run."""
+    if package is None:
+        return None
+    if command := script(package, "start"):
+        return Start(command, "the start script of package.json")
+    if (package.folder / "server.js").is_file():
+        return Start(ExecForm(("node", "server.js")), "server.js, as npm start would")
+    return None
+
+
+def script(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+    """Returns the command of a script of package.json; through npm only if the script is more than a
+    command."""
+    if name not in package.scripts:
+        return None
+    around = {f"pre{name}", f"post{name}"} & package.scripts.keys()
+    if around or more or "npm_" in package.scripts[name]:
+        dashes = ("--", *more) if more else ()
+        return ExecForm(("npm", "run", "--silent", name, *dashes))
+    return Shell(package.scripts[name])
+
+
+def without_npm(command: Command, package: Package | None) -> Command:
+    """Replaces `npm start` and the like by their command: npm would stand between the engine and the
+    process."""
+    words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
+    match words:
+        case ("npm" | "yarn" | "pnpm", "start"):
+            name = "start"
+        case ("npm" | "yarn" | "pnpm", "run", name) if re.fullmatch(r"[\w:.-]+", name):
+            pass
+        case _:
+            return command
+    return (package and script(package, name)) or command
+
+
+def by_usual_files(folder: Path) -> Start | None:
+    """Returns the one script of pyproject.toml, or else a Python file of a usual name, as the command."""
+    scripts = _project_scripts(folder)
+    if len(scripts) == 1:
+        return Start(ExecForm((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
+    for name in ("main.py", "app.py"):
+        if (folder / name).is_file():
+            origin = f"{name}, with `python {name}`; a Procfile with a line `web: …` can name another command"
+            return Start(ExecForm(("python", name)), origin)
+    if (folder / "manage.py").is_file():
+        serving = Shell("python manage.py runserver --noreload 0.0.0.0:${PORT:-8000}")
+        return Start(
+            serving, "manage.py, with Django's server for development; a Procfile can name a better one"
+        )
+    return None
+
+
+def nothing_found(folder: Path, language: str) -> BuildError:
+    entries = sorted(path.name for path in folder.iterdir())
+    example = _example_for(entries)
+    what = (
+        f"this is {language}, and no file says how it is started"
+        if language
+        else "no language was recognized"
+    )
+    return BuildError(
+        f"{_advice(example)}: {what}. The folder holds: {', '.join(entries[:10]) or 'nothing'}. "
+        f"A static site that a command makes needs `build_command` and `static_folder`."
+    )
+
+
+def _advice(example: str) -> str:
+    if example:
+        return f"Set start_command to `{example}`, or add a Procfile with the line `web: {example}`"
+    return "Set start_command, or add a Procfile with a line such as `web: command`"
+
+
+def _example_for(entries: Sequence[str]) -> str:
+    """Returns a start command that suits the files of a folder, or an empty text."""
+    for ending, command in _EXAMPLES:
+        if file := next((name for name in entries if name.endswith(ending)), None):
+            return command.format(file)
+    return ""
+
+
+def _project_scripts(folder: Path) -> list[str]:
+    if not (folder / "pyproject.toml").is_file():
+        return []
+    project = read_pyproject(folder).get("project")
+    scripts = project.get("scripts") if isinstance(project, dict) else None
+    return [name for name in scripts if isinstance(name, str)] if isinstance(scripts, dict) else []

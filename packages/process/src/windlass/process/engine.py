@@ -1,0 +1,437 @@
+"""Runs programs as processes of this machine, without containers.
+
+Small files below one folder have everything that another Windlass needs to find the processes (records.py),
+except variables. So after a restart of Windlass, an instance is found and watched, but can be restarted only
+after `apply` has been called for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from msgspec import structs
+
+from windlass.base import cgroups, filelock
+from windlass.base.clock import Clock
+from windlass.base.erasing import erase
+from windlass.base.isolation import network
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.network import CellNetwork, service_address
+from windlass.base.log import log
+from windlass.base.loops import keep_running
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.engine import (
+    EngineAway,
+    EngineError,
+    Execution,
+    ExecutionRequest,
+    Missed,
+    Notice,
+    Sink,
+    miss_nothing,
+)
+from windlass.engines.engine_limits import EngineLimits
+from windlass.engines.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    RoutedAddress,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
+)
+from windlass.process import execute, files, kernel, listening, memory, ports
+from windlass.process.environment import InstanceEnvironment, with_this_python
+from windlass.process.execution import open_execution
+from windlass.process.exit_reason import Pauses, as_outcome
+from windlass.process.failures import away, is_full, not_erased
+from windlass.process.instances import Instances
+from windlass.process.kernel import Process
+from windlass.process.orphans import Orphans
+from windlass.process.output import BACKLOG
+from windlass.process.output_reader import OutputReader
+from windlass.process.patrol import EVERY, Patrol
+from windlass.process.process_table import EXECUTED_BY, ProcessCounter, members
+from windlass.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
+from windlass.process.set_aside import move_in, move_out
+from windlass.process.spawn import SpawnRequest
+from windlass.process.starting import InstanceStarter
+
+_log = log("engines.process")
+T = TypeVar("T")
+
+_GRACE: Final = 10.0
+
+
+class ProcessEngine(EngineByHand):
+    name = "process"
+    takes: Literal["native", "image"] = "native"
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        pauses: Pauses | None = None,
+        backlog: int = BACKLOG,
+        weigh: float = 5.0,
+        isolation: Isolation | None = None,
+        builds: Path | None = None,
+        disk_reserve: int = 0,
+    ) -> None:
+        """`folder`: the engine's own. `builds`: the folder below which all builds are; None if they may be
+        anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two
+        measurements of memory, where no cgroup limits it. `isolation`: None isolates services as far as this
+        machine allows. `disk_reserve`: bytes of the disk that instances leave free, at most a twentieth of
+        it."""
+        super().__init__(clock)
+        self.limits = EngineLimits(gpu=0)
+        self.identity = ""
+        folder = folder.resolve()
+        self._records = RecordStore(folder)
+        self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
+        self._groups = cgroups.Cgroups(cgroups.find(), folder)
+        self._counting = ProcessCounter(folder)
+        self._output = OutputReader(self._records, clock, backlog)
+        self._isolation = isolation or Isolation("auto", folder)
+        environment = InstanceEnvironment(self._records, self._claims)
+        self._builds = builds
+        self._starter = InstanceStarter(
+            self._records,
+            environment,
+            self._groups,
+            clock,
+            self._isolation,
+            self._places,
+            builds,
+            disk_reserve,
+            backlog,
+        )
+        self._instances = Instances(
+            self._records,
+            self._claims,
+            self._starter,
+            self._output,
+            self._counting,
+            clock,
+            pauses or Pauses(),
+        )
+        self._orphans = Orphans(self._records, self._counting)
+        self._patrol = Patrol(
+            self._records,
+            self._instances,
+            self._output,
+            self._claims,
+            self._groups,
+            self._counting,
+            self._orphans,
+            self._starter.networks,
+            weigh,
+            disk_reserve,
+        )
+        self._prepared = False
+        self._round: asyncio.Task[None] | None = None
+
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+        await super().start(notice, sink)
+        self._instances.open(notice)
+        self._output.start(sink)
+        try:
+            self._prepare()
+            await self._patrol.find()
+            if self._instances.supervisors.watched():
+                await self._starter.spawner.open()
+            await asyncio.to_thread(network.close_left_trunks)
+        except EngineAway as error:  # `trouble` says so, and the next round tries again
+            _log.error("%s", error)
+        self._round = asyncio.create_task(keep_running(self._watch))
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.wait([self._round])
+        await self._instances.close()
+        await self._output.stop()
+
+    async def _watch(self) -> None:
+        await self._patrol.run(self._prepare)
+
+    async def run(self, workload: Workload, index: int) -> Instance:
+        self._prepare()
+        return await self._whole(
+            self._instances.run(InstanceKey(workload.service, workload.generation, index), workload)
+        )
+
+    async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        self._prepare()
+        key = InstanceKey(workload.service, workload.generation, index)
+        await self._whole(self._instances.run(key, workload, once=True))
+        while True:
+            change, record = self._instances.change(workload.service), self._records.read(key)
+            if record is None or record.removing:
+                raise EngineError(f"{workload.name} was removed while it ran")
+            if record.ended_at:
+                await self._output.flush(self._records.home(key))
+                return as_outcome(record)
+            if record.process is None:
+                await self._whole(self._instances.run(key, workload, once=True))
+            with suppress(TimeoutError):  # another engine may see the end, and sets no event here
+                async with asyncio.timeout(EVERY):
+                    await change.wait()
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        key = InstanceKey(workload.service, workload.generation, index)
+        return await asyncio.to_thread(files.read_output, self._records.home(key))
+
+    async def copies(self, service: str) -> list[Instance]:
+        return await self._look_at(self._records.find(service))
+
+    async def all(self) -> list[Instance]:
+        return await self._look_at(self._records.find())
+
+    async def end(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = _GRACE,
+    ) -> None:
+        self._prepare()
+        await self._whole(self._remove(service, generation, indexes, grace))
+
+    async def discard(self, service: str) -> None:
+        self._prepare()
+        self.forget(service)
+        await self._whole(self._discard(service))
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        request, process, _ = self._beside(instance, command)
+        return await execute.execute(self._starter.spawner, request, process, timeout)
+
+    def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process, str]:
+        """Returns the request for a command beside the program of an instance, the process whose cell it
+        enters, and the cgroup of the instance."""
+        key = InstanceKey(instance.service, instance.generation, instance.index)
+        record = self._records.read(key)
+        if record is None or record.process is None or not kernel.lives(record.process):
+            raise EngineError(f"{instance.id} does not run: nothing can be executed in it")
+        home = self._records.home(key)
+        environment = self._starter.environment(
+            key, record, record.process, self._instances.supervisors.of(key).workload
+        )
+        own = {EXECUTED_BY: _name(self._starter.own)}
+        environment = own | environment | own
+        workdir = files.working_directory(home, record.workdir)
+        shown = record.cell["readable"] if record.cell else ["/"]
+        if not any(Path(command[0]).is_relative_to(folder) for folder in shown):
+            command = with_this_python(command)
+        request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
+        first = record.first if kernel.lives(record.first) else None
+        return request, first or record.process, record.cgroup
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        spawn, process, cgroup = self._beside(instance, request.command)
+        spawn = structs.replace(spawn, cgroup=cgroup)
+        return await open_execution(self._starter.spawner, spawn, process, request.terminal)
+
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        key = InstanceKey(instance.service, instance.generation, instance.index)
+        return await self._instances.inspector.listeners(key)
+
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        return await asyncio.to_thread(listening.queued, instance.ports.get(port, port), instance.network)
+
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        """Returns the folder in the build itself, without a copy: builds are on this machine."""
+        files.check_place(artifact, self._builds)
+        return await asyncio.to_thread(files.built_folder, artifact, folder)
+
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        self._prepare()
+        if not await self._starter.networks.is_offered():
+            await self._places.learn(service, internal)
+            return ServiceAddress(ports.HOST, self._places.of(service, internal))
+        await self._places.learn(service)
+        return ServiceAddress(service_address(self._places.number_of(service)), internal)
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        self._prepare()
+        networks, service = self._starter.networks, workload.service
+        if not await networks.is_offered():
+            await self._places.learn(service, internal)
+            return (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
+        routed: list[RoutedAddress] = []
+        if not workload.direct:
+            await self._places.learn(service)
+            address = service_address(self._places.number_of(service))
+            routed.append(
+                RoutedAddress(address, internal, await networks.hub(workload.environment, workload.org))
+            )
+        return routed
+
+    @property
+    def server_folder(self) -> str:
+        return str(self._starter.server_folder)
+
+    async def shared_network(self) -> str:
+        return await asyncio.to_thread(self._isolation.why_shared_network)
+
+    async def why_one_organization(self) -> str:
+        return await asyncio.to_thread(self._isolation.why_one_organization)
+
+    async def network_of_steps(self, org: str) -> CellNetwork | None:
+        """Returns the network of a build step, which reaches no other step and no instance."""
+        self._prepare()
+        return await self._starter.networks.of_step(org)
+
+    async def usage(self) -> Mapping[str, Usage]:
+        table = await self._counting.now()
+        return {
+            key.id: memory.usage(record, members(table, self._records.home(key), record.process, record))
+            for key in self._records.find()
+            if (record := self._records.known(key)) and kernel.lives(record.process)
+        }
+
+    async def services(self) -> Mapping[str, StoredData]:
+        stored = {*names(self._records.services), *names(self._records.volumes)}
+        noted = self._places.services() | self._records.removed.services()
+        return {
+            **{service: self._stored_data(service) for service in sorted(noted - stored)},
+            **self._orphans.lost(await self._counting.now()),
+            **{service: self._stored_data(service) for service in sorted(stored)},
+        }
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        self._prepare()
+        folders = (self._records.services, self._records.volumes, self._records.caches)
+        services = {name for folder in folders for name in names(folder)} | self._places.services()
+        for service in sorted(services & set(erase)):
+            with suppress(UnknownRecord):  # logged already; the others are erased
+                await self.discard(service)
+        await self._orphans.end(await self._counting.now())
+        self._claims.tidy()
+        self._records.removed.forget(erase)
+        await self._patrol.tidy_networks()
+        await self._output.finish_all()
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        self._records.prepare()
+        await self._whole(self._set_aside(service, into))
+
+    async def put_back(self, service: str, out: Path) -> None:
+        self._records.prepare()
+        await asyncio.to_thread(move_in, self._records, self._places, service, out)
+        self._records.notify_engines()
+
+    async def trouble(self) -> str:
+        try:
+            self._prepare()
+        except EngineAway as error:
+            return str(error)
+        if not os.access(self._records.folder, os.W_OK | os.X_OK):
+            return "Give the folder of the process engine to the user of Windlass: it cannot be written to"
+        return ""
+
+    def _prepare(self) -> None:
+        if self._prepared:
+            return
+        if not kernel.can_identify_processes():
+            raise EngineAway("Use the docker engine: the process engine needs Linux 5.4 or later, with /proc")
+        try:
+            self._records.prepare()
+            self._claims.prepare()
+        except OSError as error:
+            raise away(error) from error
+        self._groups.prepare()
+        self._prepared = True
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Completes work even if its caller is cancelled."""
+        try:
+            return await asyncio.shield(self._instances.go(work))
+        except filelock.LockKept as error:
+            raise EngineAway(str(error)) from error
+        except OSError as error:
+            raise away(error) from error
+
+    async def _look_at(self, keys: Sequence[InstanceKey]) -> list[Instance]:
+        instances = [await self._instances.inspector.look(key) for key in keys]
+        return [instance for instance in instances if instance is not None]
+
+    async def _remove(
+        self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
+    ) -> None:
+        try:
+            await self._note_and_remove(service, generation, indexes, grace)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # Erasing their files makes room for the records of their removal.
+            for key in self._find(service, generation, indexes):
+                if record := self._records.read(key):
+                    await self._instances.end_and_empty(key, record.process)
+            await self._note_and_remove(service, generation, indexes, grace)
+
+    async def _note_and_remove(
+        self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
+    ) -> None:
+        if indexes is None:
+            # Noted before the search: a later call that starts an instance reads the note, and instances of
+            # an earlier call are found.
+            generations = {key.generation for key in self._records.find(service)}
+            self._records.removed.note(safe(service), generations if generation is None else [generation])
+        meant = self._find(service, generation, indexes)
+        results = await asyncio.gather(
+            *(self._instances.remove(key, grace) for key in meant), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def _find(
+        self, service: str, generation: int | None, indexes: Collection[int] | None
+    ) -> list[InstanceKey]:
+        return [
+            key
+            for key in self._records.find(service)
+            if generation in (None, key.generation) and (indexes is None or key.index in indexes)
+        ]
+
+    async def _discard(self, service: str) -> None:
+        await self._remove(service, None, None, _GRACE)
+        try:
+            await asyncio.to_thread(erase, self._records.volumes / service)
+            await asyncio.to_thread(erase, self._records.caches / service)
+        except OSError as error:
+            raise not_erased(error) from error
+        if service in await asyncio.to_thread(self._places.services):
+            await self._starter.networks.forget(service_address(self._places.number_of(service)))
+        self._places.forget(service)
+
+    async def _set_aside(self, service: str, into: Path) -> None:
+        await asyncio.gather(*(self._instances.halt(key, _GRACE) for key in self._records.find(service)))
+        await asyncio.to_thread(move_out, self._records, self._places, service, into)
+        await asyncio.to_thread(erase, self._records.caches / service)
+        self._records.notify_engines()
+
+    def _stored_data(self, service: str) -> StoredData:
+        keys = self._records.find(service)
+        records = [record for key in keys if (record := self._records.known(key))]
+        # A pod is called after its service, generation and index.
+        name = records[-1].pod.rsplit("-", 2)[0] if records else ""
+        return StoredData(name=name, instances=len(keys), volumes=len(names(self._records.volumes / service)))
+
+
+def _name(process: Process) -> str:
+    return f"{process.pid}.{process.start}.{process.boot}"

@@ -1,0 +1,91 @@
+"""Prepares the ports and the environment of an instance."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from windlass.engines.engine import EngineError
+from windlass.engines.workload import OUTPUT_VARIABLE, Workload
+from windlass.process import files, ports
+from windlass.process.process_table import EXECUTED_BY, FILES, INSTANCE
+from windlass.process.records import InstanceKey, Record, RecordStore
+
+_LAUNCHERS: Final = "windlass.launch."
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def command(wanted: Workload) -> tuple[str, ...]:
+    command = tuple(wanted.command or wanted.artifact.command)
+    if not command:
+        raise EngineError(f"Name a command in a Procfile or in the Dockerfile: {wanted.name} has none")
+    return with_this_python(command)
+
+
+def with_this_python(command: Sequence[str]) -> tuple[str, ...]:
+    """Replaces the Python in the command of one of our launchers by the present one: the record may be of a
+    Windlass in another folder, which the cell does not show."""
+    if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
+        return (sys.executable, *command[1:])
+    return tuple(command)
+
+
+class InstanceEnvironment:
+    def __init__(self, records: RecordStore, claims: ports.PortClaims) -> None:
+        self._records, self._claims = records, claims
+
+    def ports(
+        self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
+    ) -> dict[int, int]:
+        """Returns the port for each port inside: the same in a network of its own, else one of this
+        machine."""
+        internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
+        if has_network:
+            return {port: port for port in internal}
+        return {port: self._port(key, record.ports.get(port)) for port in internal}
+
+    def _port(self, key: InstanceKey, before: int | None) -> int:
+        """Returns the port of the previous run, unless it is taken now."""
+        if before is not None:
+            if ports.free(before):
+                return before
+            self._claims.release(before, key)
+        return self._claims.claim(key)
+
+    def environment(self, key: InstanceKey, wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
+        """Returns the environment of an instance, without any variable of Windlass's own environment."""
+        home = self._records.home(key)
+        own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
+        marks = {INSTANCE: key.id, FILES: str(home / "files")}
+        if wanted.writes_output:
+            marks[OUTPUT_VARIABLE] = str(files.output_file(home))
+        places = _port_variables(ports) | self._volume_variables(key, wanted)
+        # The marks stand at the beginning, where they are looked for, and at the end, where they prevail.
+        given = dict(wanted.artifact.environment) | places | _variables(wanted, ports)
+        environment = marks | own | given | marks
+        environment.pop(EXECUTED_BY, None)  # otherwise the program would be taken for a command of ours
+        return environment
+
+    def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
+        return {
+            files.volume_variable(volume.name): str(
+                files.volume_folder(self._records.volumes, key.service, volume.name)
+            )
+            for volume in wanted.volumes
+        }
+
+
+def _port_variables(ports: Mapping[int, int]) -> dict[str, str]:
+    variables = {f"WINDLASS_PORT_{internal}": str(port) for internal, port in ports.items()}
+    return variables | ({"PORT": str(next(iter(ports.values())))} if ports else {})
+
+
+def _variables(wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
+    """Translates a PORT that names a port inside into the port on this machine: two generations of a program
+    cannot both listen on 8080."""
+    variables = dict(wanted.variables)
+    outer = {str(internal): str(port) for internal, port in ports.items()}
+    if variables.get("PORT") in outer:
+        variables["PORT"] = outer[variables["PORT"]]
+    return variables

@@ -1,0 +1,131 @@
+"""Runs a command in the cell of an instance, with its variables, and waits for the result."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.isolation import launcher_client
+from windlass.base.isolation.launcher_client import StartedProgram
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.kill import wait_for_ends
+from windlass.process.spawn import Spawner, SpawnRequest
+
+_KEPT: Final = 1024 * 1024
+"""Bytes of output that are kept; the rest is read and dropped."""
+_NO_TIME: Final = 124
+_REFUSED: Final = 126
+_NOT_FOUND: Final = 127
+
+
+async def execute(
+    spawner: Spawner, request: SpawnRequest, process: Process, timeout: float
+) -> tuple[int, str]:
+    """Returns exit code and output as a shell does: 124 after the timeout, 127 if there is no such command.
+    The command runs in the cell of `process`."""
+    output = _CommandOutput()
+    try:
+        started = await start_beside(spawner, request, process, output.write_end)
+    except OSError as error:
+        output.close()
+        return _refusal_of(request, error)
+    handle = os.pidfd_open(started.pid)
+    try:
+        output.listen()
+        await wait_for_ends([handle], timeout)
+        status = kernel.status(handle)
+        output.read_all()
+        failure = launcher_client.reported_failure(started)
+    finally:
+        await _end(started.pid, handle)
+        launcher_client.close(started)
+        output.close()
+    if failure is not None:
+        return _refusal_of(request, failure)
+    if status is None:
+        return _NO_TIME, f"{output.text}\n{request.command[0]} did not end within {timeout:g} s".lstrip()
+    return status if status >= 0 else 128 - status, output.text
+
+
+def _refusal_of(request: SpawnRequest, error: OSError) -> tuple[int, str]:
+    code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
+    return code, f"{request.command[0]}: {error.strerror or error}"
+
+
+async def start_beside(
+    spawner: Spawner,
+    request: SpawnRequest,
+    process: Process,
+    output: int,
+    input: int | None = None,
+    *,
+    has_terminal: bool = False,
+) -> StartedProgram:
+    """Starts a command in the cell of `process`. If the caller is cancelled, the command is ended."""
+
+    def start() -> StartedProgram:
+        handle = kernel.handle(process.pid, process.start)
+        if handle is None:
+            raise ProcessLookupError(errno.ESRCH, "the instance has ended")
+        try:
+            return spawner.beside(request, output, handle, input, has_terminal=has_terminal)
+        finally:
+            os.close(handle)
+
+    starting = asyncio.get_running_loop().run_in_executor(spawner.thread, start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            started = await starting
+            await _end(started.pid, os.pidfd_open(started.pid))
+            launcher_client.close(started)
+        raise
+
+
+async def _end(child: int, handle: int) -> None:
+    """Kills the command and its process group; the group keeps its number until the command is reaped."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    await wait_for_ends([handle], 5.0)
+    kernel.reap(handle)
+    os.close(handle)
+
+
+class _CommandOutput:
+    """The output of a command. It is read while the command runs, so that a full pipe never blocks it."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._kept = bytearray()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+    def listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
+
+    def read_all(self) -> None:
+        """Reads what is there. Does not wait for the end: a child left behind may hold the pipe open."""
+        while self._read_some():
+            pass
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._read_end)
+        os.close(self._read_end)
+        os.close(self.write_end)
+
+    def _read_some(self) -> bool:
+        try:
+            piece = os.read(self._read_end, 64 * 1024)
+        except BlockingIOError:
+            return False
+        self._kept += piece[: _KEPT - len(self._kept)]
+        return bool(piece)

@@ -1,0 +1,249 @@
+"""Runs a command beside the program of an instance, with input and output over pipes or in a terminal.
+
+The command runs in the cell and in the cgroup of the instance. One of its variables is a mark, by which all
+processes that it started are found when it ends. A process that clears its variables and leaves the session
+is not found; it ends with the instance. Commands of a killed server are ended at the engine's next start
+(orphans.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import struct
+import termios
+from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from msgspec import structs
+
+from windlass.base.cleanup import on_failure
+from windlass.base.isolation import launcher_client
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.launcher_client import StartedProgram
+from windlass.engines.engine import EngineError, TerminalSize
+from windlass.process import kernel
+from windlass.process.execute import start_beside
+from windlass.process.kernel import Process, Stat
+from windlass.process.kill import end_these, wait_for_ends
+from windlass.process.spawn import Spawner, SpawnRequest
+
+EXECUTION: Final = "WINDLASS_EXECUTION"
+TERMINAL: Final = {"TERM": "xterm-256color"}
+_PIECE: Final = 32 * 1024
+_END_OF_INPUT: Final = b"\x04"
+_LOOK: Final = 60.0
+_PTMX: Final = os.makedev(5, 2)
+_UNLOCK: Final = 0x40045431
+_OPEN_PEER: Final = 0x5441
+"""ioctl requests of a new terminal: TIOCSPTLCK and TIOCGPTPEER."""
+_GONE: Final = frozenset({errno.EIO, errno.EPIPE})
+"""Errors of a terminal or pipe whose other end the command has closed."""
+
+
+async def open_execution(
+    spawner: Spawner, request: SpawnRequest, process: Process, terminal: TerminalSize | None
+) -> ProcessExecution:
+    """Starts a command in the cell of `process`. May raise an EngineError."""
+    mark = secrets.token_hex(16)
+    own = {EXECUTION: mark}
+    variables = own | (TERMINAL if terminal else {}) | dict(request.environment) | own
+    request = structs.replace(request, environment=variables)
+    channel = (
+        _CommandStreams.terminal(terminal, request.cell, process.pid) if terminal else _CommandStreams.pipes()
+    )
+    with on_failure(channel.close):
+        try:
+            started = await start_beside(
+                spawner, request, process, channel.output, channel.input, has_terminal=terminal is not None
+            )
+        except OSError as error:
+            raise EngineError(f"The command was not started: {error.strerror or error}") from error
+        channel.close_inner()
+        return ProcessExecution(started, channel, mark)
+
+
+class _CommandStreams:
+    """The ends of the pipes or the terminal: those of the command, and those of this process."""
+
+    def __init__(self, reads: int, writes: int, input: int, output: int, *, is_terminal: bool) -> None:
+        self.reads, self.writes = reads, writes
+        self.input, self.output = input, output
+        self.is_terminal = is_terminal
+        self._open = {reads, writes, input, output}
+        for descriptor in {reads, writes}:
+            os.set_blocking(descriptor, False)
+
+    @classmethod
+    def terminal(cls, size: TerminalSize, cell: Cell | None, pid: int) -> _CommandStreams:
+        outer, inner = _open_terminal(pid)
+        channel = cls(outer, outer, inner, inner, is_terminal=True)
+        with on_failure(channel.close):
+            channel.resize(size)
+            _keep_from_others(inner, cell)
+        return channel
+
+    @classmethod
+    def pipes(cls) -> _CommandStreams:
+        input, writes = os.pipe()
+        reads, output = os.pipe()
+        return cls(reads, writes, input, output, is_terminal=False)
+
+    def resize(self, size: TerminalSize) -> None:
+        fcntl.ioctl(self.writes, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+
+    def is_open(self, descriptor: int) -> bool:
+        return descriptor in self._open
+
+    def close_inner(self) -> None:
+        self._close({self.input, self.output})
+
+    def close_input(self) -> None:
+        self._close({self.writes})
+
+    def close(self) -> None:
+        self._close(set(self._open))
+
+    def _close(self, descriptors: Collection[int]) -> None:
+        for descriptor in self._open.intersection(descriptors):
+            os.close(descriptor)
+        self._open.difference_update(descriptors)
+
+
+def _open_terminal(pid: int) -> tuple[int, int]:
+    """Opens a terminal among those that a process sees, so that its path leads to it there. A process
+    without a view of its own sees those of the machine."""
+    with suppress(OSError):
+        outer = os.open(f"/proc/{pid}/root/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        with on_failure(partial(os.close, outer)):
+            if os.fstat(outer).st_rdev != _PTMX:
+                raise OSError("the program has put something else there")
+            fcntl.ioctl(outer, _UNLOCK, struct.pack("i", 0))
+            return outer, fcntl.ioctl(outer, _OPEN_PEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    return os.openpty()
+
+
+def _keep_from_others(terminal: int, cell: Cell | None) -> None:
+    """Lets only the service open its terminal by path. The kernel cannot tell services of a shared user
+    apart: for them, nothing can open the path, and the command uses the descriptors it was given."""
+    if cell and cell["identity"] == "user":
+        os.fchown(terminal, cell["uid"], -1)
+        os.fchmod(terminal, 0o600)
+    elif cell and cell["identity"] == "namespace":
+        os.fchmod(terminal, 0)
+
+
+class ProcessExecution:
+    def __init__(self, started: StartedProgram, channel: _CommandStreams, mark: str) -> None:
+        self._started, self._channel, self._mark = started, channel, mark
+        self._handle = os.pidfd_open(started.pid)
+        self._is_closed = False
+
+    async def read(self) -> bytes:
+        has_ended = False
+        while self._channel.is_open(self._channel.reads):
+            try:
+                return os.read(self._channel.reads, _PIECE)
+            except BlockingIOError:
+                # A process that it left running may hold the output open forever.
+                if has_ended:
+                    return b""
+            except OSError as error:
+                if error.errno in _GONE:
+                    return b""
+                raise
+            has_ended = await self._wait_for_output()
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and self._channel.is_open(self._channel.writes):
+            try:
+                left = left[os.write(self._channel.writes, left) :]
+            except BlockingIOError:
+                await self._wait_for_room()
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                return
+
+    async def end_input(self) -> None:
+        if self._channel.is_terminal:
+            await self.write(_END_OF_INPUT)
+        else:
+            self._channel.close_input()
+
+    async def resize(self, size: TerminalSize) -> None:
+        if self._channel.is_terminal and self._channel.is_open(self._channel.writes):
+            self._channel.resize(size)
+
+    async def wait(self) -> int:
+        handle = os.dup(self._handle)  # `read` may wait for the other one
+        try:
+            while (status := kernel.status(handle)) is None:
+                await wait_for_ends([handle], _LOOK)
+        finally:
+            os.close(handle)
+        return status if status >= 0 else 128 - status
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._channel.close()  # a terminal tells its programs
+        await asyncio.shield(asyncio.ensure_future(self._end()))
+
+    async def _end(self) -> None:
+        """Ends all processes of the command. One that is forked during a count may be missed, so two counts
+        in a row must find none."""
+        session: int | None = self._started.pid
+        empty_counts = 0
+        try:
+            while empty_counts < 2:
+                left = await asyncio.to_thread(_find_members, self._mark, session)
+                empty_counts = 0 if left else empty_counts + 1
+                await end_these(left)
+                session = None  # once the leader is reaped, others may get its number
+        finally:
+            kernel.reap(self._handle)
+            os.close(self._handle)
+            launcher_client.close(self._started)
+
+    async def _wait_for_output(self) -> bool:
+        """Returns True if the command has ended."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._channel.reads, news.set)
+        loop.add_reader(self._handle, news.set)
+        try:
+            await news.wait()
+        finally:
+            loop.remove_reader(self._channel.reads)
+            loop.remove_reader(self._handle)
+        return kernel.status(self._handle) is not None
+
+    async def _wait_for_room(self) -> None:
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._channel.writes, news.set)
+        try:
+            await news.wait()
+        finally:
+            loop.remove_writer(self._channel.writes)
+
+
+def _find_members(mark: str, session: int | None) -> list[Stat]:
+    """Returns the living processes with this mark, or of this session."""
+    wanted = mark.encode()
+    return [
+        stat
+        for stat in kernel.everyone()
+        if not stat.dead
+        and (
+            stat.session == session
+            or (kernel.marks(stat.thread, [EXECUTION]) or {}).get(EXECUTION, b"") == wanted
+        )
+    ]

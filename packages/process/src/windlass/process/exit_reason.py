@@ -1,0 +1,165 @@
+"""Describes the end of a program for people, and computes the pause before its restart. No I/O."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct, structs
+
+from windlass.base.disk_reserve import DiskShare, Room
+from windlass.engines.workload import Outcome
+from windlass.process.kernel import Process
+from windlass.process.memory_shares import MemoryUse
+from windlass.process.records import Record
+
+_TAKEN: Final = re.compile(
+    rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
+)
+_MEANING: Final = {
+    signal.SIGSEGV: "it accessed memory that is not its own",
+    signal.SIGABRT: "it aborted itself",
+    signal.SIGBUS: "it accessed memory that is not there",
+    signal.SIGILL: "it has an instruction that this processor does not know",
+    signal.SIGFPE: "an arithmetic error, such as a division by zero",
+}
+TOO_MANY_MOUNTS: Final = (
+    "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
+)
+TOO_MANY_FILES: Final = (
+    "has too many open files for Windlass to find the memory that it holds in them: open fewer"
+)
+
+
+class Pauses(Struct, frozen=True):
+    """Seconds before a restart. They double with each restart until the program has run for `well`
+    seconds."""
+
+    first: float = 0.5
+    longest: float = 60.0
+    well: float = 60.0
+
+    def after(self, before: float, ran: float) -> float:
+        if not before or ran >= self.well:
+            return self.first
+        return min(before * 2, self.longest)
+
+
+def after_end(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
+    """Returns the record of a program that has ended."""
+    pause = pauses.after(record.pause, (now - record.started_at) / 1000)
+    return structs.replace(
+        record,
+        process=None,
+        last=record.process,
+        exit_code=_code(status),
+        reason=record.verdict or reason,
+        verdict="",
+        pause=pause,
+        resume_at=0 if record.once else now + round(pause * 1000),
+        ended_at=now if record.once else 0,
+    )
+
+
+def as_outcome(record: Record) -> Outcome:
+    """Returns the end of a program that runs once."""
+    return Outcome(
+        exit_code=record.exit_code,
+        reason=record.reason,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        peak_memory=record.peak_memory,
+    )
+
+
+def with_reason(record: Record, process: Process, status: int) -> Record:
+    """Adds the exit status to a record in which another engine, not the parent, noted the end."""
+    if record.last != process or record.exit_code is not None:
+        return record
+    return structs.replace(record, exit_code=_code(status), reason=describe_exit(status))
+
+
+def describe_exit(status: int | None) -> str:
+    if status is None:
+        return "ended; how is not known, because another run of Windlass started it"
+    if status >= 0:
+        return f"exited with code {status}" + _hint(status)
+    try:
+        number = signal.Signals(-status)
+    except ValueError:
+        return f"was killed by signal {-status}"
+    meaning = _MEANING.get(number)
+    return f"was killed by {number.name}" + (f": {meaning}" if meaning else "")
+
+
+def too_much(memory: int) -> str:
+    return f"used more than its memory of {memory} MB"
+
+
+def took_memory_of_others(use: MemoryUse) -> str:
+    buffers = use.buffers
+    return (
+        f"held about {use.size >> 20} MB with its {buffers.sockets} open sockets and {buffers.pipes} pipes, "
+        f"more than its memory of {use.limit >> 20} MB, and the machine ran short of memory: open fewer, "
+        "read what they hold, or give it more memory"
+    )
+
+
+def too_many_processes(count: int) -> str:
+    return (
+        f"had {count} processes and threads, the most of its organization, and few were left on this "
+        "machine: start fewer, or ask the operator for a larger machine"
+    )
+
+
+def too_many_files(count: int) -> str:
+    return (
+        f"had {count} open files, the most of its organization, which left too few for others on this "
+        "machine: open fewer, or ask the operator for a larger machine"
+    )
+
+
+def too_many_closed_connections(count: int) -> str:
+    return (
+        f"closed {count} connections whose other side does not read, which left too few for others on this "
+        "machine: read what arrives, or close such connections with a reset (SO_LINGER 0)"
+    )
+
+
+def filled_the_disk(use: DiskShare, room: Room) -> str:
+    if use.own.is_hidden:
+        amount = "hides files from the server"
+    elif room.unit == "files":
+        amount = f"wrote {use.size(room)} files"
+    else:
+        amount = f"wrote {use.size(room) / (1 << 20):.0f} MiB"
+    return (
+        f"{amount}, and the disk of the machine is full: store less, or ask the operator to free disk "
+        "space; its files outside of volumes are erased"
+    )
+
+
+def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
+    """Adds an explanation if the program ended because a port was in use. `internal`: the fixed
+    ports that the program chose itself."""
+    if not internal or not _TAKEN.search(words):
+        return reason
+    ports = " and ".join(map(str, sorted(internal)))
+    return (
+        f"{reason}: port {ports} of this machine is taken; without containers a program must listen on the "
+        "port that the variable PORT names"
+    )
+
+
+def _code(status: int | None) -> int | None:
+    """Returns the exit code as a shell does: for a signal, 128 plus its number."""
+    return status if status is None or status >= 0 else 128 - status
+
+
+def _hint(code: int) -> str:
+    return {
+        126: ": the command cannot be executed",
+        127: ": the command was not found",
+    }.get(code, "")

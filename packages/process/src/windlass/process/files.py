@@ -1,0 +1,362 @@
+"""The folder of an instance: its working copy of the code, its volumes and its files.
+
+Volumes and files are not mounted at their paths. A path below `/app` is in the working copy. For a volume
+elsewhere, `WINDLASS_VOLUME_<NAME>` has the folder; a file elsewhere is below the folder in `WINDLASS_FILES`,
+under its own path.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from windlass.base.erasing import erase
+from windlass.base.isolation.users import give, show
+from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
+from windlass.engines.workload import (
+    LONGEST_OUTPUT,
+    OUTPUT_FILE,
+    OUTPUT_VARIABLE,
+    Artifact,
+    Volume,
+    Workload,
+)
+from windlass.process import open_folders
+from windlass.process.open_folders import NEW_FILE, UNCHANGED, open_below
+from windlass.process.records import names
+from windlass.process.run_recorder import BEGAN, ENDED, has_begun
+
+APP: Final = PurePosixPath("/app")
+"""The path of the working copy in settings."""
+ONCE: Final = "once"
+_RESULT_BLOCKS: Final = 64
+"""Blocks of 512 bytes that a short file may have on the disk."""
+"""The folder of a program that runs once, for its recorder."""
+_CLONE: Final = (
+    0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
+)
+_PIECE: Final = 1 << 30
+CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
+"""Folders in a home where tools keep downloads: they stay from one instance to the next."""
+
+
+def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | None) -> None:
+    """Creates the files of a program; replaces those of an interrupted attempt. `owner`: the user of the
+    machine that it runs as, if not ours."""
+    erase(home / "app")
+    erase(home / "files")
+    for name in ("home", "tmp", "files"):
+        (home / name).mkdir(mode=0o700, exist_ok=True)
+    copy(Path(wanted.artifact.ref), home / "app", owner)
+    _remember(home / "home", cache)
+    for volume in wanted.volumes:
+        _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app", owner)
+    tops = [home / "app", home / "files"]
+    tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
+    for path, content in wanted.files.items():
+        _write(_place(home, path), content, tops, owner)
+    if wanted.writes_output:
+        output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
+    if owner is not None:
+        for folder in built_folders(Path(wanted.artifact.ref)):
+            show(folder)
+        for own in (home / "home", home / "tmp", home / "files", cache):
+            give(own, owner)
+        if wanted.writes_output:
+            give(output_file(home).parent, owner)
+
+
+WRITTEN: Final = ("home", "tmp", "files")
+"""Folders of an instance in which its program writes, besides its application."""
+
+
+def discard(home: Path, cache: Path) -> None:
+    """Erases everything that `make` creates again for the next start."""
+    for name in ("app", *WRITTEN):
+        erase(home / name)
+    for name in names(cache):
+        erase(cache / name)
+    _empty_once(home / ONCE)
+
+
+def _empty_once(folder: Path) -> None:
+    """Erases what a run wrote, except for the mark that the program has begun."""
+    had_begun = has_begun(folder)
+    for name in names(folder):
+        with suppress(FileNotFoundError):
+            facts = (folder / name).lstat()
+            is_result = name == ENDED and stat.S_ISREG(facts.st_mode) and facts.st_blocks <= _RESULT_BLOCKS
+            if not is_result:
+                erase(folder / name)
+    if had_begun:
+        (folder / BEGAN).touch()
+
+
+def check_place(artifact: Artifact, root: Path | None) -> None:
+    """Raises ArtifactLost for a build outside of `root`, such as after a move of the data directory: its
+    files are gone, or belong to another installation."""
+    if root is not None and not Path(artifact.ref).is_relative_to(root):
+        raise ArtifactLost("Deploy again: the build of this deployment is gone")
+
+
+def output_file(home: Path) -> Path:
+    """Returns the path of the file that a run may write."""
+    return home / "files" / OUTPUT_FILE.lstrip("/")
+
+
+def read_output(home: Path) -> bytes | None:
+    """Returns the file that a run has written; None if there is none."""
+    place = output_file(home)
+    try:
+        with open_below(home / "files", (place.parent.name,)) as at:
+            content = open_folders.read(place.name, at, LONGEST_OUTPUT + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise EngineError(
+            f"Write a plain file to the path in {OUTPUT_VARIABLE}: the run left something else there"
+        ) from error
+    if len(content) > LONGEST_OUTPUT:
+        raise output_too_long()
+    return content
+
+
+def check_volumes(volumes: Path, wanted: Workload) -> None:
+    """Raises VolumeLost if a volume that held data is not there any more."""
+    for volume in wanted.volumes:
+        if volume.is_known and not volume_folder(volumes, wanted.service, volume.name).is_dir():
+            raise VolumeLost(wanted, volume)
+
+
+def built_folders(artifact: Path) -> list[Path]:
+    """Returns the folder of a build, and the folders that our links in it share with other builds of its
+    service. Links that a build step may have put into those are not followed."""
+    links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
+    shared = (Path(os.path.normpath(artifact / link.readlink())).parent for link in links)
+    return [artifact, *(folder for folder in shared if folder.is_relative_to(artifact.parent))]
+
+
+def make_once(home: Path, owner: int | None) -> None:
+    """Makes the folder in which the recorder writes. It is never replaced: it shows whether the program
+    began."""
+    folder = home / ONCE
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if owner is not None:
+        give(folder, owner)
+
+
+def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
+    """Returns the folders of the engine that the program may change."""
+    own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
+    return [*own, cache, *(volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes)]
+
+
+def _remember(home: Path, cache: Path) -> None:
+    for name in CACHED:
+        (cache / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(home / name):
+            (home / name).symlink_to(cache / name)
+
+
+def absolute(path: str) -> PurePosixPath:
+    """Returns a path as the application sees it from `/app`, without `..`."""
+    return PurePosixPath(os.path.normpath(APP / path))
+
+
+def below_app(path: str) -> PurePosixPath | None:
+    """Returns the path inside the working copy; None if it is elsewhere."""
+    pure = absolute(path)
+    return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
+
+
+def built_folder(artifact: Artifact, folder: str) -> Path:
+    """Returns a folder of an artifact, which is relative to its working directory. Files of the application
+    name it, and steps of its build may put a link in its place: it could be one of another organization."""
+    app = Path(artifact.ref).resolve() / "app"
+    if not app.is_dir():
+        raise ArtifactLost("Deploy again: the build of this site is gone")
+    built = (working_directory(app.parent, artifact.workdir) / folder).resolve()
+    if not built.is_relative_to(app):
+        raise EngineError(f"Choose a static_folder inside of what is built: {folder} leads out of it")
+    return built
+
+
+def working_directory(home: Path, workdir: str) -> Path:
+    inner = below_app(workdir) if workdir else None
+    if inner is None and workdir not in ("", ".", "/", str(APP), f"{APP}/"):
+        raise EngineError(f"Choose a working directory below {APP}: {workdir} is not")
+    return home / "app" / (inner or ".")
+
+
+def volume_folder(volumes: Path, service: str, name: str) -> Path:
+    """No two names have the same one."""
+    return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):x}", name)
+
+
+def volume_variable(name: str) -> str:
+    return "WINDLASS_VOLUME_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
+    source = artifact / "app"
+    if not source.is_dir() or source.is_symlink():
+        raise ArtifactLost("Deploy again: the build of this deployment is gone")
+    target.mkdir(mode=0o700)
+    copying = _TreeCopy(source, target, owner)
+    try:
+        with open_below(target) as at:
+            copying.content(source, at)
+            copying.adorn(source, at)
+    except (OSError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            raise
+        raise EngineError(
+            "Change the build: it makes folders inside of each other that are too deep to be copied"
+        ) from error
+
+
+class _TreeCopy:
+    """Copies a tree with its symlinks. A relative symlink that leaves the folder, to files that instances
+    share, becomes absolute. An absolute symlink into the folder leads into the copy."""
+
+    def __init__(self, source: Path, target: Path, owner: int | None) -> None:
+        self._source, self._target = str(source), str(target)
+        self._owner = UNCHANGED if owner is None else owner
+        self._clones = True
+
+    def content(self, source: Path, at: int) -> None:
+        """Copies the content into an open folder. Replaces nothing that is there."""
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    os.symlink(
+                        self._aim(str(Path(entry.path).readlink()), str(source)), entry.name, dir_fd=at
+                    )
+                    os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
+                elif entry.is_dir(follow_symlinks=False):
+                    self._folder(source / entry.name, entry.name, at)
+                elif entry.is_file(follow_symlinks=False):
+                    self._file(entry.path, entry.name, at)
+
+    def adorn(self, source: Path, at: int) -> None:
+        os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
+        os.fchown(at, self._owner, self._owner)
+
+    def _folder(self, source: Path, name: str, at: int) -> None:
+        below = open_folders.folder(name, at)
+        try:
+            self.content(source, below)
+            self.adorn(source, below)
+        finally:
+            os.close(below)
+
+    def _aim(self, link: str, folder: str) -> str:
+        whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
+        inside = whole == self._source or whole.startswith(self._source + "/")
+        if inside:
+            return self._target + whole[len(self._source) :] if link.startswith("/") else link
+        return whole
+
+    def _file(self, source: str, name: str, at: int) -> None:
+        old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(old)
+            new = os.open(name, NEW_FILE, 0o600, dir_fd=at)
+            try:
+                self._content(old, new, about.st_size)
+                os.fchown(new, self._owner, self._owner)
+                os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
+                # Compiled files are valid for the time that their source says.
+                os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+
+    def _content(self, old: int, new: int, size: int) -> None:
+        if self._clones and size:
+            try:
+                fcntl.ioctl(new, _CLONE, old)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
+                    raise
+                self._clones = False
+        while os.sendfile(new, old, None, _PIECE):
+            pass
+
+
+def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None:
+    storage.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inner = below_app(volume.mount)
+    if inner is not None:
+        place = app / inner
+        _parent(place, app, owner)
+        if place.is_symlink() or place.is_file():
+            raise EngineError(
+                f"Choose another mount_point for the volume {volume.name}: the application has a file at "
+                f"{volume.mount}"
+            )
+        if place.is_dir():
+            _hand_over(place, storage, owner)
+        place.symlink_to(storage)
+    if owner is not None:
+        give(storage, owner)
+
+
+def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
+    """Copies files of the application into an empty volume, as containers do. An earlier instance may use
+    the volume meanwhile."""
+    with open_below(storage) as at:
+        if not os.listdir(at):  # noqa: PTH208 (an open folder)
+            _TreeCopy(place, storage, owner).content(place, at)
+    erase(place)
+
+
+def _place(home: Path, path: str) -> Path:
+    inner = below_app(path)
+    if inner is not None:
+        return home / "app" / inner
+    return home / "files" / absolute(path).relative_to("/")
+
+
+def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
+    """Writes a file below one of the folders `tops`, some of which belong to a running program."""
+    folder = place.parent.resolve()
+    top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
+    if top is None:
+        raise _leads_elsewhere(place)
+    if place.is_dir() and not place.is_symlink():
+        raise EngineError(
+            f"Choose another path for the file {place.name}: the application has a folder there"
+        )
+    own = UNCHANGED if owner is None else owner
+    try:
+        with open_below(top, folder.relative_to(top).parts, own) as at:
+            open_folders.write(place.name, at, content, own)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _leads_elsewhere(place) from error
+        raise
+
+
+def _leads_elsewhere(place: Path) -> EngineError:
+    return EngineError(
+        f"Remove the link of the application in the path of {place.name}: it leads out of its folder"
+    )
+
+
+def _parent(place: Path, app: Path, owner: int | None) -> None:
+    """Makes the parent folder of a volume. Refuses links of the application that lead elsewhere."""
+    folder, top = place.parent.resolve(), app.resolve()
+    if not folder.is_relative_to(top):
+        raise _leads_elsewhere(place)
+    with open_below(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
+        return

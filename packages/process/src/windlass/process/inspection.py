@@ -1,0 +1,117 @@
+"""Describes instances as they are now: phase, ports, and how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from windlass.base.isolation.network import NamespaceHolder
+from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.workload import Instance, Phase
+from windlass.process import kernel, listening
+from windlass.process.process_table import ProcessCounter, members
+from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord
+from windlass.process.supervisor import Supervisor, Supervisors
+
+
+class InstanceInspector:
+    def __init__(self, records: RecordStore, supervisors: Supervisors, counting: ProcessCounter) -> None:
+        self._records, self._supervisors, self._counting = records, supervisors, counting
+
+    async def look(self, key: InstanceKey) -> Instance | None:
+        """Returns an instance as it is now, also if its record is of another version."""
+        try:
+            record = self._records.read(key)
+        except UnknownRecord as error:
+            return _unknown(key, str(error))
+        return None if record is None else await self.describe(key, record)
+
+    async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
+        if kernel.lives(record.process):
+            return as_instance(key, record, Phase.RUNNING, await self._ports(key, record))
+        if record.removing:
+            return None
+        # Without its variables an instance does not wait for a restart: it needs another `run`.
+        supervisor = self._supervisors.find(key)
+        waits = supervisor is not None and supervisor.workload is not None
+        return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
+
+    async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
+        """Returns the ports that the program was given, and those of its own choice on which it listens.
+        Leaves out ports on which another program of this machine listens."""
+        supervisor = self._supervisors.of(key)
+        if supervisor.process != record.process:
+            return record.ports
+        if len(supervisor.heard) == len(record.ports):
+            return supervisor.heard
+        network = network_of(record)
+        listened = await asyncio.to_thread(listening.read_listeners, network)
+        if network:  # whatever listens there belongs to the instance
+            supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
+            return record.ports
+        supervisor.heard = await self._own_ports(key, record, supervisor, listened)
+        given = {inner: port for inner, port in record.ports.items() if port not in listened}
+        return {**given, **supervisor.heard}
+
+    async def _own_ports(
+        self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: listening.Listened
+    ) -> dict[int, int]:
+        """Returns the ports whose listeners belong to the instance, on a network that all share."""
+        found = {
+            inner: [port for port in (given, inner) if port in listened]
+            for inner, given in record.ports.items()
+        }
+        inodes = {inode for ports in found.values() for port in ports for inode in listened[port]}
+        if not inodes - supervisor.foreign:
+            return {}
+        sockets = await asyncio.to_thread(listening.sockets, await self._pids(key, record))
+        supervisor.foreign = inodes - sockets
+        own = {inner: [port for port in ports if listened[port] & sockets] for inner, ports in found.items()}
+        return {inner: ports[0] for inner, ports in own.items() if ports}
+
+    async def listeners(self, key: InstanceKey) -> Collection[ListeningPort]:
+        """Returns the ports on which the processes of an instance listen."""
+        record = self._records.read(key)
+        if record is None or record.process is None:
+            return ()
+        return await asyncio.to_thread(listening.of, await self._pids(key, record))
+
+    async def _pids(self, key: InstanceKey, record: Record) -> list[int]:
+        table = await self._counting.now()
+        owned = members(table, self._records.home(key), record.process, record)
+        return [process.stat.pid for process in owned]
+
+
+def network_of(record: Record) -> str:
+    """Returns the holder of the network of an instance; empty if it has none of its own."""
+    if record.cell is None or "network" not in record.cell or record.first is None:
+        return ""
+    socket_server = NamespaceHolder.read(record.cell["network"]["outer"]).socket_server
+    return str(NamespaceHolder(record.first.pid, record.first.start, socket_server))
+
+
+def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=phase,
+        ports=ports,
+        exit_code=record.exit_code,
+        reason=record.reason,
+        restarts=record.restarts,
+        started_at=record.started_at,
+        network=network_of(record),
+    )
+
+
+def _unknown(key: InstanceKey, reason: str) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=Phase.EXITED,
+        reason=reason,
+    )

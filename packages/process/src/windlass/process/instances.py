@@ -1,0 +1,396 @@
+"""Starts, watches, restarts and removes instances.
+
+Each change of an instance is made under its lock and after its record was read again, because another engine
+over the same folder may have changed it. State that is not in a record, above all the variables, stays in the
+memory of this engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from msgspec import structs
+
+from windlass.base import cgroups
+from windlass.base.clock import Clock
+from windlass.base.log import log
+from windlass.engines.engine import EngineError, Notice
+from windlass.engines.workload import Instance, Phase, Workload
+from windlass.process import exit_reason, files, kernel
+from windlass.process.end_recorder import EndRecorder
+from windlass.process.environment import command
+from windlass.process.exit_reason import Pauses
+from windlass.process.failures import away
+from windlass.process.inspection import InstanceInspector, as_instance
+from windlass.process.kernel import Process
+from windlass.process.kill import ProcessKiller
+from windlass.process.output_reader import OutputReader
+from windlass.process.ports import PortClaims
+from windlass.process.process_table import ProcessCounter
+from windlass.process.records import InstanceKey, Record, RecordStore
+from windlass.process.starting import InstanceStarter, new_record, readable
+from windlass.process.supervisor import Supervisors
+
+_log = log("engines.process")
+T = TypeVar("T")
+
+_AGAIN: Final = 1.0
+"""Seconds between two attempts to record what happened to an instance."""
+_PARENT_AHEAD: Final = 1.0
+"""Seconds in which the parent of a process may record how it ended, before others call that unknown."""
+
+
+class Instances:
+    def __init__(
+        self,
+        records: RecordStore,
+        claims: PortClaims,
+        starter: InstanceStarter,
+        output: OutputReader,
+        counting: ProcessCounter,
+        clock: Clock,
+        pauses: Pauses,
+    ) -> None:
+        self._records, self._claims, self._starter = records, claims, starter
+        self._output, self._clock, self._pauses = output, clock, pauses
+        self._killer = ProcessKiller(counting)
+        self._ends = EndRecorder(records, self._killer, clock, pauses)
+        self.supervisors = Supervisors()
+        self.inspector = InstanceInspector(records, self.supervisors, counting)
+        self.notice: Notice = lambda service: None
+        self._changes: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
+
+    def open(self, notice: Notice) -> None:
+        """Opens the engine, also again after `close`: a command that only reads closes it, too."""
+        self.notice = self._with_wakeups(notice)
+        if self._closing:
+            self._closing = False
+            self._starter.reopen()
+
+    def _with_wakeups(self, notice: Notice) -> Notice:
+        def tell(service: str) -> None:
+            if change := self._changes.pop(service, None):
+                change.set()
+            notice(service)
+
+        return tell
+
+    def change(self, service: str) -> asyncio.Event:
+        """Returns an event that is set at the next change of the service that this engine notices."""
+        return self._changes.setdefault(service, asyncio.Event())
+
+    def agree(self, keys: Collection[InstanceKey]) -> set[str]:
+        """Watches all of these instances and no others. Returns services of which another engine started or
+        removed an instance."""
+        removed = set(self.supervisors.keys) - set(keys)
+        for key in removed:
+            self.supervisors.let_go(key)
+        before = {key: self.supervisors.of(key).process for key in keys}
+        for key in keys:
+            self.adopt(key)
+        return {key.service for key in removed} | {
+            key.service for key in keys if self.supervisors.of(key).process != before[key]
+        }
+
+    def go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs work that continues if its caller is cancelled; `close` waits for all of it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _run_until_done(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Works on an instance, and tries again while that fails with an OSError, such as on a full disk."""
+        self.go(self._retry(key, work))
+
+    async def _retry(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        is_first = True
+        while True:
+            try:
+                await work()
+                return
+            except OSError as error:
+                if is_first:
+                    why = {"instance": key.id, "why": str(away(error))}
+                    _log.warning("work on an instance failed, and is tried again every second", extra=why)
+            is_first = False
+            await asyncio.sleep(_AGAIN)
+            if self._closing:
+                return
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, OSError):
+            _log.warning("work on an instance failed", extra={"why": str(away(error))})
+        elif error and not isinstance(error, EngineError):
+            _log.error("Work on an instance failed", exc_info=error)
+
+    async def close(self) -> None:
+        """Stops watching all instances. They go on running."""
+        self._closing = True
+        for key in self.supervisors.keys:
+            self.supervisors.let_go(key)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for key in self.supervisors.keys:
+            self.supervisors.let_go(key)
+        await self._starter.close()
+
+    # Starting
+
+    async def run(self, key: InstanceKey, workload: Workload, *, once: bool = False) -> Instance:
+        command(workload)
+        self._records.check(key.service)
+        while True:
+            async with self._records.held(key, make=True) as home:
+                assert home is not None
+                record = self._records.read(key)
+                if not self._records.may_run(key, once=once):
+                    await self._erase(key, record)
+                    raise EngineError(f"deployment {key.generation} of {workload.name} was removed meanwhile")
+                if record is not None and record.removing:
+                    await self._erase(key, record)  # what an interrupted removal has left
+                    continue
+                if record is not None and record.deployment != workload.deployment:
+                    # A restored database gives out numbers again.
+                    await self._killer.ask(home, record, workload.grace)
+                    await self._erase(key, record)
+                    continue
+                if once or (record and record.once):
+                    record = await self._run_once(key, home, workload, record)
+                else:
+                    record = await self._run(key, home, workload, record)
+            seen = await self.inspector.describe(key, record)
+            return seen or as_instance(key, record, Phase.EXITED, record.ports)
+
+    async def _run(self, key: InstanceKey, home: Path, workload: Workload, record: Record | None) -> Record:
+        self.supervisors.of(key).workload = workload
+        if record is None or not (record.process or record.resume_at):
+            return await self._start_new(key, workload, record or new_record(key, workload))
+        if record.process is not None and kernel.lives(record.process):
+            self._watch(key, record.process)
+            return record
+        self._starter.check_place(workload)
+        if record.process is not None:
+            record = await self._note_end(key, home, record, self.supervisors.of(key).reap(record.process))
+        if not self._resume_later(key, record):
+            record = await self._restart(key, workload, record)
+        return record
+
+    async def _run_once(
+        self, key: InstanceKey, home: Path, workload: Workload, record: Record | None
+    ) -> Record:
+        """Runs a program once. Keeps no workload in memory, so that nothing can restart it."""
+        record = record or structs.replace(new_record(key, workload), once=True)
+        if record.process is not None and kernel.lives(record.process):
+            self._watch(key, record.process)
+        elif not record.ended_at:
+            status = self.supervisors.of(key).reap(record.process) if record.process else None
+            record = await self._note_end(key, home, record, status)
+            if not record.ended_at:
+                record = await self._start_new(key, workload, record)
+        return record
+
+    async def _start_new(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        try:
+            return await self._start(key, workload, record)
+        except (EngineError, OSError) as error:
+            await self._erase(key, self._records.read(key))
+            raise readable(error) from error
+
+    async def _restart(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        """Restarts an instance. A start that fails is tried again later, like one whose program ends."""
+        try:
+            started = await self._start(key, workload, record)
+            self.notice(key.service)
+            return started
+        except (EngineError, OSError) as error:
+            now, reason = self._clock.now(), str(readable(error))
+            record = structs.replace(self._records.read(key) or record, started_at=now)
+            record = self._records.write(key, exit_reason.after_end(record, None, reason, now, self._pauses))
+            self._resume_later(key, record)
+            return record
+
+    async def _start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        record = await self._starter.start(key, workload, record)
+        assert record.process is not None
+        self._output.follow(key, record)
+        self._watch(key, record.process)
+        self._records.notify_engines()
+        return record
+
+    async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
+        supervisor = self.supervisors.of(key)
+        record = structs.replace(record, verdict=supervisor.verdict or record.verdict)
+        noted = await self._ends.record(key, home, record, status, is_heard=bool(supervisor.heard))
+        supervisor.verdict = ""
+        return noted
+
+    # Watching
+
+    def adopt(self, key: InstanceKey) -> None:
+        """Watches, restarts or removes an instance, as its record says."""
+        record = self._records.known(key)
+        if record is None:
+            return
+        if record.removing:
+            self._run_until_done(key, lambda: self._finish_removal(key))
+        elif record.process is not None:
+            self._watch(key, record.process)
+        elif record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).workload:
+            self._run_until_done(key, lambda: self._resume(key, record.resume_at))
+
+    def finishes_removal(self, key: InstanceKey) -> bool:
+        """Removes an instance of a generation whose removal was interrupted. Returns False for any other."""
+        if key.generation not in self._records.removed.of(key.service):
+            return False
+        self._run_until_done(key, lambda: self.remove(key, 0))
+        return True
+
+    def _watch(self, key: InstanceKey, process: Process) -> None:
+        """Handles the end of a process, also if it has ended already."""
+        supervisor = self.supervisors.of(key)
+        if supervisor.process == process:
+            return
+
+        def ended() -> None:
+            status = self.supervisors.of(key).reap(process)
+            self._run_until_done(key, lambda: self._handle_end(key, process, status))
+
+        if not supervisor.watch(process, ended):
+            self._run_until_done(key, lambda: self._handle_end(key, process, None))
+
+    async def _handle_end(self, key: InstanceKey, process: Process, status: int | None) -> None:
+        await self._wait_for_parent(key, status)
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or record.removing:
+                return
+            if record.process == process:
+                await self._note_end(key, home, record, status)
+            elif status is not None:
+                self._records.write(key, exit_reason.with_reason(record, process, status))
+        await self._output.flush(home)
+        if not self._closing:
+            self.adopt(key)
+        self._records.notify_engines()
+        self.notice(key.service)
+
+    async def _wait_for_parent(self, key: InstanceKey, status: int | None) -> None:
+        record = self._records.read(key)
+        if status is None and record and record.engine != self._starter.own and kernel.lives(record.engine):
+            await asyncio.sleep(_PARENT_AHEAD)
+
+    # Restarting
+
+    def _resume_later(self, key: InstanceKey, record: Record) -> bool:
+        """Plans the next start. Returns False if it is due now, or if there is nothing to start."""
+        supervisor = self.supervisors.of(key)
+        if supervisor.resume is not None:
+            return True
+        wait = (record.resume_at - self._clock.now()) / 1000
+        if supervisor.workload is None or wait <= 0 or self._closing:
+            return False
+        supervisor.resume = asyncio.get_running_loop().call_later(
+            min(wait, self._pauses.longest),
+            lambda: self._run_until_done(key, lambda: self._resume(key, record.resume_at)),
+        )
+        return True
+
+    async def _resume(self, key: InstanceKey, due: int) -> None:
+        supervisor = self.supervisors.of(key)
+        supervisor.resume = None
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or record.removing:
+                return
+            if supervisor.workload is None or self._closing:
+                return
+            if record.resume_at == due and record.process is None:
+                await self._killer.end(home, record.last, record)
+                await self._restart(key, supervisor.workload, record)
+        self.adopt(key)
+
+    # Ending
+
+    async def remove(self, key: InstanceKey, grace: float) -> None:
+        async with self._records.held(key) as home:
+            if home is None:
+                return
+            record = self._records.read(key)
+            if record is not None:
+                record = self._records.write(key, structs.replace(record, removing=True))
+                await self._killer.ask(home, record, grace)
+            await self._erase(key, record)
+        self.notice(key.service)
+
+    async def halt(self, key: InstanceKey, grace: float) -> None:
+        """Ends the program and keeps the instance with its working copy: only `run` starts it again."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None:
+                return
+            self.supervisors.let_go(key)
+            await self._killer.ask(home, record, grace)
+            await self._killer.end(home, record.process, record)
+            for port in record.ports.values():
+                self._claims.release(port, key)
+            cgroups.remove(record.cgroup)
+            self._records.write(key, structs.replace(record, process=None, cgroup="", ports={}, resume_at=0))
+            await self._output.flush(home)
+            self._output.drop(home)
+        self.notice(key.service)
+
+    async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
+        """Ends the program of an instance, which is then restarted. `verdict` is the reason for people."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is not None and record is not None and record.process == seen:
+                self._records.write(key, structs.replace(record, verdict=verdict))
+                await self._killer.end(home, record.process, record)
+
+    async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str = "") -> None:
+        """Ends a program, if it runs, and erases what it has written outside of volumes; its next start makes
+        its folders again. Works on a full disk: nothing has to be written before there is room."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or record.process != seen:
+                return
+            if seen is not None:
+                self.supervisors.of(key).verdict = verdict
+            await self._killer.end(home, seen, record)
+            await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
+            await self._output.free_reserved(home)
+            if seen is not None and verdict:
+                with suppress(OSError):  # the disk is still full
+                    self._records.write(key, structs.replace(record, verdict=verdict))
+
+    async def _finish_removal(self, key: InstanceKey) -> None:
+        """Finishes a removal that was interrupted. An engine that is still removing holds the lock."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or not record.removing:
+                return
+            await self._erase(key, record)
+        self.notice(key.service)
+
+    async def _erase(self, key: InstanceKey, record: Record | None) -> None:
+        """Erases an instance, after its last output was read. The caller holds the lock."""
+        home = self._records.home(key)
+        if record is not None:
+            await self._killer.end(home, record.process, record)
+            for port in record.ports.values():
+                self._claims.release(port, key)
+            cgroups.remove(record.cgroup)
+        self.supervisors.let_go(key)
+        self._output.drop(home)
+        aside = self._records.move_to_ended(key)
+        self._records.notify_engines()
+        await self._output.finish(aside)

@@ -1,0 +1,67 @@
+"""Decides which instance is ended when processes or open files get scarce. No I/O.
+
+The kernel bounds the processes of each service, and the files of each process. It counts neither for an
+organization: with enough of them, one could have all that the machine gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.process.records import InstanceKey
+
+_SCARCE: Final = 2
+"""A resource is scarce once one part in so many of it is used."""
+_SHARE: Final = 4
+"""Of a scarce resource, one organization may have one part in so many."""
+_RESERVE: Final = 8
+"""One part in so many is the reserve. Once it is used, smaller users are ended, too."""
+_FEW: Final = 16
+"""An organization with less than one part in so many is never the reason."""
+_KNOWN: Final = 2
+"""Smaller users are ended only if all instances together have one part in so many of what is in use."""
+
+
+class KernelUse(Struct, frozen=True):
+    """What an instance has of a resource that the kernel counts."""
+
+    org: str
+    count: int
+
+
+class Scarce(Struct, frozen=True):
+    """A resource of the machine."""
+
+    name: str
+    most: int
+    present: int
+    """Those in use on the machine, by anybody."""
+
+    def is_scarce(self) -> bool:
+        return self.present > self.most // _SCARCE
+
+    def uses_reserve(self) -> bool:
+        return self.present > self.most - self.most // _RESERVE
+
+
+def heaviest(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> InstanceKey | None:
+    """Returns the instance to end: the one that uses most, of the organization that uses most. None if that
+    organization is within its share, if the resource is not scarce, or if others use it. Once the reserve is
+    used, a share is smaller, unless most of what is in use belongs to no instance: an end would not help."""
+    sums: dict[str, int] = {}
+    for use in uses.values():
+        sums[use.org] = sums.get(use.org, 0) + use.count
+    org = max(sums, key=lambda org: sums[org], default="")
+    allowed = of.most // (_FEW if of.uses_reserve() and not is_unexplained(uses, of) else _SHARE)
+    if not of.is_scarce() or sums.get(org, 0) <= allowed:
+        return None
+    own = {key: use.count for key, use in uses.items() if use.org == org}
+    return max(own, key=lambda key: own[key])
+
+
+def is_unexplained(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> bool:
+    """Returns whether the reserve is used, and mostly by what belongs to no known instance."""
+    return of.uses_reserve() and sum(use.count for use in uses.values()) * _KNOWN < of.present

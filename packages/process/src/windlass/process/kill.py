@@ -1,0 +1,143 @@
+"""Ends everything that belongs to an instance, including processes that have left its session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base import cgroups
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.process_table import ProcessCounter, members
+from windlass.process.records import Record
+
+_KILL_AGAIN_AFTER: Final = 5.0
+"""Seconds after which processes that were killed and still run are killed again."""
+_FIRST_PAUSE: Final = 0.01
+
+
+class ProcessKiller:
+    def __init__(self, counting: ProcessCounter) -> None:
+        self._counting = counting
+
+    async def ask(self, home: Path, record: Record, grace: float) -> None:
+        """Sends SIGTERM to all processes; returns when they have ended or the time is over. The first process
+        of a cell gets none, because the kernel would then kill everything in the cell at once."""
+        living = await self._find_living(home, record.process, record)
+        asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
+        with open_handles(asked) as handles:
+            for fd in handles:
+                kernel.send(fd, signal.SIGTERM)
+            await wait_for_ends(handles, grace, reaping=True)
+
+    async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
+        """Ends all processes; returns whether there were any. `leader` is the program.
+
+        A process that is born during the count may be missed if its parent ends meanwhile, so two counts in a
+        row must find none.
+        """
+        any_at_all, calm = False, 0
+        while calm < 2:
+            living = await self._find_living(home, leader, record)
+            if not living:
+                calm += 1
+                continue
+            any_at_all, calm = True, 0
+            if record.cgroup:
+                cgroups.kill(record.cgroup)
+            await end_these([*living, *_find_unreaped(leader)])
+        return any_at_all
+
+    async def _find_living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
+        table = await self._counting.now()
+        processes = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
+        for pid in cgroups.members(record.cgroup) if record.cgroup else ():
+            if pid not in processes and (stat := kernel.stat(pid)) and not stat.dead:
+                processes[pid] = stat
+        return list(processes.values())
+
+
+def _find_unreaped(leader: Process | None) -> list[kernel.Stat]:
+    """Returns ended processes that no parent has reaped."""
+    present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
+    return [present] if present and leader and present.start == leader.start and present.dead else []
+
+
+@contextmanager
+def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
+    """Yields a pidfd of each process that is still the one in `stats`; reaps the processes and closes the
+    descriptors afterwards."""
+    handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
+    try:
+        yield handles
+    finally:
+        for fd in handles:
+            kernel.reap(fd)  # for containers without an init
+            os.close(fd)
+
+
+async def wait_for_ends(handles: Iterable[int], patience: float, *, reaping: bool = False) -> bool:
+    """Waits until all processes have ended or the time is over; returns True if some are left. `reaping`:
+    reaps each as it ends, because the first process of a cell ends only after all others are reaped."""
+    loop = asyncio.get_running_loop()
+    left = set(handles)
+    over = asyncio.Event()
+
+    def ended(fd: int) -> None:
+        loop.remove_reader(fd)
+        left.discard(fd)
+        if reaping:
+            kernel.reap(fd)
+        if not left:
+            over.set()
+
+    for fd in list(left):
+        loop.add_reader(fd, ended, fd)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                if left:
+                    await over.wait()
+    finally:
+        for fd in left:
+            loop.remove_reader(fd)
+    return bool(left)
+
+
+async def end_these(stats: Collection[kernel.Stat]) -> None:
+    with open_handles(stats) as handles:
+        for fd in handles:
+            kernel.send(fd, signal.SIGKILL)
+        until, pause = time.monotonic() + _KILL_AGAIN_AFTER, _FIRST_PAUSE
+        # The first process of a cell may stay unreaped for long, but runs no code any more.
+        while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
+            if not any(_lives(stat) for stat in stats):
+                break
+            pause *= 2
+    reap_first_processes(stats)
+
+
+def reap_first_processes(stats: Iterable[kernel.Stat]) -> None:
+    """Reaps the first process of each cell once it has ended, which is after its program was reaped by those
+    who watch that."""
+    loop = asyncio.get_running_loop()
+
+    def reap(fd: int) -> None:
+        loop.remove_reader(fd)
+        kernel.reap(fd)
+        os.close(fd)
+
+    for stat in stats:
+        if kernel.leads_namespace(stat.pid) and (fd := kernel.handle(stat.pid, stat.start)) is not None:
+            loop.add_reader(fd, reap, fd)
+
+
+def _lives(stat: kernel.Stat) -> bool:
+    present = kernel.stat(stat.pid)
+    return present is not None and present.start == stat.start and not present.dead

@@ -1,0 +1,337 @@
+"""The hubs and the trunk that the networks of instances are connected to (base/isolation/network.py).
+
+A sleeping process, its holder, holds each of them open. A small file has its process id, so that another
+engine over the same folder finds it, also after a restart. A hub ends after the last instance of its
+environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from windlass.base import filelock
+from windlass.base.atomic_files import write_whole
+from windlass.base.isolation import network
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
+from windlass.base.isolation.pasta import find_pasta
+from windlass.base.log import log
+from windlass.engines.engine import EngineAway
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.records import names, safe
+from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+
+_log = log("engines.process")
+T = TypeVar("T")
+
+_TRUNK, _EXIT = "trunk", "exit"
+_SOCKET_SERVER: Final = "maker"
+"""The socket of the trunk's socket server."""
+_HUB, _HOSTS = network.HUB, ".hosts"
+_STEPS: Final = "steps"
+"""Prefix of the hub of an organization's build steps, used in place of an environment."""
+_UNUSED: Final = 600.0
+"""Seconds since its last use after which a hub without an instance ends. Meanwhile a first instance may be
+starting, or a build step running."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait while another engine makes a network."""
+_LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
+_HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+"""Names under which services are found. A name with a dot could be that of a public server."""
+_MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
+
+
+class HolderNote(Process, frozen=True):
+    """The content of the file of a holder."""
+
+    network: CellNetwork
+    """What it holds."""
+
+
+class Networks:
+    """Not thread-safe: its work runs in the thread of starts. Other engines may use the same folder."""
+
+    def __init__(self, folder: Path, isolation: Isolation, spawner: Callable[[], Spawner]) -> None:
+        self._folder = folder / "networks"
+        self._isolation, self._spawner = isolation, spawner
+        self._is_offered: bool | None = None
+        self._socket_server = ""
+        """See `CellNetwork`."""
+        self.has_egress = True
+        """False if instances reach no public address."""
+        self._hubs: dict[str, Process] = {}
+        """The last known hub of each environment."""
+        self._children: set[int] = set()
+        """Process ids of holders that this process has started."""
+        self._names: dict[str, dict[str, str]] = {}
+        """Addresses in the hosts file of each environment, with their names."""
+
+    async def is_offered(self) -> bool:
+        if self._is_offered is None:
+            self._is_offered = await asyncio.to_thread(self._isolation.has_networks)
+            if self._isolation.makes_networks_as_user():
+                self._socket_server = str(self._folder / _SOCKET_SERVER)
+                self.has_egress = not self._isolation.why_no_egress()
+        return self._is_offered
+
+    async def hub(self, environment: str, org: str) -> str:
+        """Returns the holder of the hub of an organization's environment; makes the hub if there is none."""
+        hub = self._hubs.get(environment)
+        if hub is None or not kernel.lives(hub) or not self._note_use(environment):
+            hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
+        return self._holder(hub)
+
+    def _note_use(self, environment: str) -> bool:
+        """Notes that a hub is in use, so that it stays for a while. Returns whether there is one."""
+        try:
+            os.utime(self._folder / f"{safe(environment)}{_HUB}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _holder(self, process: Process) -> str:
+        return str(NamespaceHolder(process.pid, process.start, self._socket_server))
+
+    async def of_instance(self, environment: str, org: str, service_address: str) -> CellNetwork:
+        """Returns the network that a new instance gets."""
+        hub = await self.hub(environment, org)
+        own = CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
+        own["hosts"] = str(self._hosts(environment))
+        if service_address:
+            own["service"] = service_address
+        return own
+
+    async def of_step(self, org: str) -> CellNetwork | None:
+        """Returns the network of an organization's build step; None means the network of the machine, where
+        its own network would reach no public address: a step could fetch nothing."""
+        if not await self.is_offered() or not self.has_egress:
+            return None
+        return CellNetwork(
+            kind="instance", outer=await self.hub(f"{_STEPS}-{org}", org), resolvers=network.resolvers()
+        )
+
+    async def introduce(self, environment: str, name: str, address: str) -> None:
+        """Lets all instances of an environment find a service by this name only, not by an earlier one."""
+        known = self._names.setdefault(environment, {})
+        if _HOST_NAME.match(name) and known.get(address) != name:
+            await self._run(lambda: self._write_name(environment, name, address))
+            known[address] = name
+
+    async def forget(self, address: str) -> None:
+        """Removes the name of a service in its environment."""
+        for known in self._names.values():
+            known.pop(address, None)
+        if self._folder.exists():
+            await self._run(lambda: self._forget_address(address))
+
+    def has_ended(self, hub: str) -> bool:
+        holder = NamespaceHolder.read(hub)
+        present = kernel.stat(holder.pid)
+        return present is None or present.start != holder.start or present.dead
+
+    def trunk_has_ended(self) -> bool:
+        """Returns whether the trunk was killed. All instances are cut off from public addresses then."""
+        trunk = self._read(_TRUNK)
+        return trunk is not None and not kernel.lives(trunk)
+
+    async def renew_rules(self) -> None:
+        """Gives the networks that live the rules of this server, whose settings may have changed since. The
+        holder of the trunk writes them within seconds."""
+        if self._folder.exists() and await self.is_offered():
+            await self._run(self._renew_rules)
+
+    async def tidy(self, used: Collection[str]) -> Collection[str]:
+        """Ends the hubs that no instance uses, and then the trunk if no hub is left. `used`: the holders of
+        hubs that instances use. Returns those of them that have ended or lost their trunk."""
+        if not self._folder.exists():
+            return ()
+        return await self._run(lambda: self._tidy(frozenset(used)))
+
+    # In the thread of starts
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        def held() -> T:
+            try:
+                with self._held():
+                    return work()
+            except filelock.LockKept as error:
+                raise EngineAway(str(error)) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
+
+    def _held(self) -> AbstractContextManager[None]:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        return filelock.holding(self._folder / "lock", _PATIENCE)
+
+    def _open(self, environment: str, org: str) -> Process:
+        name = f"{safe(environment)}{_HUB}"
+        if kernel.lives(hub := self._read(name)):
+            assert hub is not None
+            os.utime(self._folder / name)
+            return hub
+        hosts = self._hosts(environment)
+        if not hosts.exists():
+            _write_hosts(hosts, ())
+        trunk: Process | None = self._read(_TRUNK)
+        if trunk is None or not kernel.lives(trunk):
+            self._forget_networks()
+            trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
+        else:
+            os.utime(self._folder / _TRUNK)
+        self._connect_trunk(trunk)
+        joins = not environment.startswith(_STEPS)
+        return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
+
+    def _forget_networks(self) -> None:
+        """Ends the hubs and the exit of a trunk that has ended: they are connected to nothing."""
+        for name in names(self._folder):
+            if name.endswith(_HUB) or name == _EXIT:
+                (self._folder / name).unlink(missing_ok=True)
+        self._hubs.clear()
+
+    def _connect_trunk(self, trunk: Process) -> None:
+        """Has pasta lead from the trunk of an ordinary user to the machine."""
+        program = find_pasta() if self._socket_server and self.has_egress else None
+        if program is not None and not kernel.lives(self._read(_EXIT)):
+            self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
+
+    def _start_holder(self, name: str, held: CellNetwork) -> Process:
+        """Starts a process that holds a network namespace."""
+        request = SpawnRequest(
+            command=(),
+            folder=Path("/"),
+            environment={},
+            output=self._folder / "output",
+            cell=_holder_cell(held),
+            holder_file=str(self._folder / name),
+        )
+
+        def note(spawned: SpawnedProcess) -> None:
+            process = spawned.process
+            self._note(name, HolderNote(process.pid, process.start, process.boot, held))
+
+        holder = self._spawner().start(request, note).process
+        self._children.add(holder.pid)
+        return holder
+
+    def _note(self, name: str, note: HolderNote) -> None:
+        write_whole(self._folder / name, msgspec.json.encode(note), durable=False)
+
+    def _renew_rules(self) -> None:
+        hubs = [name for name in names(self._folder) if name.endswith(_HUB)]
+        for name in (*hubs, _TRUNK):  # the trunk last: its holder reads the others then
+            note = self._read(name)
+            if note is not None:
+                rules = self._isolation.with_rules(note.network)
+                if rules != note.network:
+                    self._note(name, structs.replace(note, network=rules))
+
+    def _write_name(self, environment: str, name: str, address: str) -> None:
+        file = self._hosts(environment)
+        services = _services(file) if file.exists() else ()
+        others = [line for line in services if line.split()[0] != address and line.split()[1:] != [name]]
+        _write_hosts(file, [*others, f"{address} {name}"])
+
+    def _forget_address(self, address: str) -> None:
+        for file in self._folder.glob(f"*{_HOSTS}"):
+            services = _services(file)
+            others = [line for line in services if line.split()[0] != address]
+            if others != services:
+                _write_hosts(file, others)
+
+    def _tidy(self, used: frozenset[str]) -> Collection[str]:
+        now, trunk = time.time(), self._read(_TRUNK)
+        # Without what `_holder` adds: it differs after a change of the settings.
+        needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used if hub}
+        hubs: set[tuple[int, int]] = set()
+        leads_out = trunk is not None and kernel.lives(trunk)
+        for name in names(self._folder):
+            if not name.endswith(_HUB):
+                continue
+            hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
+            # A hub whose trunk was killed is connected to nothing. It is made again with its instances.
+            is_needed = hub is not None and (hub.pid, hub.start) in needed
+            if hub is not None and leads_out and (age < _UNUSED or is_needed):
+                hubs.add((hub.pid, hub.start))
+                continue
+            environment = name.removesuffix(_HUB)
+            self._hubs.pop(environment, None)
+            (self._folder / name).unlink(missing_ok=True)  # its holder ends with it
+            if not is_needed:
+                self._names.pop(environment, None)
+                self._hosts(environment).unlink(missing_ok=True)
+        if not hubs:
+            (self._folder / _TRUNK).unlink(missing_ok=True)
+            (self._folder / _EXIT).unlink(missing_ok=True)
+        elif trunk is not None:
+            self._connect_trunk(trunk)
+        network.close_left_trunks()
+        self._reap()
+        return {hub for holder, hub in needed.items() if holder not in hubs}
+
+    def _reap(self) -> None:
+        """Reaps the holders that this process has started and that have ended."""
+        for pid in [*self._children]:
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    continue
+            self._children.remove(pid)
+
+    def _read(self, name: str) -> HolderNote | None:
+        try:
+            return msgspec.json.decode((self._folder / name).read_bytes(), type=HolderNote)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def _hosts(self, environment: str) -> Path:
+        return self._folder / f"{safe(environment)}{_HOSTS}"
+
+
+def _services(hosts: Path) -> list[str]:
+    """Returns the lines of a hosts file that name services."""
+    lines = hosts.read_text().splitlines()
+    return [line for line in lines if line and not line.startswith((f"{LOOPBACK} ", "::1 "))]
+
+
+def _write_hosts(file: Path, services: Sequence[str]) -> None:
+    """Writes a hosts file. The name of this machine, which instances have as well and look up, leads each to
+    itself, unless a service has that name."""
+    name = socket.gethostname()
+    named = {service.split()[1] for service in services}
+    own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME.match(name) and name.lower() not in named else []
+    # In place: instances see this very file.
+    with file.open("r+" if file.exists() else "w") as written:
+        written.write("\n".join([*_LOCALHOST, *own, *services, ""]))
+        written.truncate()
+    file.chmod(0o644)
+
+
+def _holder_cell(held: CellNetwork) -> Cell:
+    return Cell(
+        identity="none",
+        uid=os.geteuid(),
+        inner=os.geteuid(),
+        name="",
+        mounts=False,
+        processes=False,
+        landlock=0,
+        readable=[],
+        writable=[],
+        temporary="",
+        hidden=[],
+        most_processes=0,
+        network=held,
+    )

@@ -1,0 +1,307 @@
+"""Reads the output of an instance from its file, line by line.
+
+The instance appends to the file; readers never block it, and it grows without readers. The reading position
+is stored in a second file. The part that was read becomes a hole, so the file takes only the space of its
+unread part, whatever its length; all of that part each time, as the program may have reserved room in it
+again. Both files are opened only when something was written, so that idle
+instances use no descriptors.
+
+A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To tell this from
+appended output, the file begins with a hole, the leading hole: a file that is shorter was truncated, and data
+in the hole was written after that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from windlass.base.cleanup import on_failure
+from windlass.engines.unread_output import BLOCK, LEADING_HOLE, PUNCH
+from windlass.process import kernel
+from windlass.process.records import Record
+
+LONGEST: Final = 16 * 1024
+PIECE: Final = 128 * 1024
+BACKLOG: Final = 64 * 1024 * 1024
+_HOLES: Final = 1024 * 1024
+_END: Final = 8 * 1024**4
+"""A new file is started at this length, well below the maximum of ext4 (16 TiB)."""
+
+
+def prepare(file: int) -> None:
+    """Gives a new file its leading hole, before the program writes to it."""
+    if os.fstat(file).st_size == 0:
+        os.ftruncate(file, LEADING_HOLE)
+
+
+class UnreadableOutput(OSError):
+    """The file cannot be opened now: another instance may have its name, or its program may hold a lease."""
+
+
+class OutputFile:
+    """The output file of an instance, with the position up to which it was read.
+
+    Only the reader of the engine's folder writes positions. So a folder without one belongs to an instance
+    that was created again under the same name."""
+
+    def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
+        self.home, self.service = home, service
+        self.pod, self.version = record.pod, record.deployment
+        self._backlog = backlog
+        self._path, self._mark = home / "output", home / "read"
+        os.close(_open(self._path, os.O_CREAT))
+        saved = _read_mark(self._mark).split() or [b"0", b"-1"]
+        self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
+        """Positions in the appended output and in the leading hole; -1 if the file was never truncated."""
+        self._saved = self._now()
+        self._next, self._next_in_hole = self._now()
+        self._free_from = self._position
+        self.grown = time.monotonic()
+        """The time of the last new output."""
+        self._seen = -1
+        self.closed = False
+        self.watch = -1
+        """The number of its inotify watch, or -1."""
+
+    def close(self) -> None:
+        self.save()
+        self.closed = True
+
+    def lines(self, *, unfinished: bool) -> list[str]:
+        """Returns the next lines, which `advance` confirms. `unfinished`: also a last line without an end."""
+        size = self._size()
+        if LEADING_HOLE <= size <= self._next and self._next_in_hole < 0:
+            return []
+        with self._open() as file:
+            if size < LEADING_HOLE:
+                self._truncate(file)
+            leading = self._read_hole(file)
+            if end := _end(leading, unfinished):
+                self._next_in_hole += end
+                return list(_split(leading[:end]))
+            lost = self._give_up_oldest(file, size)
+            raw = os.pread(file, PIECE, self._next) if self._next < size else b""
+        end = _end(raw, unfinished)
+        self._next += end
+        lines = list(_split(raw[:end])) if end else []
+        if lost:
+            lines.insert(
+                0, f"[windlass] {lost} bytes of output are lost: more was written than could be read"
+            )
+        return lines
+
+    def advance(self) -> None:
+        self._position, self._in_hole = self._next, self._next_in_hole
+
+    def rewind(self) -> None:
+        """Has `lines` return the same lines again, since they were not handed over."""
+        self._next, self._next_in_hole = self._now()
+
+    def current(self) -> bool:
+        """False for an instance that was removed and created again under the same name."""
+        return self._mark.exists() and self._path.exists()
+
+    def waiting(self) -> bool:
+        """Returns whether there is unread output, with or without a line end."""
+        try:
+            size = self._size()
+            if size > self._position or size < LEADING_HOLE:
+                return True
+            if self._in_hole < 0:
+                return False
+            with self._open() as file:
+                return bool(self._read_hole(file))
+        except OSError:
+            return False  # it has gone, or is read when it can be opened
+
+    def save(self) -> bool:
+        """Saves the positions. Returns False if the disk is full: it is tried again, and a lost position only
+        repeats lines."""
+        if self._saved != self._now():
+            # Overwritten in place: the length never changes, so no short write is ever read.
+            try:
+                _write_mark(self._mark, b"%-31d %-31d\n" % self._now())
+            except FileNotFoundError:  # it was laid aside by another engine, or erased
+                pass
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return False
+            self._saved = self._now()
+        return True
+
+    def can_free(self) -> bool:
+        return self._position - self._free_from >= _HOLES
+
+    def freeing(self) -> Callable[[], bool]:
+        """Returns a function that frees the space of what was read. It runs off the event loop, because the
+        file system may have to write. It returns False if a new file is needed."""
+        until = self._position - self._position % BLOCK
+        file = self._open_again()
+        self._free_from = until
+        return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _END
+
+    def free_reserved(self) -> None:
+        """Frees room that the program has reserved where it wrote nothing to be read: before the reading
+        position, and behind the end. Only once the program has ended: its output would be cut off."""
+        start = 0 if self._in_hole < 0 else LEADING_HOLE
+        _punch(self._open_again(), start, self._position - self._position % BLOCK - start)
+        with self._open() as file:
+            os.ftruncate(file, os.fstat(file).st_size)
+
+    def start_new_file(self) -> None:
+        """Empties the file once everything is read, where holes are unsupported or the file is near its
+        maximum length. Output written between the two calls below is lost, which only the program could
+        prevent."""
+        if self.closed or self._size() != self._position:
+            return
+        with self._open() as file:
+            os.ftruncate(file, LEADING_HOLE)
+        self._position = self._next = self._free_from = LEADING_HOLE
+        self.save()
+
+    def _now(self) -> tuple[int, int]:
+        return self._position, self._in_hole
+
+    def _size(self) -> int:
+        try:
+            size = self._path.stat().st_size
+        except OSError as error:
+            raise UnreadableOutput(*error.args) from error
+        if size != self._seen:
+            self._seen, self.grown = size, time.monotonic()
+        return size
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        file = self._open_again()
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _open_again(self) -> int:
+        """Opens the file, and then checks with the position file that both are of this instance."""
+        try:
+            file = _open(self._path)
+            with on_failure(partial(os.close, file)):
+                self._mark.stat()
+        except OSError as error:
+            raise UnreadableOutput(*error.args) from error
+        return file
+
+    def _truncate(self, file: int) -> None:
+        os.pwrite(file, b"\0", LEADING_HOLE - 1)  # lengthens the file, and never shortens it
+        self._position = self._next = self._free_from = LEADING_HOLE
+        self._in_hole = self._next_in_hole = 0
+        self.grown = time.monotonic()
+
+    def _read_hole(self, file: int) -> bytes:
+        if self._next_in_hole < 0:
+            return b""
+        raw = os.pread(file, min(PIECE, LEADING_HOLE - self._next_in_hole), self._next_in_hole)
+        return raw.partition(b"\0")[0]
+
+    def _give_up_oldest(self, file: int, size: int) -> int:
+        """Skips the oldest output if too much is unread. Returns the number of bytes that were skipped."""
+        if size - self._next <= self._backlog:
+            return 0
+        target = size - self._backlog // 2
+        piece = os.pread(file, PIECE, target)
+        target += piece.find(b"\n") + 1
+        lost, self._next = target - self._next, target
+        return lost
+
+
+def _read_mark(mark: Path) -> bytes:
+    file = os.open(mark, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return os.pread(file, 64, 0)
+    finally:
+        os.close(file)
+
+
+def _write_mark(mark: Path, text: bytes) -> None:
+    file = os.open(mark, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(file, text, 0)
+    finally:
+        os.close(file)
+
+
+def _open(file: Path, how: int = 0) -> int:
+    """Opens the output, even if the program has removed the permission of its user. Does not wait while the
+    program holds a lease."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | how
+    try:
+        return os.open(file, flags, 0o600)
+    except PermissionError:
+        file.chmod(0o600)
+        return os.open(file, flags, 0o600)
+
+
+def _punch(file: int, start: int, length: int) -> bool:
+    try:
+        if kernel.libc.fallocate(file, PUNCH, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+            return True
+        error = ctypes.get_errno()
+        if error in (errno.EOPNOTSUPP, errno.ENOSYS):
+            return False
+        raise OSError(error, os.strerror(error))
+    finally:
+        os.close(file)
+
+
+def _end(raw: bytes, unfinished: bool) -> int:
+    end = raw.rfind(b"\n") + 1
+    if end or not raw:
+        return end
+    if len(raw) > LONGEST:
+        return _between_characters(raw, len(raw) - len(raw) % LONGEST)
+    return len(raw) if unfinished else 0
+
+
+def _between_characters(raw: bytes, end: int) -> int:
+    """Returns the end moved back to the start of a UTF-8 character, of four bytes at most."""
+    for back in range(4):
+        if end - back >= len(raw) or raw[end - back] & 0xC0 != 0x80:
+            return end - back
+    return end
+
+
+def _split(raw: bytes) -> Iterator[str]:
+    text = raw.decode("utf-8", "replace")
+    if "\0" in text:  # databases refuse them
+        text = text.replace("\0", "")
+    for line in text.removesuffix("\n").split("\n"):
+        if len(line) * 4 <= LONGEST or len(line.encode()) <= LONGEST:
+            yield line.removesuffix("\r")
+        else:
+            yield from _cut(line.encode())
+
+
+def _cut(line: bytes) -> Iterator[str]:
+    while line:
+        end = _between_characters(line, min(len(line), LONGEST))
+        yield line[:end].decode("utf-8", "replace").removesuffix("\r")
+        line = line[end:]
+
+
+def last_output(home: Path) -> bytes:
+    """Returns the last output of an instance, which may say why it ended."""
+    with suppress(OSError):
+        fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            return os.pread(fd, 8192, max(0, size - 8192)) + os.pread(fd, 8192, 0)
+        finally:
+            os.close(fd)
+    return b""

@@ -1,0 +1,225 @@
+"""Finds the processes of each instance: by the process namespace of its cell; without one by its mark
+(marks.py), session, environment, or cgroup.
+
+The processes of an instance are all descendants of the one that was started, including those that have left
+its process group or session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names
+a folder and thereby the engine, so processes of another installation are never mistaken for ours.
+
+A program controls its own environment and may lie: it could pretend to belong to another service, whose
+memory would then be counted too high, or to be a command of Windlass. So the kernel's information has
+precedence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.process import kernel
+from windlass.process.kernel import Process, Stat
+from windlass.process.marks import mark_of, read_mark
+from windlass.process.records import Record
+
+INSTANCE: Final = "WINDLASS_INSTANCE"
+FILES: Final = "WINDLASS_FILES"
+EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
+MARKS: Final = (INSTANCE, FILES)
+_GET_PARENT: Final = 0xB702
+"""The ioctl request for the parent of a namespace."""
+_PARTS_OF_HOME: Final = 2
+"""The folder of an instance is below that of its service, in the folder of all services."""
+
+
+class OwnedProcess(Struct, frozen=True, gc=False):
+    """A living process of this machine, with the instance that it says it belongs to."""
+
+    stat: Stat
+    home: str
+    """The folder of its instance; empty if it belongs to none of ours."""
+    space: int = 0
+    """The number of its process namespace, or of the one above that is a child of ours; 0 if there is
+    none."""
+    is_told: bool = False
+    """Whether its environment could be read. It cannot be while the process executes another program."""
+    mark: int = 0
+    """See `marks`."""
+
+
+class ProcessTable:
+    """All living processes, by process id, instance, session and process namespace."""
+
+    def __init__(self, everyone: Iterable[OwnedProcess], dead: Iterable[Stat] = ()) -> None:
+        self.by_pid = {process.stat.pid: process for process in everyone}
+        self.dead_children = Counter(stat.parent for stat in dead)
+        """How many processes each one has started that have ended, and that it has not reaped."""
+        self.by_home: dict[str, list[OwnedProcess]] = {}
+        self.by_session: dict[int, list[OwnedProcess]] = {}
+        self.by_space: dict[int, list[OwnedProcess]] = {}
+        self.by_mark: dict[int, list[OwnedProcess]] = {}
+        for process in self.by_pid.values():
+            self.by_session.setdefault(process.stat.session, []).append(process)
+            if process.home:
+                self.by_home.setdefault(process.home, []).append(process)
+            if process.space:
+                self.by_space.setdefault(process.space, []).append(process)
+            if process.mark:
+                self.by_mark.setdefault(process.mark, []).append(process)
+
+
+def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
+    """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
+    change once the environment of the process was read."""
+    prefix, processes, spaces = (
+        os.fsencode(folder) + b"/",
+        before.by_pid if before else {},
+        _ProcessNamespaces(folder),
+    )
+    everyone = [*kernel.everyone()]
+    living = [stat for stat in everyone if not stat.dead]
+    known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
+    homes = _homes(known.values())
+    dead = (stat for stat in everyone if stat.dead)
+    return ProcessTable(
+        (known.get(stat.pid) or _member(stat, prefix, spaces, homes) for stat in living), dead
+    )
+
+
+def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
+    """Returns the folder of the instance of each process namespace: that of its oldest process with a mark,
+    which Windlass started. The environments of its other processes need not be read."""
+    inside = [process for process in known if process.space and process.home]
+    inside.sort(key=lambda process: -process.stat.start)
+    return {process.space: process.home for process in inside}
+
+
+def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
+    before = processes.get(stat.pid)
+    if before is None or not before.is_told or not (before.home or before.space):
+        return None
+    if before.stat.start != stat.start:
+        return None
+    return OwnedProcess(stat, before.home, before.space, is_told=True, mark=before.mark)
+
+
+def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mapping[int, str]) -> OwnedProcess:
+    space = spaces.of(stat.thread)
+    if space in homes:
+        return OwnedProcess(stat, homes[space], space, is_told=True)
+    marks = kernel.marks(stat.thread, MARKS)
+    files = marks.get(FILES, b"") if marks else b""
+    ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
+    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.thread)
+    mark = 0 if space else read_mark(stat.thread)
+    return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
+
+
+class _ProcessNamespaces:
+    """Process namespaces that are children of ours; each cell has one. Namespaces that programs make below
+    one count as the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._services = folder / "services"
+        self._ours = kernel.process_namespace(os.getpid())
+        self._known = {0: 0, self._ours: 0}
+        self._homes = {0: ""}
+
+    def of(self, pid: int) -> int:
+        number = kernel.process_namespace(pid)
+        if number not in self._known:
+            self._known[number] = self._top(pid)
+        return self._known[number]
+
+    def home(self, space: int, pid: int) -> str:
+        """Returns the folder of the instance that is mounted for a process of a namespace. A program can lose
+        its marks by executing another one, but it mounts nothing."""
+        if space not in self._homes:
+            self._homes[space] = next(map(str, self._mounted(pid)), "")
+        return self._homes[space]
+
+    def _mounted(self, pid: int) -> Iterable[Path]:
+        for point in kernel.mount_points(pid):
+            if point.is_relative_to(self._services):
+                below = point.relative_to(self._services).parts
+                if len(below) > _PARTS_OF_HOME:
+                    yield self._services.joinpath(*below[:_PARTS_OF_HOME])
+
+    def _top(self, pid: int) -> int:
+        with suppress(OSError):
+            at = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                while (number := os.fstat(at).st_ino) != self._ours:
+                    top, above = number, fcntl.ioctl(at, _GET_PARENT)
+                    os.close(at)
+                    at = above
+                return top
+            finally:
+                os.close(at)
+        return 0
+
+
+def members(table: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
+    """Returns the processes of the instance of this folder and record, whose program was `leader`."""
+    if record.space:
+        inside = table.by_space.get(record.space, [])
+        if _is_inside(table, record.first, record.space) or _is_inside(table, leader, record.space):
+            return inside
+        # The number may be reused by now.
+        return [process for process in inside if process.home == str(home)]
+    marked = table.by_mark.get(mark_of(home), [])
+    named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
+    others = [process for process in _session(table, home, leader) if process.home != str(home)]
+    return [*marked, *(process for process in (*named, *others) if not process.mark)]
+
+
+def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:
+    """Returns whether a process lives in this namespace. Then all in the namespace are of its instance,
+    whatever they have executed since."""
+    found = table.by_pid.get(process.pid) if process and process.boot == kernel.boot() else None
+    return bool(found and process and found.stat.start == process.start and found.space == space)
+
+
+def _is_of(process: OwnedProcess, record: Record) -> bool:
+    """Returns False if the service has a user of its own and another user runs the process."""
+    cell = record.cell
+    return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
+
+
+def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
+    """Returns the processes of the leader's session. Like a pid, the number of a session may be reused."""
+    if leader is None or leader.boot != kernel.boot():
+        return []
+    session = table.by_session.get(leader.pid, [])
+    first = table.by_pid.get(leader.pid)
+    if first is None:
+        return [process for process in session if kernel.touches(process.stat.thread, home)]
+    return session if first.stat.start == leader.start else []
+
+
+class ProcessCounter:
+    """Lists processes off the event loop; concurrent callers share the next list."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._one = asyncio.Lock()
+        self._coming: asyncio.Future[ProcessTable] | None = None
+        self._last: ProcessTable | None = None
+
+    async def now(self) -> ProcessTable:
+        """Returns a table that was begun after this call, so it has every process of that moment."""
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(self._count())
+        return await asyncio.shield(self._coming)
+
+    async def _count(self) -> ProcessTable:
+        async with self._one:
+            self._coming = None
+            self._last = await asyncio.to_thread(count, self._folder, self._last)
+            return self._last

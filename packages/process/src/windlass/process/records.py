@@ -1,0 +1,279 @@
+"""The engine's records of instances, in small files, so that another engine finds what runs.
+
+A record is replaced as a whole, before the effect that it describes. It never contains variables: values are
+only in memory. Records describe processes, which end with the machine, so they are not synced to disk; a
+record torn by a power cut counts as missing. A complete record that cannot be read is of another version and
+left unchanged. The addresses of services, which must survive a power cut, are synced (ports.py).
+
+Every instance has a lock. A change of an instance needs it, in this process or another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct, field
+
+from windlass.base import filelock
+from windlass.base.atomic_files import write_whole
+from windlass.base.isolation.cell import Cell
+from windlass.base.log import log
+from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.process.kernel import Process
+
+_log = log("engines.process")
+_SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_PRIVATE: Final = 0o700
+_PATIENCE: Final = 0.1
+"""Longest pause between two attempts to get a lock that another process holds, in seconds."""
+_LONGEST_HELD: Final = 30.0
+"""Seconds after which another server that holds an instance counts as paused."""
+
+
+class UnknownRecord(EngineError):
+    """The record of an instance is complete, but this version cannot read it. Users see the message."""
+
+
+class InstanceKey(Struct, frozen=True):
+    """Identifies an instance. There is never more than one live copy of it."""
+
+    service: str
+    generation: int
+    index: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.service}-{self.generation}-{self.index}"
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """The record of one instance. Later versions read it, so each added field needs a default."""
+
+    service: str
+    pod: str
+    deployment: str
+    org: str
+    workdir: str
+    memory: int
+    """Megabytes that it may use."""
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """The port that the instance got for each port inside."""
+    made: bool = False
+    """Its working copy is complete."""
+    made_at: int = 0
+    """The time when it was complete: the program has changed files that are newer. 0 until then."""
+    process: Process | None = None
+    first: Process | None = None
+    """The first process of its cell, which stays as long as the cell; None if the cell has none."""
+    space: int = 0
+    """The number of the process namespace of its cell; 0 if it has none."""
+    engine: Process | None = None
+    """The Windlass that started it. Only that one sees its exit status."""
+    last: Process | None = None
+    """The earlier process, whose end `reason` describes."""
+    cell: Cell | None = None
+    """The cell of the program; None if it is not isolated."""
+    cgroup: str = ""
+    started_at: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    verdict: str = ""
+    """Why Windlass kills it."""
+    pause: float = 0.0
+    resume_at: int = 0
+    once: bool = False
+    """Whether it runs to its end and is never restarted."""
+    ended_at: int = 0
+    """The time of its end, if it runs once."""
+    peak_memory: int = 0
+    """Bytes that its largest process used, if it has run once; 0 if that is not known."""
+    removing: bool = False
+
+
+@lru_cache(4096)
+def _home(services: Path, key: InstanceKey) -> Path:
+    """Cached, because all instances are looked at again and again, and making a path is slow."""
+    return services / safe(key.service) / f"{key.generation}-{key.index}"
+
+
+class RecordStore:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.services = folder / "services"
+        self.volumes = folder / "volumes"
+        self.ended = folder / "ended"
+        self.caches = folder / "caches"
+        """Caches of tools of a service, such as downloaded dependencies, for its next instances."""
+        self.removed = RemovedGenerations(folder / REMOVED, durable=False)
+        self._bell = folder / "bell"
+        self._decoder = msgspec.json.Decoder(Record)
+        self._logged: set[Path] = set()
+        """Folders of instances whose unreadable record was logged."""
+
+    def prepare(self) -> None:
+        self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        self.folder.chmod(_PRIVATE)
+        for folder in (self.services, self.volumes, self.ended, self.caches):
+            folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        self._bell.touch()
+
+    def home(self, key: InstanceKey) -> Path:
+        return _home(self.services, key)
+
+    def find(self, service: str | None = None) -> list[InstanceKey]:
+        services = names(self.services) if service is None else [safe(service)]
+        return sorted(
+            (
+                InstanceKey(service, int(generation), int(index))
+                for service in services
+                for name in names(self.services / service)
+                for generation, _, index in [name.partition("-")]
+                if generation.isdecimal() and index.isdecimal()
+            ),
+            key=lambda key: (key.service, key.generation, key.index),
+        )
+
+    def read(self, key: InstanceKey) -> Record | None:
+        return self.read_in(self.home(key))
+
+    def read_in(self, home: Path) -> Record | None:
+        """Returns the record in the folder of an instance, or None. Raises UnknownRecord for one that another
+        version wrote: its program may run, so nothing is started or erased over it."""
+        try:
+            return self._decoder.decode((home / "record.json").read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except msgspec.ValidationError as error:
+            self._log_once(home, error)
+            raise UnknownRecord(
+                "ask the operator to look with `windlass doctor`: another version of Windlass has recorded "
+                "an instance of this service, and this one cannot read that. Nothing is started or erased "
+                "over it"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None  # torn by a power cut, which also ended the processes that it described
+
+    def known(self, key: InstanceKey) -> Record | None:
+        """Returns the record for reading only: an unreadable one counts as missing."""
+        with suppress(UnknownRecord):
+            return self.read(key)
+        return None
+
+    def check(self, service: str) -> None:
+        """Raises UnknownRecord if an instance of the service has a record that cannot be understood."""
+        for key in self.find(service):
+            self.read(key)
+
+    def _log_once(self, home: Path, error: msgspec.ValidationError) -> None:
+        if home not in self._logged:
+            self._logged.add(home)
+            extra = {"folder": str(home), "why": str(error)}
+            _log.error("a record of another version cannot be read, and is left as it is", extra=extra)
+
+    def write(self, key: InstanceKey, record: Record) -> Record:
+        write_whole(self.home(key) / "record.json", msgspec.json.encode(record), durable=False)
+        return record
+
+    @asynccontextmanager
+    async def held(self, key: InstanceKey, *, make: bool = False) -> AsyncIterator[Path | None]:
+        """Holds the lock of an instance. Yields its folder; None if there is none and `make` is False."""
+        fd = await self._lock(key, make)
+        try:
+            yield None if fd is None else self.home(key)
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    async def _lock(self, key: InstanceKey, make: bool) -> int | None:
+        path, pause = self.home(key) / "lock", 0.002
+        deadline = time.monotonic() + _LONGEST_HELD
+        while True:
+            try:
+                if make:
+                    path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+                fd = filelock.open_lock_file(path)
+            except FileNotFoundError:
+                if make:
+                    continue  # removed between these two lines
+                return None
+            if filelock.try_lock(fd) and filelock.is_at(fd, path):
+                return fd
+            holder = filelock.holder_of(fd) if time.monotonic() > deadline else None
+            os.close(fd)
+            if holder not in {None, os.getpid()}:
+                raise EngineAway(str(filelock.LockKept(holder)))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PATIENCE)
+
+    def move_to_ended(self, key: InstanceKey) -> Path:
+        """Moves the folder of a removed instance to `ended`, where it is erased."""
+        aside = self.ended / uuid4().hex
+        self.home(key).rename(aside)
+        with suppress(OSError):  # the last one takes the folder of the service with it
+            self.home(key).parent.rmdir()
+        return aside
+
+    def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
+        """True unless the generation was removed as a whole and is not needed again. A generation that runs
+        `once` is never needed again."""
+        if once:
+            return key.generation not in self.removed.of(safe(key.service))
+        later = any(other.generation > key.generation for other in self.find(key.service))
+        return self.removed.returns(safe(key.service), key.generation, later=later)
+
+    def notify_engines(self) -> None:
+        """Tells the other engines over this folder that something has changed."""
+        self._bell.touch()  # an operator may have deleted it
+        now = time.time_ns()  # the kernel's own stamp may be the same for two that notify at once
+        os.utime(self._bell, ns=(now, now))
+
+    def last_notification(self) -> int:
+        """Returns the time of the last notification; 0 if its file is gone until the next one."""
+        try:
+            return self._bell.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+
+def unknown_records(folder: Path) -> list[Path]:
+    """Returns the records below the folder of an engine that are of another version."""
+    store, instances = RecordStore(folder), []
+    for key in store.find():
+        try:
+            store.read(key)
+        except UnknownRecord:
+            instances.append(store.home(key) / "record.json")
+    return instances
+
+
+def pods_without_network(folder: Path) -> list[str]:
+    """Returns the names of instances below the folder of an engine that share the network of the machine."""
+    store = RecordStore(folder)
+    records = (record for key in store.find() if (record := store.known(key)))
+    return [record.pod for record in records if record.cell is None or "network" not in record.cell]
+
+
+def safe(name: str) -> str:
+    """Returns a name that can be the name of a folder. Raises an EngineError for any other."""
+    if not _SAFE.match(name):
+        raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
+    return name
+
+
+def names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (names, not paths)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,155 @@
+"""Starts programs so that none ever runs without a record.
+
+A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Windlass
+records the process and moves it into its cgroup; then it sends the message, and the process executes the
+program. If Windlass is killed before that, the process reads the end of the pipe and exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from windlass.base import cgroups
+from windlass.base.cleanup import on_failure
+from windlass.base.isolation import launcher_client
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.launcher import LaunchRequest
+from windlass.base.isolation.launcher_client import Launcher, StartedProgram
+from windlass.base.oom_score import INSTANCES
+from windlass.engines.engine import EngineError
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.output import prepare
+from windlass.process.process_table import MARKS
+
+
+class SpawnRequest(Struct, frozen=True):
+    """A program to be started."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    output: Path
+    cell: Cell | None = None
+    cgroup: str = ""
+    holder_file: str = ""
+    """Instead of a command: the file of a process that holds a network namespace."""
+
+
+class SpawnedProcess(NamedTuple):
+    """The process of a program that was started."""
+
+    process: Process
+    first: Process | None
+    """The first process of its cell, where it has processes of its own."""
+    space: int
+    """See `Record.space`."""
+
+
+class Spawner:
+    """The launcher, and the thread that sends it all requests."""
+
+    def __init__(self, after: Sequence[str] = ()) -> None:
+        """`after`: see `Launcher`."""
+        self.thread = ThreadPoolExecutor(1, "windlass-starts")
+        self._launcher = Launcher(INSTANCES, after)
+
+    async def open(self) -> None:
+        """Starts the launcher before its first request, where instances run already."""
+        await asyncio.get_running_loop().run_in_executor(self.thread, self._launcher.open)
+
+    def close(self) -> None:
+        self.thread.shutdown()
+        self._launcher.close()
+
+    def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
+        """Starts a program. Calls `record` when the process exists and before it executes the program."""
+        try:
+            output = _open_output(request)
+            try:
+                started = self._launcher.start_program(_launch_request(request, waits=True), output)
+            finally:
+                os.close(output)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", error)
+            raise EngineError(
+                f"Ask the operator: no process can be started on this machine: {reason}"
+            ) from error
+        try:
+            with on_failure(partial(launcher_client.end, started)):  # no program runs without a record
+                for pid in (started.first, started.pid):
+                    if pid is not None:
+                        cgroups.enter(request.cgroup, pid)
+                first = None if started.first is None else _identify(started.first)
+                spawned = SpawnedProcess(
+                    _identify(started.pid),
+                    first,
+                    kernel.process_namespace(started.pid) if started.first else 0,
+                )
+                record(spawned)
+                launcher_client.go(started)
+        finally:
+            launcher_client.close(started)
+        return spawned
+
+    def beside(
+        self,
+        request: SpawnRequest,
+        output: int,
+        process: int | None,
+        input: int | None = None,
+        *,
+        has_terminal: bool = False,
+    ) -> StartedProgram:
+        """Starts a program without a record, in the cell of this process. Does not wait until it runs,
+        because programs of the cell can delay that. May raise an OSError."""
+        launch = _launch_request(request, waits=False)
+        launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
+        launch["cgroup"] = request.cgroup
+        return self._launcher.start_program(launch, output, process if request.cell else None, input)
+
+
+def _open_output(request: SpawnRequest) -> int:
+    output = os.open(request.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        if request.cell and request.cell["identity"] == "user":
+            os.fchown(output, request.cell["uid"], request.cell["uid"])
+        prepare(output)
+    except OSError:
+        os.close(output)
+        raise
+    return output
+
+
+def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
+    for name, value in request.environment.items():
+        if "\0" in name + value:
+            raise ValueError(f"embedded null character in the variable {name}")
+    launch = LaunchRequest(
+        command=tuple(request.command),
+        folder=str(request.folder),
+        environment=dict(request.environment),
+        marks={name: request.environment[name] for name in MARKS if name in request.environment},
+        cell=request.cell,
+        waits=waits,
+        has_input=False,
+        has_terminal=False,
+        cgroup="",
+    )
+    if request.holder_file:
+        launch["holder_file"] = request.holder_file
+    return launch
+
+
+def _identify(pid: int) -> Process:
+    process = kernel.identify(pid)
+    assert process is not None  # a child stays until it is reaped
+    return process

@@ -1,0 +1,206 @@
+"""Starts the program of an instance: working copy, ports, variables, cell and control group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from windlass.base import cgroups
+from windlass.base.clock import Clock
+from windlass.base.disk_reserve import has_room_to_start
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation, programs
+from windlass.base.isolation.network import CellNetwork, service_address
+from windlass.engines import unread_output
+from windlass.engines.engine import ArtifactLost, EngineError
+from windlass.engines.workload import Workload
+from windlass.launch.instance import LISTEN
+from windlass.process import files, kernel, run_recorder
+from windlass.process.environment import InstanceEnvironment, command
+from windlass.process.failures import disk_is_full
+from windlass.process.kernel import Process
+from windlass.process.marks import mark_of
+from windlass.process.networks import Networks
+from windlass.process.output import BACKLOG
+from windlass.process.ports import PortAddresses
+from windlass.process.records import InstanceKey, Record, RecordStore
+from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (of a network of its own)
+
+
+class InstanceStarter:
+    """Starts programs. The caller holds the lock of the instance, and no process of it lives."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        environment: InstanceEnvironment,
+        groups: cgroups.Cgroups,
+        clock: Clock,
+        isolation: Isolation,
+        places: PortAddresses,
+        builds: Path | None = None,
+        disk_reserve: int = 0,
+        backlog: int = BACKLOG,
+    ) -> None:
+        """`builds` has all artifacts below it; None: they may be anywhere. `disk_reserve`: bytes of the disk
+        that instances leave free. `backlog`: bytes of output that may wait to be read."""
+        self._after = (unread_output.__name__, str(records.folder), str(backlog))
+        self._disk_reserve = disk_reserve
+        self._builds = builds
+        self._records, self._environment, self._groups = records, environment, groups
+        self._clock, self._isolation, self._places = clock, isolation, places
+        self.spawner = Spawner(self._after)
+        self.networks = Networks(records.folder, isolation, lambda: self.spawner)
+        self.own = kernel.myself()
+        self.server_folder = records.folder / "servers"
+
+    def reopen(self) -> None:
+        self.spawner = Spawner(self._after)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.spawner.close)
+
+    def environment(
+        self, key: InstanceKey, record: Record, process: Process, workload: Workload | None
+    ) -> dict[str, str]:
+        """Returns the variables of a running instance; those of an adopted one come from the kernel."""
+        if workload is not None:
+            return self._environment.environment(key, workload, record.ports)
+        variables = kernel.environment(process.pid)
+        return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
+
+    def check_place(self, workload: Workload) -> None:
+        """Raises ArtifactLost if what the workload runs is not below the folder of builds; VolumeLost first,
+        because a build is of no use until the volume is back."""
+        try:
+            files.check_place(workload.artifact, self._builds)
+        except ArtifactLost:
+            files.check_volumes(self._records.volumes, workload)
+            raise
+
+    async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        self.check_place(workload)
+        self._check_room()
+        files.check_volumes(self._records.volumes, workload)
+        home = self._records.home(key)
+        network = await self._network(key, workload, record)
+        ports = self._environment.ports(key, workload, record, has_network=network is not None)
+        record = structs.replace(record, ports=ports, memory=workload.memory)
+        self._records.write(key, record)
+        if not (record.made and (home / "app").exists()):
+            await asyncio.to_thread(self._make, key, workload)
+            record = structs.replace(record, made_at=self._clock.now())
+        if record.once:
+            # Another server may hold the lock of the users.
+            owner = await asyncio.to_thread(self._isolation.owner, key.service)
+            files.make_once(home, owner)
+        request = await self._spawn_request(key, home, workload, record, network)
+        return await self._spawn(key, workload, request, structs.replace(record, made=True))
+
+    def _check_room(self) -> None:
+        """Raises EngineAway while the disk is full but for the last of its reserve."""
+        if not has_room_to_start(self._records.folder, self._disk_reserve):
+            raise disk_is_full()
+
+    async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
+        """Returns the network of an instance; None for that of the machine. An instance that an earlier
+        version started without a network gets none, because others find it at ports of this machine. A run
+        that has to fetch its parts gets none if it could fetch nothing there."""
+        began_without = record.cell is not None and "network" not in record.cell
+        if began_without or not await self.networks.is_offered():
+            return None
+        if workload.calls_server and not self.networks.has_egress:
+            return None
+        await self._places.learn(key.service)
+        address = service_address(self._places.number_of(key.service))
+        own = address if workload.direct else ""
+        network = await self.networks.of_instance(workload.environment, workload.org, own)
+        if workload.known_as and not record.once:
+            await self.networks.introduce(workload.environment, workload.known_as, address)
+        return network
+
+    async def _spawn_request(
+        self, key: InstanceKey, home: Path, workload: Workload, record: Record, network: CellNetwork | None
+    ) -> SpawnRequest:
+        folder = files.working_directory(home, record.workdir)
+        if not folder.is_dir():
+            raise EngineError(f"the application has no folder {record.workdir} to work in")
+        environment = self._environment.environment(key, workload, record.ports)
+        if network is not None and workload.direct:
+            environment[LISTEN] = EVERYWHERE
+        cell = await asyncio.to_thread(self.cell, key, workload, network, record.once)
+        program = command(workload)
+        if record.once:
+            program = tuple(run_recorder.recording_command(program, home / files.ONCE))
+        return SpawnRequest(program, folder, environment, home / "output", cell)
+
+    def _make(self, key: InstanceKey, workload: Workload) -> None:
+        home, cache = self._records.home(key), self._records.caches / key.service
+        files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service))
+
+    def cell(
+        self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
+    ) -> Cell | None:
+        """Returns the cell of a service. It may read its build and the operator's programs, but nothing that
+        only its command or variables name: that could be any folder of the machine."""
+        path = programs(workload.artifact.environment.get("PATH", ""), self._isolation.folders)
+        home, cache = self._records.home(key), self._records.caches / key.service
+        return self._isolation.cell(
+            key.service,
+            readable=(
+                *files.built_folders(Path(workload.artifact.ref)),
+                *path,
+                *([self.server_folder] if workload.calls_server else ()),
+            ),
+            writable=files.writable(home, workload, self._records.volumes, cache, once=once),
+            temporary=home / "tmp",
+            mark=mark_of(home),
+            shared_memory=workload.memory << 20,
+            network=network,
+        )
+
+    async def _spawn(
+        self, key: InstanceKey, workload: Workload, request: SpawnRequest, record: Record
+    ) -> Record:
+        record = structs.replace(
+            record,
+            engine=self.own,
+            started_at=self._clock.now(),
+            restarts=record.restarts + bool(record.started_at),
+            resume_at=0,
+        )
+        cgroup = self._groups.make(key.id, workload.cpu, workload.memory)
+        record = structs.replace(record, cell=request.cell, cgroup=cgroup)
+
+        def completed(spawned: SpawnedProcess) -> Record:
+            return structs.replace(record, process=spawned.process, first=spawned.first, space=spawned.space)
+
+        def note(spawned: SpawnedProcess) -> None:
+            self._records.write(key, completed(spawned))
+
+        loop, request = asyncio.get_running_loop(), structs.replace(request, cgroup=cgroup)
+        return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
+
+
+def new_record(key: InstanceKey, workload: Workload) -> Record:
+    return Record(
+        service=key.service,
+        pod=f"{workload.name}-{key.generation}-{key.index}",
+        deployment=workload.deployment,
+        org=workload.org,
+        workdir=workload.artifact.workdir,
+        memory=workload.memory,
+    )
+
+
+def readable(error: EngineError | OSError) -> EngineError:
+    """Returns the error of a start with a message for people."""
+    if isinstance(error, EngineError):
+        return error
+    return EngineError(f"it cannot be started on this machine: {error.strerror or error}")

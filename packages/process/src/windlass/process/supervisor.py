@@ -1,0 +1,82 @@
+"""The state of an instance that is only in memory: its variables, its watched process, and timers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from windlass.engines.workload import Workload
+from windlass.process import kernel
+from windlass.process.kernel import Process
+from windlass.process.records import InstanceKey
+
+
+class Supervisor:
+    def __init__(self) -> None:
+        self.workload: Workload | None = None
+        self.process: Process | None = None
+        """The process that is watched, or whose end is being recorded."""
+        self.handle: int | None = None
+        self.resume: asyncio.TimerHandle | None = None
+        self.heard: dict[int, int] = {}
+        """The ports on which the process was found to listen, by port inside."""
+        self.verdict = ""
+        """Why Windlass ends its process. On a full disk, the record has it only after the end."""
+        self.foreign: set[int] = set()
+        """Sockets of other programs that listen on its ports, by inode."""
+
+    def watch(self, process: Process, ended: Callable[[], None]) -> bool:
+        """Calls `ended` when a process ends. Returns False if it has ended already."""
+        self.unwatch()
+        self.process, self.heard = process, {}
+        if process.boot == kernel.boot():
+            self.handle = kernel.handle(process.pid, process.start)
+        if self.handle is None:
+            return False
+        asyncio.get_running_loop().add_reader(self.handle, ended)
+        return True
+
+    def reap(self, process: Process) -> int | None:
+        """Returns the exit status of an ended process, if it was a child of this one."""
+        if self.process != process or self.handle is None:
+            return None
+        status = kernel.reap(self.handle)
+        self.unwatch()
+        self.process = process
+        return status
+
+    def unwatch(self) -> None:
+        if self.handle is not None:
+            asyncio.get_running_loop().remove_reader(self.handle)
+            os.close(self.handle)
+        self.handle = self.process = None
+
+    def let_go(self) -> None:
+        self.unwatch()
+        if self.resume is not None:
+            self.resume.cancel()
+
+
+class Supervisors:
+    """All supervisors of an engine, by instance."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[InstanceKey, Supervisor] = {}
+
+    def of(self, key: InstanceKey) -> Supervisor:
+        return self._by_key.setdefault(key, Supervisor())
+
+    def find(self, key: InstanceKey) -> Supervisor | None:
+        return self._by_key.get(key)
+
+    @property
+    def keys(self) -> list[InstanceKey]:
+        return [*self._by_key]
+
+    def watched(self) -> list[InstanceKey]:
+        return [key for key, supervisor in self._by_key.items() if supervisor.handle is not None]
+
+    def let_go(self, key: InstanceKey) -> None:
+        if supervisor := self._by_key.pop(key, None):
+            supervisor.let_go()

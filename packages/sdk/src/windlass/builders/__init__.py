@@ -1,0 +1,5 @@
+"""What a builder is.
+
+Start here: `builder` (an order, and what comes of it), `build_settings`, and `instructions` (a Dockerfile as
+it is read).
+"""

@@ -1,0 +1,100 @@
+"""The interface of builders. A builder makes an artifact, which an engine can start, of the files of a
+commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct, field
+
+from windlass.builders.build_settings import BuildSettings
+from windlass.engines.workload import Artifact
+
+FULL: Final = "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
+
+
+class BuildError(Exception):
+    """A build failed. The message is for the person who deployed."""
+
+
+class BuilderAway(BuildError):
+    """The builder does not answer now; the same build may succeed later."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """An artifact to build."""
+
+    service: str
+    org: str
+    environment: str = ""
+    name: str
+    deployment: str
+    key: str
+    """A digest of everything that the artifact depends on (repository, commit, root path, Dockerfile, stage,
+    arguments, settings)."""
+    commit: str
+    source: Path
+    """The files of the commit: the repository's root. The builder may move them away."""
+    root: str = "."
+    """The folder of the application, below `source`."""
+    dockerfile: str | None = None
+    """A path below `root`. None: a file named Dockerfile if there is one, or else the way that the builder
+    chooses."""
+    stage: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Build arguments: the variables of the service, without secrets."""
+    settings: BuildSettings = BuildSettings()
+    cache_secret: str = ""
+    """A secret of the service: a builder that caches steps for all services alike keeps them apart by it."""
+    paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the time of the build for a block that waits for builds of others."""
+    cpu: int = 2000
+    memory: int = 2048
+
+
+Say = Callable[[str], None]
+"""Takes a line of the build log."""
+
+
+class Builder(Protocol):
+    makes: Literal["native", "image"]
+
+    async def stop(self) -> None:
+        """Closes what it holds open. Builds under way were cancelled before."""
+        ...
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        """Returns the artifact of an earlier build under this key, if it still exists."""
+        ...
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        """Builds the artifact. Leaves nothing half-made behind when it fails or is cancelled."""
+        ...
+
+    async def discard(self, service: str) -> None:
+        """Erases everything that was built for this service. Succeeds if there is nothing."""
+        ...
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        """Erases the artifacts of this service except those with these keys. Only for a caller that holds the
+        service: an artifact just made for another deployment would be erased as well."""
+        ...
+
+    async def services(self) -> Collection[str]:
+        """Returns the ids of all services for which anything is stored."""
+        ...
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Erases everything of these services, and unfinished builds of all others."""
+        ...
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Moves all files of this service to the folder `into`; erases nothing."""
+        ...
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Undoes `set_aside`."""
+        ...

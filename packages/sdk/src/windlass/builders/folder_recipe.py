@@ -1,0 +1,43 @@
+"""Detection of a folder on this machine."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.detect import Recipe, Tree, detect
+
+READERS: Final = "windlass.readers"
+_SAMPLE: Final = {
+    "requirements.txt": b"flask\n",
+    "app.py": b"from flask import Flask\napp = Flask(__name__)\n",
+    "pyproject.toml": b'[project]\nname = "sample"\n',
+    "Procfile": b"web: gunicorn app:app\n",
+    "package.json": b'{"dependencies": {"express": "4"}, "scripts": {"start": "node index.js"}}',
+    "index.js": b'require("express")().listen(process.env.PORT)\n',
+    "Dockerfile": b"FROM scratch\nEXPOSE 80\n",
+}
+
+
+def tree_of(folder: Path) -> Tree:
+    return Tree(file_names(folder), partial(read_beginning, folder))
+
+
+def load_readers() -> None:
+    """Loads all that reads files of commits, for processes that are forked of this one: the modules that
+    installed packages name as entry points of the group `windlass.readers`."""
+    for reader in entry_points(group=READERS):
+        reader.load()
+    for names in (
+        ("Procfile", "requirements.txt", "app.py", "pyproject.toml"),
+        ("package.json", "index.js"),
+        _SAMPLE,
+    ):
+        detect(Tree(names, lambda path, most: _SAMPLE[path][:most]))  # compiles patterns that all need
+
+
+def recipe_of(folder: Path) -> Recipe:
+    return detect(tree_of(folder))

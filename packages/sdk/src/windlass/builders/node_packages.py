@@ -1,0 +1,176 @@
+"""Reads packages of Node: what package.json says, their workspace, and what has to be built."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.builders.builder import BuildError
+from windlass.builders.node_managers import PackageManager, is_matched, manager_of, workspace_patterns
+from windlass.builders.small_files import read_small
+
+# Scripts of the package that its manager runs when it installs, in this order. They may read any file.
+OWN_SCRIPTS: Final = (
+    "preinstall",
+    "install",
+    "postinstall",
+    "prepublish",
+    "preprepare",
+    "prepare",
+    "postprepare",
+)
+_HOOKS: Final = re.compile(
+    r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
+)
+"""Scripts for the folder of a developer: they install hooks of Git, or check who installs."""
+MOST_PACKAGES: Final = 100
+
+
+class Package(Struct, frozen=True, kw_only=True):
+    """The parts of a package.json that matter here."""
+
+    folder: Path
+    name: str = ""
+    scripts: Mapping[str, str]
+    dependencies: Mapping[str, str]
+    development: Mapping[str, str]
+    workspaces: tuple[str, ...] = ()
+    """Patterns of the folders whose packages are installed together with this one."""
+    main: str
+    manager: str = ""
+    """The manager that it names as packageManager."""
+
+    @property
+    def own_scripts(self) -> list[str]:
+        """Returns the names of the scripts to run after an installation, in order."""
+        return [
+            name for name in OWN_SCRIPTS if name in self.scripts and not _HOOKS.fullmatch(self.scripts[name])
+        ]
+
+
+def package(folder: Path) -> Package | None:
+    file = folder / "package.json"
+    if not file.is_file():
+        return None
+    content = read_manifest(file)
+    return Package(
+        folder=folder,
+        name=content["name"] if isinstance(content.get("name"), str) else "",
+        scripts=texts_of(content.get("scripts")),
+        dependencies=texts_of(content.get("dependencies")) | texts_of(content.get("optionalDependencies")),
+        development=texts_of(content.get("devDependencies")),
+        workspaces=tuple(workspace_patterns(folder, content.get("workspaces"))),
+        main=content["main"] if isinstance(content.get("main"), str) else "",
+        manager=content["packageManager"] if isinstance(content.get("packageManager"), str) else "",
+    )
+
+
+def read_manifest(file: Path) -> dict[str, Any]:
+    try:
+        content = read_json(read_small(file), object)
+    except BadJson as error:
+        raise BuildError(f"Fix package.json, which cannot be read: {error}.") from error
+    if not isinstance(content, dict):
+        raise BuildError("Fix package.json: it must hold an object.")
+    return content
+
+
+def runs_build(package: Package, started: str) -> bool:
+    """True if the start command, or a script that runs with it or with the installation, builds already."""
+    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
+    return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
+
+
+def texts_of(found: Any) -> dict[str, str]:
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in pairs if isinstance(value, str)}
+
+
+DEEPEST: Final = 6
+
+
+def workspace_of(folder: Path, top: Path) -> Package | None:
+    """Returns the package of the workspace that a folder belongs to, at or below `top`."""
+    for outer in list(folder.parents)[:DEEPEST]:
+        if not outer.is_relative_to(top):
+            return None
+        root = package(outer)
+        if root and is_matched(folder.relative_to(outer).as_posix(), list(root.workspaces)):
+            return root
+    return None
+
+
+def packages_to_build(package: Package, workspace: Package) -> list[Package]:
+    """Returns the packages of a workspace that one needs and that have a script to build, each after those
+    that it needs itself."""
+    members = {member.name: member for member in _members(workspace)}
+    ordered: dict[str, Package] = {}
+
+    def take(needed: Package, ahead: tuple[str, ...]) -> None:
+        for name in (*needed.dependencies, *needed.development):
+            member = members.get(name)
+            if member and name not in ordered and name not in ahead and len(ahead) < MOST_PACKAGES:
+                take(member, (*ahead, name))
+                ordered[name] = member
+
+    take(package, (package.name,))
+    return [member for member in ordered.values() if "build" in member.scripts]
+
+
+def _members(workspace: Package) -> Iterator[Package]:
+    patterns = list(workspace.workspaces)
+    for folder, folders, _ in os.walk(workspace.folder):
+        path = Path(folder).relative_to(workspace.folder)
+        folders[:] = [name for name in folders if name != "node_modules" and not name.startswith(".")]
+        if len(path.parts) >= DEEPEST:
+            folders.clear()
+        if is_matched(path.as_posix(), patterns) and (member := package(Path(folder))):
+            yield member
+
+
+Commands = tuple[tuple[str, ...], ...]
+
+
+def builds_of(
+    package: Package | None,
+    workspace: Package | None,
+    started: str,
+    *,
+    framework: str = "",
+    command: str = "",
+) -> Commands:
+    """Returns nothing where another script builds already. `framework`: the command that builds its
+    framework, `command`: the one that the settings of the application name."""
+    if package is None:
+        return ()
+    if command:
+        return (("/bin/sh", "-c", command),)
+    if runs_build(package, started):
+        return ()
+    if framework.startswith("env "):
+        return (("/bin/sh", "-c", framework),)
+    root = workspace or package
+    manager = manager_of(root.folder, root.manager)
+    if (
+        workspace
+        and "build" in package.scripts
+        and "turbo" in (*workspace.development, *workspace.dependencies)
+    ):
+        return (("turbo", "run", "build"),)  # which builds what the package needs first
+    others = packages_to_build(package, workspace) if workspace else ()
+    before = tuple(_build_in(other.folder, package.folder, manager) for other in others)
+    if "build" in package.scripts:
+        return (*before, manager.run("build"))
+    return (*before, tuple(shlex.split(framework)[1:])) if framework.startswith("npx ") else before
+
+
+def _build_in(folder: Path, cwd: Path, manager: PackageManager) -> tuple[str, ...]:
+    place = shlex.quote(os.path.relpath(folder, cwd))
+    return ("/bin/sh", "-c", f"cd {place} && {shlex.join(manager.run('build'))}")

@@ -1,0 +1,336 @@
+"""Finds out what to do about a step of a build that failed, from its last lines. Pure.
+
+Both builders ask it: pip, uv, npm and compilers report the same with and without a container. The first rule
+that matches wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.builders.builder import FULL
+from windlass.detect import python_modules
+from windlass.engines.start_remedies import TOO_MANY_PROCESSES
+
+_LONGEST: Final = 300
+_MEMORY: Final = (
+    "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
+)
+_PROCESSES: Final = (
+    "Start fewer programs at once, such as by fewer parallel jobs: the build has as many processes and "
+    "threads as it may."
+)
+_NETWORK: Final = (
+    "Deploy again, or ask the operator to let builds reach their registries: {0} could not be reached."
+)
+_HOST: Final = (
+    r"(?:getaddrinfo for|[Cc]ould not resolve host(?:name)?:?|ENOTFOUND|EAI_AGAIN|dial tcp: lookup"
+    r"|UnknownHostException:|Failed to resolve|\bhost=) ?'?([\w.-]{0,200}\w)"
+)
+"""Words of tools before the name of a host that they did not reach."""
+_VERSION: Final = "Correct {0} in the dependencies: the registry has no such version for this Python."
+_PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
+_LIBRARIES: Final = {
+    r"(pg_config)(?: executable)? not found": "libpq-dev",
+    r"Package (libav\w+) was not found": "libavdevice-dev libavfilter-dev pkg-config",
+    r"(mysql_config)(?: executable)? not found": "default-libmysqlclient-dev",
+    r"fatal error: (Python\.h): No such file": "python3-dev",
+    r"fatal error: ([\w./-]+\.h): No such file": "the Debian package that has it",
+    **{
+        rf"(?:command|unable to execute) '?({program})'?(?: failed)?: (?:No such file|not found)": package
+        for program, package in (
+            (r"(?:[\w-]+-)?(?:gcc|g\+\+|cc|clang|make)", "build-essential"),
+            ("cargo|rustc", "cargo"),
+            ("cmake", "cmake"),
+        )
+    },
+}
+"""Messages of tools about a missing program or header, each with the Debian package that has it."""
+_LIBRARY: Final = {
+    package: f"Add {package} to system_packages on the engine docker, ask the operator to install it, or "
+    "depend on a package that comes built: {0} is missing."
+    for package in _LIBRARIES.values()
+}
+_EXTENSION: Final = r"requires (?:PHP extension )?ext-({}) \S+ (?:->|but) .{{0,40}}missing"
+_NEEDS_EXTENSION: Final = "composer.json needs the extension {0}."
+_EXTENSIONS: Final = (
+    ("pdo_sqlite|sqlite3", "sqlite3"),
+    ("pdo_mysql|mysqli|mysqlnd", "mysql"),
+    ("pdo_pgsql|pgsql", "pgsql"),
+    ("dom|simplexml|xml|xmlreader|xmlwriter|xsl", "xml"),
+    (r"\w+", ""),
+)
+"""Extensions of PHP, and the word of the Debian package that brings them, where it is another."""
+_PHP: Final = {
+    names: f"Ask the operator to install php-{package or '{0}'}: {_NEEDS_EXTENSION}"
+    for names, package in _EXTENSIONS
+}
+_GO: Final = "Ask the operator to install Go {0}: a module needs it."
+_RUST: Final = "Ask the operator for a newer Rust than {0}, or depend on older packages: one refuses it."
+_JAVA: Final = "Ask the operator to install a JDK of version {0}: the project is written for it."
+_RUBY: Final = "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another."
+_IN_FROM: Final = "with language_version or in the FROM line of the Dockerfile"
+_OF_IMAGES: Final = {
+    _GO: f"Choose Go {{0}}, {_IN_FROM}: a module needs it.",
+    _RUST: "Name an image with a newer Rust than {0} in the FROM line of a Dockerfile, or depend on older "
+    "packages: one refuses it.",
+    _JAVA: f"Choose a JDK of version {{0}}, {_IN_FROM}: the project is written for it.",
+    _RUBY: f"Choose Ruby {{0}}, {_IN_FROM}, or change it in the Gemfile: the image has another.",
+    **dict.fromkeys(
+        _PHP.values(),
+        "Install the extension {0} in the Dockerfile, such as by docker-php-ext-install: " + _NEEDS_EXTENSION,
+    ),
+    **{
+        words: f"Add {package} to system_packages, install it in the Dockerfile, or depend on a package that "
+        "comes built: {0} is missing."
+        for package, words in _LIBRARY.items()
+    },
+}
+"""The remedy for a step that ran in an image, whose programs are not those of this machine."""
+_NO_SPACE: Final = (
+    "Use fewer pseudo-terminals and watches of files in the build, or ask the operator for more of them: it "
+    "reports that there is no space, and the disk has some."
+)
+"""Linux has the same words for a full disk and for what else has run out."""
+
+_RULES: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), words)
+    for pattern, words in (
+        (r"Disk quota exceeded", FULL),
+        (r"No space left on device|ENOSPC|no space left", _NO_SPACE),
+        (TOO_MANY_PROCESSES, _PROCESSES),
+        (
+            r"heap out of memory|[Cc]annot allocate memory|virtual memory "
+            r"exhausted|^MemoryError\b|signal: killed"
+            r"|fatal error: Killed|^Killed$|java\.lang\.OutOfMemoryError|SIGKILL"
+            r"|memory allocation of \d+ bytes failed"
+            r"|std::bad_alloc|Allowed memory size of \d+ bytes exhausted",
+            _MEMORY,
+        ),
+        (
+            r"missing go\.sum entry|updates to go\.mod needed|no required module provides package",
+            "Run `go mod tidy`, and commit go.mod and go.sum: they do not name all modules.",
+        ),
+        (
+            r"go\.mod requires go >= ([\d.]+)|requires go >= ([\d.]+) \(running",
+            _GO,
+        ),
+        (
+            r"lock file .{0,200} needs to be updated but --locked",
+            "Run `cargo build`, and commit Cargo.lock: it does not match Cargo.toml.",
+        ),
+        (
+            r"rustc ([\d.]+) is not supported by|requires rustc ([\d.]+) or newer",
+            _RUST,
+        ),
+        (
+            r"release version (\d+) not supported|invalid target release: (\d+)",
+            _JAVA,
+        ),
+        (
+            r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
+            _RUBY,
+        ),
+        *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
+        # Of a pip that reaches nothing: it goes on to say that there is no such version.
+        (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
+        (
+            rf"No matching distribution found for ({python_modules.STANDARD})$",
+            "Remove {0} from the dependencies: it is a part of Python, and no package has its name.",
+        ),
+        (r"No matching distribution found for ([^\s(;]+)", _VERSION),
+        (
+            r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",
+            "Correct the dependencies: the registry has no such package.",
+        ),
+        (
+            r"requires a different Python: (\S+) not in '?([^'\s]+)",
+            "Choose a version of Python that fits {1}, such as in .python-version: this is {0}.",
+        ),
+        (
+            r"ResolutionImpossible|have conflicting dependencies|unsatisfiable",
+            "Change the versions of dependencies that exclude each other: no set of them fits together.",
+        ),
+        (
+            r"Could not open requirements file: .*'(?:[^'\n]*/)?([^'/\n]+)'",
+            "Commit the file {0}: the requirements name it, and it is not there.",
+        ),
+        *((pattern, _LIBRARY[package]) for pattern, package in _LIBRARIES.items()),
+        (
+            r"can only install packages when your package\.json and .{1,80} are in sync|lockfile "
+            r"needs to be updated"
+            r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE"
+            # Of many packages that are missing, npm may list more than the last lines hold.
+            r"|Missing: \S{1,200} from lock ?file|Invalid: lock ?file's ",
+            "Install the dependencies once on your machine, and commit the lock file: it does not match "
+            "package.json.",
+        ),
+        (
+            r"ERESOLVE",
+            "Change the versions of packages that exclude each other, or commit an .npmrc with the line "
+            "legacy-peer-deps=true: no set of them fits together.",
+        ),
+        (
+            r"'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)",
+            _PACKAGE,
+        ),
+        (
+            r"[Mm]issing script: \"?([\w:.-]+)",
+            "Add the script {0} to package.json, or set build_command: there is no script of this name.",
+        ),
+        (
+            (
+                r"EBADENGINE|[Ee]ngine \"node\" is incompatible|Unsupported engine|requires "
+                r"Node\.js|Node\.js version .* is required"
+            ),
+            (
+                "Choose a version of Node.js that fits, such as with language_version: the packages "
+                "refuse this one."
+            ),
+        ),
+        (
+            r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
+            "Add {0} to the dependencies: the build calls it.",
+        ),
+        (_HOST, _NETWORK),
+        (
+            r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
+            r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
+            r"|Read timed out|Failed to establish a new connection"
+            r"|Network is unreachable|no such host|UnknownHostException|Could not transfer artifact"
+            r"|Could not reach host|Could not fetch specs|curl error|dial tcp"
+            r"|getaddrinfo for \S+ failed|Could not resolve hostname",
+            _NETWORK.format("one"),
+        ),
+        (
+            r"Unable to find installation candidates for ([\w.-]+)",
+            "Run `poetry lock`, and commit poetry.lock: the registry has no file of {0} that matches it.",
+        ),
+        (
+            r"Could not build wheels for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)"
+            r"|Failed to build [`']?([\w.=-]+)",
+            "Update {0} in the dependencies, or choose an older Python with language_version: it cannot be "
+            "built for this one.",
+        ),
+        (
+            r"Rollup failed to resolve import [\"']([^\"'./][^\"']*)[\"']",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (
+            r"ERR_OSSL_EVP_UNSUPPORTED",
+            "Set the variable NODE_OPTIONS to --openssl-legacy-provider, or language_version to 16: the "
+            "packages use an algorithm that newer versions of Node refuse.",
+        ),
+        (
+            r"cb\.apply is not a function|primordials is not defined",
+            "Set language_version to an older Node, such as 10, or update the packages: they are written for "
+            "a Node of earlier years.",
+        ),
+        (
+            r"ERR_PACKAGE_PATH_NOT_EXPORTED",
+            "Set language_version to an older Node, such as 16, or update the packages: they import files "
+            "that this version of Node keeps private.",
+        ),
+        (
+            r"Cannot find (?:module|package) '([^'./][^']*)'",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            f"Set language_version to an older Python, such as {python_modules.LAST_WITH_REMOVED}, or update "
+            "the dependencies: the build imports {0}, which this Python no longer has.",
+        ),
+        (
+            rf"^ModuleNotFoundError: No module named '({python_modules.OF_OLD_SETUPTOOLS})'",
+            f"{python_modules.ADD_SETUPTOOLS}: the build imports its module {{0}}.",
+        ),
+        (
+            r"^ModuleNotFoundError: No module named '([\w.]+)'",
+            "Add {package} to the dependencies: the build imports its module {0}.",
+        ),
+        (r"^KeyError: '([A-Z][A-Z0-9_]{2,})'", "Set the variable {0}: the build needs it."),
+    )
+)
+_KILLED: Final = 137
+_BLAMES: Final = re.compile(
+    r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
+)
+_USAGE: Final = re.compile(
+    r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
+    r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
+)
+"""Lines after the reason: the usage of a command, the calls that led to an error, the frame of pip."""
+_ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
+_VERSIONS: Final = re.compile(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
+"""Pip's list of all versions, with the last three."""
+_EMPTY_BLAMES: Final = re.compile(
+    r"A complete log of this run|_logs/\S{1,200}\.log$"
+    r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
+    r"|^subprocess-exited-with-error$"
+    r"|^\S+@\S+ \w+: `|^Failed at the |^This is probably not a problem with npm"
+    # Lines that tools run by npm, such as node-gyp, write along with their errors.
+    r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
+)
+
+
+def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
+    """Returns the message about a program of a build that failed: what to do, and its own reason.
+    `has_room`: its disk is not full."""
+    remedy = build_remedy(code, last, has_room=has_room)
+    if remedy == FULL:
+        return remedy
+    if code < 0:
+        return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
+    reason = blamed_line(last) or _error(last) or _last_words(last) or "it gave no reason"
+    end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
+    return f"{remedy} {end}" if remedy else f"Fix what it reports, and deploy again: {end}"
+
+
+def _error(last: Sequence[str]) -> str:
+    """Returns the first error that a language reports with its name."""
+    return next((line.strip() for line in last if _ERROR.match(line)), "")
+
+
+def _last_words(last: Sequence[str]) -> str:
+    """Returns the last line, with the one before if it goes on from there."""
+    lines = [line.strip() for line in last if not _USAGE.search(line)][-2:]
+    goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
+    return " ".join(lines if goes_on else lines[-1:])
+
+
+def blamed_line(last: Sequence[str]) -> str:
+    """Returns the first line in which a program says itself what is wrong; empty if there is none."""
+    lines = list(last)  # a deque has no slices
+    blamed = [
+        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), lines[number + 1 :]))
+        for number, line in enumerate(lines)
+        if _BLAMES.match(line)
+    ]
+    return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
+
+
+def _with_next(line: str, following: Sequence[str]) -> str:
+    """Returns a line that only announces the next one together with it."""
+    after = next((text.strip() for text in following if text.strip()), "")
+    return f"{line.strip()} {after}".strip() if line.rstrip().endswith(":") else line
+
+
+def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
+    """Returns what to do about a step that exited with this code; empty if its last lines do not tell.
+    `is_image`: it ran in an image, with the programs that are there. `has_room`: see `failure`."""
+    text = "\n".join(last)
+    for pattern, words in _RULES:
+        if match := pattern.search(text):
+            if words == _NO_SPACE and not has_room:
+                return FULL
+            words = _OF_IMAGES.get(words, words) if is_image else words
+            named = [group for group in match.groups() if group] or [""]
+            package = python_modules.package_of(named[0])
+            return words.format(*map(_plain, named), package=_plain(package)) if "{" in words else words
+    return _MEMORY if code in (_KILLED, -9) else ""
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isprintable, text[:_LONGEST]))

@@ -1,0 +1,126 @@
+"""Explains why a running program does not answer: it listens elsewhere than its service says.
+
+Pure. Engines find the listeners; `find_misplacement` compares them with what the service declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.engines.workload import Instance, Workload
+
+_MOST_NAMED: Final = 5
+_LINE: Final = re.compile(
+    r"^ *[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:0000 0A [0-9A-F]+:([0-9A-F]+) "
+    r"(?:\S+ +){4}([0-9]+)",
+    re.MULTILINE,
+)
+"""A line of /proc/net/tcp or tcp6 about a socket that listens."""
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared, not bound)
+_LOCAL: Final = "127.0.0.1"
+_LOCAL_6: Final = "::1"
+
+
+class ListeningPort(Struct, frozen=True, order=True):
+    """A TCP port on which a program accepts connections."""
+
+    port: int
+    address: str
+
+    def takes(self, *, from_outside: bool, own_network: bool = False) -> bool:
+        """True if it takes the connections of Windlass, which come from outside of a container, or else to
+        127.0.0.1; in a network of its own also to [::1]."""
+        if self.address in _EVERYWHERE:
+            return True
+        is_loopback = self.address.startswith("127.") or self.address == "::1"
+        if from_outside:
+            return not is_loopback
+        return self.address == _LOCAL or (own_network and self.address == _LOCAL_6)
+
+
+def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
+    """Yields the listeners of a table of the kernel, each with the inode of its socket."""
+    for address, port, _, inode in _LINE.findall(table):
+        yield ListeningPort(int(port, 16), _address(address)), int(inode)
+
+
+def queued_at(table: str, port: int) -> int | None:
+    """Returns how many connections to a port wait to be accepted; None if nothing listens there. The kernel
+    tells it of a socket that listens where other sockets have the bytes that wait to be read."""
+    queues = [int(queue, 16) for _, number, queue, _ in _LINE.findall(table) if int(number, 16) == port]
+    return sum(queues) if queues else None
+
+
+class Misplacement(Struct, frozen=True):
+    """A program that listens, and not where its service says."""
+
+    advice: str
+    """The change to make, for people."""
+    port: int | None = None
+    """The only other port on which it takes the connections of Windlass. None if there is not just one."""
+    is_whole: bool = False
+    """True if it takes no connections on any port of its service."""
+
+
+def find_misplacement(
+    workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
+) -> Misplacement | None:
+    """Compares where a copy listens with `port`. Returns None if it listens there, or nowhere.
+
+    `from_outside`: connections come from outside of the copy's network.
+    """
+    own = {port} if from_outside else {port, copy.ports.get(port, port)}
+    reached = {
+        listener.port
+        for listener in listeners
+        if listener.takes(from_outside=from_outside, own_network=bool(copy.network))
+    }
+    if reached & own:
+        return None
+    declared = {declared_port.internal for declared_port in workload.ports} | {*copy.ports.values()}
+    is_whole = not reached & declared
+    if others := sorted(reached - declared):
+        is_shared = not from_outside and not copy.network
+        advice = _other_port(workload, port, others, is_shared=is_shared)
+        return Misplacement(advice, others[0] if len(others) == 1 else None, is_whole)
+    hidden = [listener for listener in listeners if listener.port in own or listener.port not in declared]
+    if hidden:
+        nearest = min(hidden, key=lambda listener: (listener.port not in own, listener))
+        advice = f"Make {workload.name} listen on 0.0.0.0, at the port in the variable PORT"
+        return Misplacement(f"{advice}: it listens on {_show(nearest)} only", is_whole=is_whole)
+    return None
+
+
+def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: bool) -> str:
+    numbers = ", ".join(map(str, others[:_MOST_NAMED]))
+    to = numbers if len(others) == 1 else f"one of {numbers}"
+    shared = ": without containers, a port of its own choice is for one instance only" * is_shared
+    return (
+        f"Set {_place_of(workload, port)} to {to}: {workload.name} listens on {numbers}, and the "
+        f"{workload.family} says {port}. Or make it listen on the port in the variable PORT{shared}"
+    )
+
+
+def _place_of(workload: Workload, port: int) -> str:
+    """Returns the field that names a port."""
+    numbers = [declared_port.internal for declared_port in workload.ports]
+    return f"ports[{numbers.index(port)}].internal_port" if port in numbers else "internal_port"
+
+
+def _show(listener: ListeningPort) -> str:
+    is_long = ":" in listener.address
+    return f"[{listener.address}]:{listener.port}" if is_long else f"{listener.address}:{listener.port}"
+
+
+def _address(digits: str) -> str:
+    """Returns the address in the usual form. The kernel writes each four bytes as a number."""
+    raw = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
+    if len(raw) == 4:
+        return str(IPv4Address(raw))
+    address = IPv6Address(raw)
+    return str(address.ipv4_mapped or address)

@@ -1,0 +1,318 @@
+"""The verbs of an engine, each of which may run twice, run late, or be interrupted at any point.
+
+An engine runs generations of services. Instances go on running when Windlass ends, and are found again:
+`start` adopts them. An instance is identified by (service, generation, index); there is never more than one
+live copy of one. It belongs to one deployment: where another one has its generation, as after a restore of an
+older database, that one ends the instance and starts its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct
+
+from windlass.engines.engine_limits import EngineLimits
+from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.workload import (
+    LONGEST_OUTPUT,
+    Artifact,
+    Instance,
+    Observation,
+    Outcome,
+    OutputLine,
+    Phase,
+    Presence,
+    RoutedAddress,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Volume,
+    Workload,
+)
+
+PORTS_OF_ENGINES: Final = range(10_000, 30_000)
+"""Ports of the machine that engines choose from. They are below those of outgoing connections, which begin at
+32768 by default, and none of them is one of `public_ports`."""
+
+
+class ExecutionRequest(Struct, frozen=True):
+    """A command to run beside the program of an instance."""
+
+    command: Sequence[str]
+    terminal: TerminalSize | None = None
+    """None: it gets pipes instead of a terminal."""
+
+
+class TerminalSize(Struct, frozen=True):
+    """The size of a terminal, in characters."""
+
+    columns: int
+    rows: int
+
+
+class Execution(Protocol):
+    """A command that runs beside the program of an instance, with its input and its output."""
+
+    async def read(self) -> bytes:
+        """Returns the next output, from both streams; empty after the last. The command waits while its
+        output is not read."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Passes input on. Waits while the command does not read; does nothing once it has ended."""
+        ...
+
+    async def end_input(self) -> None:
+        """Ends the input. In a terminal, this is the character for it (Ctrl-D)."""
+        ...
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Changes the size of the terminal. Does nothing without one."""
+        ...
+
+    async def wait(self) -> int:
+        """Waits for the end of the command. Returns its exit code, as a shell counts: a signal is 128 and its
+        number."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the command, and everything that it has started. May be called at any time, and again."""
+        ...
+
+
+class EngineError(Exception):
+    """The engine cannot do it; the message is for the person who deployed."""
+
+
+class InstanceEnded(EngineError):
+    """The instance does not run any more, or another run of it has begun."""
+
+
+class EngineAway(EngineError):
+    """The engine does not answer now; the same call may succeed later."""
+
+
+class NotReady(EngineError):
+    """A generation did not become ready."""
+
+
+class ListensElsewhere(NotReady):
+    """A generation has one port, which Windlass chose, and its program answers HTTP on another one."""
+
+    def __init__(self, advice: str, port: int) -> None:
+        super().__init__(advice)
+        self.port = port
+
+
+def output_too_long() -> EngineError:
+    return EngineError(f"Write less to the output file of the run: it is longer than {LONGEST_OUTPUT} bytes")
+
+
+class ArtifactLost(EngineError):
+    """The folder or image that a workload runs was removed: it has to be built again."""
+
+
+class VolumeLost(EngineError):
+    """A volume that held data is not there any more."""
+
+    def __init__(self, workload: Workload, volume: Volume) -> None:
+        super().__init__(
+            f"Bring back the volume of {workload.name} at {volume.mount} ({volume.name}), or uninstall "
+            f"{workload.name} and deploy it again, to begin empty: the volume held data, and it is not there "
+            "any more. Nothing was started"
+        )
+
+
+Notice = Callable[[str], None]
+"""Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
+was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
+Missed = Callable[[], None]
+"""Called when notices may have been missed, because the engine was away: what runs may have changed in any
+way."""
+Say = Callable[[str], None]
+"""Takes a line of the build log."""
+Note = Callable[[str], Awaitable[None]]
+"""Takes what to do, for people, about a generation that is not ready for long. The same is not told again."""
+Sink = Callable[[str, Sequence[OutputLine]], None]
+"""Called with the id of a service and the output of its instances."""
+Leave = Callable[[Sequence[Instance]], Awaitable[None]]
+"""Awaited with instances that are about to end, before they are asked to. They are not ready any more. An
+exception keeps them."""
+
+
+async def leave_at_once(instances: Sequence[Instance]) -> None:
+    """Waits for nothing."""
+
+
+async def note_nothing(reason: str) -> None:
+    """Tells no one."""
+
+
+def miss_nothing() -> None:
+    """Has nothing compared."""
+
+
+class Engine(Protocol):
+    name: str
+    takes: Literal["native", "image"]
+    """The kind of artifact that it runs."""
+    limits: EngineLimits
+    """The resources that it can give to one instance; UNKNOWN until it has answered."""
+    identity: str
+    """Tells it from engines of other machines; empty until it has answered. An engine that can only be on the
+    machine of the server has none."""
+
+    @property
+    def is_away(self) -> bool:
+        """True if the engine has not answered for some seconds: nothing is known of what it runs."""
+        return False
+
+    @property
+    def server_host(self) -> str:
+        """The name by which a workload that `calls_server` finds the machine of this server; empty if the
+        engine gives it none."""
+        return ""
+
+    @property
+    def server_folder(self) -> str:
+        """The folder in which a workload that `calls_server` finds sockets of servers; empty if it finds them
+        by network."""
+        return ""
+
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+        """Finds all that runs already, and watches it from now on. Never raises because something is away."""
+        ...
+
+    async def stop(self) -> None:
+        """Lets go. All instances go on running."""
+        ...
+
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        """Returns a reference by digest to the image that a tag stands for now. An image that only the engine
+        has keeps its name."""
+        ...
+
+    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+        """Does what may take long before an instance can start, such as pulling an image. `say` takes a line
+        of the build log. May be left out unless it takes a login: `apply` does it then."""
+        ...
+
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        """Returns a folder of this machine with the files of a folder of an artifact, which is relative to
+        its working directory. May copy them to `into`, an empty folder of the caller. Raises ArtifactLost if
+        the artifact is gone."""
+        ...
+
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+        """Brings a generation to exactly `count` instances, beside other generations: starts those that are
+        missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
+        as it is then, without waiting until the instances are ready; an engine with a controller of its own
+        may start them a little later. Raises VolumeLost instead of making a volume that `is_known`, and an
+        EngineError for a generation that was removed. Otherwise raises ArtifactLost if what it runs is gone.
+
+        From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
+        in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""
+        ...
+
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
+        """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
+        when one has ended, when it is certain that they will not be, or when the patience of the workload is
+        over; ListensElsewhere where another port than an `automatic` one would do. `note` gets the reason
+        earlier, if it takes long."""
+        ...
+
+    async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        """Runs a workload to its end, exactly once for each (service, generation, index). Returns how it
+        ended, after all its output was handed on. A further call, also by another Windlass or after one was
+        killed, waits for the same run or answers with its result. Nothing starts it again because it ended.
+        The result stays until it is removed; a call that waits then raises an EngineError. A caller that no
+        longer waits does not end it: `remove` does."""
+        ...
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        """Returns the file that a workload with `writes_output` has left, after its end; None if there is
+        none. Follows no link of the program. Raises EngineError if it is no file, or too long."""
+        ...
+
+    async def observe(self, service: str) -> Observation: ...
+
+    async def all(self) -> list[Instance]:
+        """Returns the instances of all services."""
+        ...
+
+    async def present(self) -> Sequence[Presence]:
+        """Returns which instances are there, with one call however many they are."""
+        return [
+            Presence(instance.service, instance.generation, instance.phase is Phase.RUNNING)
+            for instance in await self.all()
+        ]
+
+    async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
+        """Asks all instances of one generation, or of every generation, to end, and kills them after `grace`.
+        Their volumes stay. Succeeds if there are none. They are gone when this returns, and a late `apply`
+        does not bring the generation back."""
+        ...
+
+    async def discard(self, service: str) -> None:
+        """Erases all that belongs to a service: instances, working copies, volumes, its part in networks."""
+        ...
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        """Runs a command where the instance runs, with its variables. Returns exit code and output."""
+        ...
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        """Starts a command where the instance runs, with its variables, limits and rights, and returns it
+        with its input and output. A server that is killed leaves none running beyond the next start of the
+        engine. Raises an EngineError if the instance does not run."""
+        ...
+
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        """Returns where other services of the environment find this port, from now on and over all
+        generations, whether it runs or not."""
+        ...
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        """Returns where the router has to listen for other services of the environment, so that they find
+        this port; none where instances are reached without it."""
+        return ()
+
+    async def shared_network(self) -> str:
+        """Returns why all instances share the network of a machine, where a program can take the port of
+        another one; empty if they do not."""
+        return ""
+
+    async def why_one_organization(self) -> str:
+        """Returns why services are not kept apart well enough here for several organizations; empty if they
+        are."""
+        return ""
+
+    async def usage(self) -> Mapping[str, Usage]:
+        """Returns the usage of every running instance, by its id."""
+        ...
+
+    async def services(self) -> Mapping[str, StoredData]:
+        """Returns all services of which the engine stores anything, even only a record."""
+        ...
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Discards these services, and nothing of any other. Tidies what belongs to no service at all."""
+        ...
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Ends all instances of a service and erases nothing. An engine that stores files moves them to the
+        folder `into`; other data stays in place. May be repeated after an interruption."""
+        ...
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Undoes `set_aside`: all data is in place again, and nothing runs before `apply` is called."""
+        ...
+
+    async def trouble(self) -> str:
+        """Returns why nothing can be run now; empty if all is well."""
+        ...

@@ -1,0 +1,318 @@
+"""Finds out what to do about a program that ended while it was starting, from its last lines. Pure.
+
+Each rule is an error that newcomers meet, as the usual languages, frameworks and shells report it. The first
+rule that matches wins; its words begin with what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from windlass.detect import python_modules
+
+LOOK: Final = "Look at the log: "
+"""Begins the failure of a program whose lines are not read yet."""
+LOOKED_AT: Final = 60
+"""Last lines of a program in which the reason is looked for."""
+_LONGEST: Final = 300
+_NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
+_FILE: Final = r"[\w./@+-]+"
+_SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
+_AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
+"""Stands in messages of shells between the shell and the program; busybox names the line after `exec`."""
+_QUOTE: Final = r"[\"'`‘’“”]?"
+
+_VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
+_LINE_ENDINGS: Final = (
+    "Save the script with the line endings of Unix (LF), and commit it: it has those of Windows "
+    "(CRLF), which "
+    "no shell here reads. The line `*.sh text eol=lf` in .gitattributes keeps them so"
+)
+_NOT_EXECUTABLE: Final = (
+    "Make {0} executable with `git update-index --chmod=+x {0}`, and commit "
+    "that: {name} is not allowed to run it"
+)
+_NO_PROGRAM: Final = (
+    "Install {0} with the dependencies, or correct the start command: there is no "
+    "program {0} where {name} runs"
+)
+_NO_SCRIPT: Final = (
+    "Commit the script {0} with a first line such as `#!/bin/sh` and the line endings of Unix (LF), or "
+    "correct the start command: the script, or the program of its first line, is not where {name} runs"
+)
+_NO_MODULE: Final = "Add {package} to the dependencies, or correct the name: {name} has no module {0}"
+_SETUPTOOLS: Final = f"{python_modules.ADD_SETUPTOOLS}: {{name}} needs its module {{0}}"
+_NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
+_OWN_PORT: Final = (
+    "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
+)
+_DATABASE: Final = (
+    "Create a database, such as main-db, and set the variable {0} to its address with "
+    "`windlass env set {0}={{{{MAIN_DB_URL}}}}`: {name} needs it to start"
+)
+_ADDRESS: Final = re.compile(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
+"""Names of variables for the address of a database."""
+_ELSEWHERE: Final = (
+    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
+    "{{{{MAIN_DB_URL}}}}: it looks for the database on localhost, where there is none"
+)
+_OLDER_PYTHON: Final = (
+    "Set language_version to an older Python, such as {version}, or update the dependencies: {name} needs "
+    "{what}, which this Python no longer has"
+)
+_MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
+_KILLED: Final = (
+    "Ask the operator for more memory on the machine, or let {name} need less: the kernel ends programs in "
+    "this way where the machine has none left"
+)
+_PROCESSES: Final = (
+    "Let {name} start fewer programs at once, such as fewer workers: it has as many processes and threads as "
+    "it may"
+)
+TOO_MANY_PROCESSES: Final = (
+    r"\bfork: (?:retry: )?Resource temporarily unavailable|[Cc](?:annot|an't|ould not) fork\b"
+    r"|\b(?:vfork|fork): Resource temporarily unavailable|spawn \S{1,200} EAGAIN"
+    r"|fork[^\n]{0,200}\n[^\n]{0,200}\n?BlockingIOError: \[Errno 11\]|can't start new thread"
+    r"|unable to create (?:new )?native thread|pthread_create failed|failed to create new OS thread"
+)
+"""Words of programs that may start no more processes or threads."""
+_DISK: Final = "Ask the operator to free disk space: a disk that {name} writes to is full"
+_STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
+"""Modules of Python that have lost parts since 3.9."""
+_NO_ADDRESS: Final = (
+    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
+    "{{{{MAIN_DB_URL}}}}: it has no address of a database"
+)
+_TABLES: Final = (
+    "Make the tables with release_command, such as `python manage.py migrate`: the database of {name} has no "
+    "table {0}"
+)
+_TABLES_OF_FILE: Final = (
+    "Make the tables in start_command before the server, such as by `python manage.py migrate && gunicorn …` "
+    "or `flask --app … init-db && gunicorn …`: the database of {name}, a file of its own, has no table {0}"
+)
+_NO_KEY: Final = (
+    "Set the variable from which the settings take SECRET_KEY to a long random text, such as with "
+    "`windlass secrets set SECRET_KEY=…`: {name} has none"
+)
+_HOSTS: Final = (
+    "Add {0} to ALLOWED_HOSTS of the settings, or to the variable from which they take it: {name} refuses "
+    "this host"
+)
+_TEMPLATE: Final = (
+    "Pass the request first, as in `TemplateResponse(request, 'index.html')`, or name older versions of "
+    "starlette and fastapi in the dependencies: {name} is written for those"
+)
+_DRIVER: Final = (
+    "Ask the operator to install the extension of PHP for the database, such as php-mysql, php-pgsql or "
+    "php-sqlite3: {name} finds none"
+)
+_OBJECT: Final = (
+    "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
+)
+
+_RULES: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), words)
+    for pattern, words in (
+        # Variables that are missing
+        (rf"^KeyError: '({_NAME})'", _VARIABLE),
+        (rf"key not found: \"({_NAME})\"", _VARIABLE),
+        (rf"Environment variable not found: ({_NAME})", _VARIABLE),
+        (rf"UndefinedValueError: ({_NAME}) not found", _VARIABLE),
+        (rf"\b[Ss]et(?:ting)? the ({_NAME}) environment variable", _VARIABLE),
+        (rf"^(?:.*: )?({_NAME}): (?:unbound variable|parameter (?:null or )?not set)", _VARIABLE),
+        (
+            rf"\b(?:environment |env )?variable[ s:]+{_QUOTE}({_NAME}){_QUOTE} "
+            r"(?:is |was |must be |has )?(?:not |un|missing|required|set\b|no value)",
+            _VARIABLE,
+        ),
+        (
+            rf"\b(?:missing|required|undefined|unset)(?: required)?(?: environment| env)? "
+            rf"(?:variable|setting)s?:? "
+            rf"{_QUOTE}({_NAME})\b",
+            _VARIABLE,
+        ),
+        (
+            rf"(?<![\w.]){_QUOTE}(?:process\.env\.)?({_NAME}){_QUOTE} (?:environment variable |env var )?"
+            r"(?:is |was )?(?:not set|required|must be set|missing|undefined|not defined|unset|not "
+            r"configured)",
+            _VARIABLE,
+        ),
+        # Scripts and programs that cannot be run
+        (
+            r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
+            _LINE_ENDINGS,
+        ),
+        (
+            r"EACCES: permission denied \S+:\d+|PermissionError: \[Errno 13\] [^:\n]*$"
+            r"|connection to \('[\d.:]+', \d{1,5}\) failed: .{0,20}Permission denied"
+            r"|listen tcp \S{0,60}:\d{1,5}: bind: permission denied",
+            "Make {name} listen on the port in the variable PORT: it may not listen on the one of its choice",
+        ),
+        (rf"(?:exec:? |: ){_QUOTE}({_FILE}){_QUOTE}(?: failed)?: [Pp]ermission denied", _NOT_EXECUTABLE),
+        (
+            r"[Ee]xec format error",
+            "Begin the script with a line such as `#!/bin/sh`, or build the program for the "
+            "processor of this "
+            "machine: {name} cannot be executed here",
+        ),
+        (rf"sh: {_AT_LINE}({_SCRIPT}): not found", _NO_SCRIPT),
+        (rf"exec ({_SCRIPT}) failed: No such file or directory", _NO_SCRIPT),
+        (rf"exec: \"({_FILE})\": executable file not found", _NO_PROGRAM),
+        (rf"sh: {_AT_LINE}({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"^({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"exec ({_FILE}) failed: No such file or directory", _NO_PROGRAM),
+        (rf"exec:? {_QUOTE}({_FILE}){_QUOTE}: (?:stat \S+: )?[Nn]o such file or directory", _NO_PROGRAM),
+        # Modules that are missing
+        (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
+        (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
+        (rf"^ModuleNotFoundError: No module named '?({python_modules.OF_OLD_SETUPTOOLS})'?", _SETUPTOOLS),
+        (
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            _OLDER_PYTHON.replace("{version}", python_modules.LAST_WITH_REMOVED).replace(
+                "{what}", "the module {0}"
+            ),
+        ),
+        (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
+        (
+            r"^ImportError: cannot import name '(\w+)' from '(\w+)[\w.]*' \([^)\n]*-packages/",
+            "Name an older version of {1} in the dependencies: the installed one has no {0}, which {name} "
+            "imports",
+        ),
+        (
+            rf"^(?:ImportError: cannot import name '\w+' from|AttributeError: module) '({_STANDARD})'",
+            _OLDER_PYTHON.replace("{version}", "3.9").replace("{what}", "an old part of the module {0}"),
+        ),
+        (r"can't open file '(?:[^']*/)?([^'/]+)'", _NO_FILE),
+        (r"Cannot find module '(?:/[^']*/)?(\.{0,2}/?[^'/]+\.[cm]?[jt]s)'", _NO_FILE),
+        (r"Cannot find (?:module|package) '([^'./][^']*)'", _NO_MODULE),
+        (r"cannot load such file -- (\S+)", _NO_MODULE),
+        (
+            r"Missing script: \"?([\w:.-]+)",
+            "Add the script {0} to package.json, or correct the start command: there is none of this name",
+        ),
+        # What the machine and its neighbours do not give
+        (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
+        (
+            r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|3306|6379|27017)[^\n]{0,60}(?:refu"
+            r"sed|ECONNREFUSED)"
+            r"|ECONNREFUSED (?:127\.0\.0\.1|::1):(?:5432|3306|6379|27017)"
+            r"|connection refused[^\n]{0,80}(?:localhost|127\.0\.0\.1)[^\n]{0,20}(?:5432|3306|6379|27017)"
+            r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server"
+            r"|PDOException: SQLSTATE\[\w+\] \[(?:2002|7)\]",
+            _ELSEWHERE,
+        ),
+        (
+            r"settings\.DATABASES is improperly configured"
+            r"|`?uri`? parameter to `?openUri\(\)`? must be a string",
+            _NO_ADDRESS,
+        ),
+        (r"no such table: ([\w.]+)", _TABLES_OF_FILE),
+        (r"relation \"([\w.]+)\" does not exist|Table '([\w.]+)' doesn't exist", _TABLES),
+        (r"SECRET_KEY setting must not be empty", _NO_KEY),
+        (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
+        (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
+        (r"PDOException: could not find driver", _DRIVER),
+        (TOO_MANY_PROCESSES, _PROCESSES),
+        (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
+        (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
+        (
+            r"PermissionError: \[Errno 13\] Permission denied: '([^'\n]+)'|EACCES: permission "
+            r"denied, \w+ '([^'\n]+)'"
+            r"|Read-only file system",
+            (
+                "Write to a volume of `storage`, or to the folder of the application: {name} may not "
+                "write elsewhere"
+            ),
+        ),
+    )
+)
+_SETTINGS: Final = re.compile(r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*")
+_REQUIRED: Final = re.compile(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
+_KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
+_ENDED_FOR: Final = (
+    (
+        re.compile(r"the command was not found"),
+        "Correct the start command, or install its program with the dependencies: it was not found",
+    ),
+    (
+        re.compile(r"the command cannot be (?:run|executed)"),
+        "Make the program of the start command executable: with `git update-index --chmod=+x FILE` "
+        "and a commit, or with `chmod +x FILE` in the build command if the build makes it",
+    ),
+    (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
+    (re.compile(r"\bwas killed by SIGKILL"), _KILLED),
+)
+"""Remedies by the words in which an engine describes an end, where the lines of the program tell less."""
+_EXCEPTION: Final = re.compile(
+    r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
+    r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
+    r"(?: \[\w+\])?(?:: .*)?$"
+    r"|^(?i:panic|fatal error|fatal|error|PHP Fatal error|thread '[^']*' panicked)\b.*$"
+    r"|^\S+:\d+:in .*\(\w+\)$"
+)
+
+
+def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
+    """Returns the failure of a release with what to do first, if the last lines of the program tell."""
+    if not failure.startswith(LOOK):
+        return failure
+    end = failure.removeprefix(LOOK)
+    remedy = remedy_of(end, name, output)
+    return f"{remedy}. {end}" if remedy else failure
+
+
+def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
+    """Returns what to do about a program, from how it ended and its last lines; empty if they do not tell."""
+    if _KILLED_FOR_MEMORY.search(end):
+        return _MEMORY.format(name=name)
+    text = "\n".join(output[-LOOKED_AT:])
+    if settings := _required_settings(text):
+        return _remedy_for(settings, name)
+    for pattern, words in _RULES:
+        if match := pattern.search(text):
+            if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
+                words = _DATABASE
+            parts = [_plain(group) for group in match.groups() if group is not None] or [""]
+            return words.format(*parts, name=name, package=python_modules.package_of("".join(parts[:1])))
+    for pattern, words in _ENDED_FOR:
+        if pattern.search(end):
+            return words.format(name=name)
+    if line := next(_exceptions(output), ""):
+        return f"Fix what {name} reports: `{line}`"
+    return ""
+
+
+def database_remedy(name: str, output: Sequence[str]) -> str:
+    """Returns what to do about a program that runs, and reports that it does not reach its database."""
+    text = "\n".join(output[-LOOKED_AT:])
+    rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS))
+    return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
+
+
+def _required_settings(text: str) -> list[str]:
+    """Returns the settings that have no value: pydantic names all of them."""
+    if not _SETTINGS.search(text):
+        return []
+    return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
+
+
+def _remedy_for(settings: Sequence[str], name: str) -> str:
+    if len(settings) == 1:
+        return _VARIABLE.format(settings[0], name=name)
+    names = ", ".join(settings)[:_LONGEST]
+    return f"Set the variables {names}, such as with `windlass env set NAME=…`: {name} needs them to start"
+
+
+def _exceptions(output: Sequence[str]) -> Iterator[str]:
+    """Yields the lines that name an exception, the last first."""
+    for line in reversed(output[-LOOKED_AT:]):
+        if _EXCEPTION.match(line.strip()):
+            yield _plain(line)
+
+
+def _plain(text: str) -> str:
+    """Returns a part of the output of a stranger as one short line."""
+    return "".join(filter(str.isprintable, text[:_LONGEST].replace("`", "'"))).strip()

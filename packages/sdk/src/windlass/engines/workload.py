@@ -1,0 +1,347 @@
+"""Workloads and instances: the values that reconciler, builders, engines and routers exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from windlass.engines.job_plans import JobPlan
+
+
+class SiteHeader(Struct, frozen=True):
+    """A header of answers whose path fits."""
+
+    path: str
+    """Begins with `/`; `*` stands for any characters."""
+    name: str
+    value: str
+
+
+class StaticSite(Struct, frozen=True, kw_only=True):
+    """A folder that is served as it is."""
+
+    folder: str
+    """Below the working folder of the artifact; `.` is that folder itself."""
+    fallback: str = ""
+    """A file below the folder, answered where no file has the path; empty is none."""
+    derived_fallback: str = ""
+    """The fallback that the recipe names. It counts where there is no other one, and the folder has this file
+    and no 404.html."""
+    headers: tuple[SiteHeader, ...] = ()
+    """The first that fits counts, for each name."""
+
+
+OUTPUT_FILE: Final = "/windlass-output/windlass-output.json"
+"""The path of the file that a run may write, where the engine has paths of its own for each instance."""
+OUTPUT_VARIABLE: Final = "WINDLASS_OUTPUT"
+"""The variable with the path of that file."""
+LONGEST_OUTPUT: Final = 1_048_576
+"""Bytes of that file."""
+MOST_EXPOSED: Final = 20
+"""Ports of an image that are published without being declared as ports of the service."""
+RELEASE_INDEX: Final = 100_000
+"""The index of the run of a release command, and of a one-off run: none of the instances of its generation
+has it."""
+
+
+def is_of_release(pod: str) -> bool:
+    """True for the name of the run of a release command, or of a one-off run. Names end with the index."""
+    return pod.endswith(f"-{RELEASE_INDEX}")
+
+
+class Artifact(Struct, frozen=True, kw_only=True):
+    """The result of a build: enough to start it as often as needed without building again."""
+
+    kind: Literal["native", "image"]
+    ref: str
+    """A folder with `app` (copied for each instance) beside what instances share; or an image."""
+    key: str = ""
+    """Digest of its inputs: the same key is never built twice."""
+    command: tuple[str, ...] = ()
+    """The web process, or the only one. Empty: what the image itself says."""
+    processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The commands of all process types, by name."""
+    release: tuple[str, ...] = ()
+    """The command that runs once for a deployment, before it serves."""
+    static: StaticSite | None = None
+    """The gateway serves it, and no instance is started."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    """Below `app`, or inside the image; empty is the builder's default."""
+    ports: tuple[int, ...] = ()
+    """Ports that it says it listens on."""
+    web_port: int = 0
+    """The port of the web process unless PORT says another, if files show that it serves; else 0."""
+
+    @property
+    def is_files_alone(self) -> bool:
+        """True for the image of a static site, in which no program is."""
+        return self.kind == "image" and self.static is not None
+
+
+class ProbeKind(StrEnum):
+    TCP = "tcp"
+    HTTP = "http"
+    EXEC = "exec"
+
+
+class HealthProbe(Struct, frozen=True, kw_only=True):
+    """A check whether an instance is healthy. Times are in seconds."""
+
+    kind: ProbeKind
+    port: int = 0
+    """The port inside, as the instance knows it."""
+    path: str = "/"
+    scheme: str = "http"
+    command: tuple[str, ...] = ()
+    initial_delay: float = 0.0
+    period: float = 1.0
+    timeout: float = 5.0
+    successes: int = 1
+    failures: int = 9
+    accepted: bool = False
+    """A TCP connection passes only once the program has accepted it, as far as the engine sees that. Without
+    this, an open port is enough."""
+
+
+class WorkloadPort(Struct, frozen=True, kw_only=True):
+    name: str
+    internal: int
+    protocol: Literal["HTTP", "GRPC", "TCP", "UDP"] = "HTTP"
+    public: bool = False
+    external: int | None = None
+    path: str = "/"
+    rewrite: str | None = None
+    default: bool = False
+    automatic: bool = False
+    """Windlass chose its number: where the program answers on another one, that is taken instead."""
+    host: str = ""
+    """The label under which the gateway serves it, reserved before it is deployed."""
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """Storage that outlives the instances; it belongs to the service."""
+
+    name: str
+    mount: str
+    size: int = 0
+    """In GB; 0 is no limit."""
+    is_known: bool = False
+    """An earlier deployment has served with it: where it is not there any more, its data is lost, and nothing
+    is started with an empty one."""
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """One generation of one service, as it should run."""
+
+    service: str
+    family: str
+    name: str
+    """The name for people."""
+    known_as: str = ""
+    """The name by which others of its environment find it, if it holds one."""
+    environment: str
+    org: str
+    generation: int
+    """The number of the deployment: a later one replaces an earlier one."""
+    deployment: str
+    artifact: Artifact
+    entrypoint: tuple[str, ...] = ()
+    """The program that gets `command`. Empty: the image's own ENTRYPOINT."""
+    command: tuple[str, ...] = ()
+    """Instead of the artifact's own."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Instead of the artifact's own of the same name. PORT is set by the engine where it is not given."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """By the path where the instance finds them."""
+    hidden: frozenset[str] = frozenset()
+    """Names of variables and paths of files whose content is shown nowhere."""
+    cpu: int = 500
+    """Thousandths of a core."""
+    memory: int = 512
+    """Megabytes."""
+    ports: tuple[WorkloadPort, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    alone: bool = False
+    """It cannot run beside its older generation, because they share what they write to."""
+    direct: bool = False
+    """It is `alone`, and listens on all of its addresses: other services connect to it without a router."""
+    instances: int = 1
+    most: int = 1
+    """The least and the greatest number of instances."""
+    ready: tuple[HealthProbe, ...] = ()
+    """All must hold before it is given requests."""
+    watched: bool = False
+    """True if `ready` is also checked after the start: it was declared, not derived."""
+    alive: tuple[HealthProbe, ...] = ()
+    """If one fails, the instance is restarted."""
+    settle: float = 3.0
+    """Without probes: the seconds that it must have run."""
+    patience: float = 300.0
+    """The seconds that it may take to become ready."""
+    grace: float = 10.0
+    """Seconds between the request to stop and the end."""
+    time_limit: float = 3600.0
+    """Seconds after which a workload that runs once is ended."""
+    writes_output: bool = False
+    """It may write a file for Windlass: `Engine.read_output` returns it."""
+    calls_server: bool = False
+    """It sends requests to the server: it finds the machine of that by `Engine.server_host`."""
+    job: JobPlan | None = None
+    """The schedule of a job: its runs start this workload, each with a command of its own."""
+
+    @property
+    def secrets(self) -> Iterator[str]:
+        """Values that must not be read in logs."""
+        for name in self.hidden:
+            if name in self.variables:
+                yield self.variables[name]
+            if name in self.files:
+                yield self.files[name].decode(errors="replace")
+
+
+def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
+    """Returns a run of a command: the same build, variables and volumes, no ports or probes."""
+    is_image = workload.artifact.kind == "image"
+    return replace(
+        workload,
+        artifact=replace(workload.artifact, command=(), ports=()),
+        entrypoint=command[:1] if is_image else (),
+        command=command[1:] if is_image else command,
+        ports=(),
+        alone=False,
+        direct=False,
+        ready=(),
+        watched=False,
+        alive=(),
+    )
+
+
+class Phase(StrEnum):
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Between an end and the next start, which waits a little longer each time."""
+    EXITED = "exited"
+
+
+class Instance(Struct, frozen=True, kw_only=True):
+    """One running copy, as the engine sees it."""
+
+    id: str
+    service: str
+    generation: int
+    index: int
+    phase: Phase
+    address: str = "127.0.0.1"
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """The port inside to the port that reaches it at `address`, as far as known."""
+    inside: str = ""
+    """An address of its own, where it may be reached without a go-between; empty if it has none."""
+    network: str = ""
+    """The keeper of its own network, in which `address` is (base/isolation/network.py); empty if it has that
+    of the machine."""
+    exit_code: int | None = None
+    reason: str = ""
+    """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""
+    restarts: int = 0
+    started_at: int = 0
+    unready: str = ""
+    """Why it is to be given no requests although it runs, for people; empty if it may be given some."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.phase is Phase.RUNNING and not self.unready
+
+
+class Presence(NamedTuple):
+    """An instance that is there, in short."""
+
+    service: str
+    generation: int
+    is_running: bool
+
+
+class Observation(Struct, frozen=True):
+    """The instances of one service, of every generation, as its engine sees them at one moment."""
+
+    instances: tuple[Instance, ...] = ()
+
+    def of(self, generation: int) -> Observation:
+        """Returns only the instances of one generation."""
+        return Observation(
+            tuple(instance for instance in self.instances if instance.generation == generation)
+        )
+
+    @property
+    def ready(self) -> tuple[Instance, ...]:
+        """Instances that may be given requests."""
+        return tuple(instance for instance in self.instances if instance.is_ready)
+
+    @property
+    def broken(self) -> tuple[Instance, ...]:
+        """Instances that do not run now; each says why."""
+        return tuple(instance for instance in self.instances if instance.phase is not Phase.RUNNING)
+
+
+class ServiceAddress(Struct, frozen=True):
+    """The address of a port for other services of its environment."""
+
+    host: str
+    port: int
+
+
+class RoutedAddress(Struct, frozen=True):
+    """An address where the router listens for other services of an environment."""
+
+    host: str
+    port: int
+    network: str = ""
+    """The holder of the network in which the address is; empty: it is of this machine."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """The end of a workload that runs once."""
+
+    exit_code: int | None
+    """As a shell counts: a signal is 128 and its number. None: it was lost with its machine."""
+    reason: str
+    """For people: `exited with code 1`, `was killed: out of memory`."""
+    started_at: int
+    ended_at: int
+    peak_memory: int = 0
+    """Bytes; 0 if the engine does not know it."""
+
+
+class StoredData(Struct, frozen=True, kw_only=True):
+    """The data of one service on an engine, whether or not the database knows the service."""
+
+    name: str = ""
+    """The name for people, if it is known."""
+    instances: int = 0
+    volumes: int = 0
+    is_lost: bool = False
+    """It runs, and its files are not where they were: perhaps a disk is not mounted yet."""
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """The resources that an instance has used; two samples give a rate."""
+
+    cpu_ms: int = 0
+    """Milliseconds of processor time since its start."""
+    memory: int = 0
+    """Bytes."""
+
+
+class OutputLine(Struct, frozen=True, gc=False):
+    """A line that an instance or a build wrote."""
+
+    at: int
+    message: str
+    pod: str = ""
+    version: str = ""
+    stage: str = ""
+    """The stage of the deployment that the line belongs to, if it is known."""

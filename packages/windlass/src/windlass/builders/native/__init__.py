@@ -1,5 +1,0 @@
-"""Builds for the process engine: lays out code, installs dependencies, finds the command that starts it."""
-
-from windlass.builders.native.builder import NativeBuilder
-
-__all__ = ["NativeBuilder"]

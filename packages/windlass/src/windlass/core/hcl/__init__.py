@@ -1,8 +1,0 @@
-"""HCL, the language of Terraform: reads declarations of variables and their values, and evaluates nothing."""
-
-from windlass.core.hcl.tokens import HclError as HclError
-from windlass.core.hcl.variables import input_variables as input_variables
-from windlass.core.hcl.variables import is_module_file as is_module_file
-from windlass.core.hcl.variables import is_values_file as is_values_file
-from windlass.core.hcl.variables import sensitive_variables as sensitive_variables
-from windlass.core.hcl.variables import variable_values as variable_values

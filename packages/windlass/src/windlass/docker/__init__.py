@@ -1,6 +1,0 @@
-"""A client of the Docker Engine API: one socket, our own failures, streams as they arrive."""
-
-from windlass.docker.answers import Away, EngineRefused
-from windlass.docker.client import Docker
-
-__all__ = ["Away", "Docker", "EngineRefused"]

@@ -1,0 +1,334 @@
+"""Fetches one commit of a repository into a folder.
+
+The repository, its server and all their output are taken for hostile. Nothing that a repository brings
+is run (hooks, filters, submodules), nothing but the judged address is called, and no `.git` stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from windlass.base import addresses, subprocesses
+from windlass.base.addresses import Address, Reach, Resolve
+from windlass.base.cleanup import on_failure
+from windlass.base.log import log
+from windlass.base.private import private_folder
+from windlass.builders.builder import FULL
+from windlass.sources.git.commit import GitCommit
+from windlass.sources.git.copy import Copy
+from windlass.sources.git.kept import KeptCopy, discard, sweep
+from windlass.sources.git.limits import Limits
+from windlass.sources.git.messages import Redirected, printable
+from windlass.sources.git.preparations import CopyPreparations
+from windlass.sources.git.remote import Progress, Remote, silent, without_repository
+from windlass.sources.git.settings import authorization, environment
+from windlass.sources.git.source import (
+    GitError,
+    GitSource,
+    RemoteAddress,
+    folder,
+    place,
+    wanted_commit,
+    wanted_ref,
+)
+
+_log = log("builders.git")
+
+T = TypeVar("T")
+
+NEEDED: Final = (2, 37)  # http.curloptResolve
+_INSTALL: Final = f"Install git {NEEDED[0]}.{NEEDED[1]} or newer on the machine that runs Windlass"
+TRIES: Final = 50
+SCRATCH: Final = "commits-"
+MOST_BRANCHES: Final = 1000
+_HEAD: Final = "HEAD"
+_HEADS: Final = "refs/heads/"
+
+
+class Git:
+    def __init__(
+        self,
+        *,
+        allow_local: bool,
+        outbound_allow: Sequence[str],
+        home: Path,
+        closed: Path | None = None,
+        limits: Limits | None = None,
+        resolve: Resolve = addresses.resolve,
+    ) -> None:
+        """`home` is a folder for nothing else. The keys of ssh servers stay in it, and kept copies. `closed`
+        is a folder below which no repository is fetched: it has kept copies of all services."""
+        self._allow_local = allow_local
+        self._reach = Reach(outbound_allow, loopback=allow_local)
+        self._home = home.absolute()
+        self._closed = None if closed is None else closed.resolve()
+        self._limits = limits or Limits()
+        self._resolve = resolve
+        self._usable = False
+        self._preparations = CopyPreparations(self._home, self._limits)
+
+    async def stop(self) -> None:
+        """Cancels the preparation of kept copies."""
+        await self._preparations.stop()
+
+    async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
+        """Fetches the files of one commit into a new folder, which is removed again on failure."""
+        return await self._at(source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress)))
+
+    @asynccontextmanager
+    async def fetching(
+        self, source: GitSource, into: Path, name: str, progress: Progress = silent
+    ) -> AsyncIterator[GitCommit]:
+        """Fetches like `fetch`, but only what has changed since the last fetch with this name. After the
+        block, a copy is prepared for the next fetch."""
+        kept = await subprocesses.in_thread(KeptCopy.hold, self._home, name)
+        if kept is None:
+            yield await self.fetch(source, into, progress)
+            return
+
+        into = into.absolute()  # noqa: ASYNC240 (looks at nothing)
+
+        async def action(remote: Remote) -> GitCommit:
+            return await _fetch_kept(Copy(remote, source, into, progress, kept=kept), kept)
+
+        with on_failure(kept.close):
+            commit = await self._at(source, action)
+        try:
+            yield commit
+        finally:
+            self._preparations.start(name, kept)
+
+    async def discard(self, name: str) -> None:
+        """Erases the copy that was kept under this name."""
+        await self._preparations.cancel(name)
+        await subprocesses.in_thread(discard, self._home, name)
+
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
+        """Returns the newest commits of a branch, or those before the named commit, newest first."""
+
+        async def action(remote: Remote) -> list[GitCommit]:
+            async with self._scratch() as scratch:
+                # Commits without their content, from every server that can filter.
+                return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(most)
+
+        return await self._at(source, action)
+
+    async def head(self, source: GitSource) -> tuple[str, str]:
+        """Returns the name and newest commit of the branch, or of the default branch."""
+        ref = wanted_ref(source)
+
+        async def action(remote: Remote) -> tuple[str, str]:
+            answer = await remote.ask("ls-remote", "--symref", "--", remote.url, ref)
+            return _head_in(answer, ref) or _refuse_without_head(remote.url, source)
+
+        return await self._at(source, action)
+
+    async def branches(self, source: GitSource) -> list[str]:
+        """Returns the names of all branches, the default branch first."""
+
+        async def action(remote: Remote) -> list[str]:
+            answer = await remote.ask("ls-remote", "--symref", "--", remote.url, _HEAD, f"{_HEADS}*")
+            return branches_in(answer)
+
+        return await self._at(source, action)
+
+    async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
+        """Returns the paths of all files that differ between two commits, from the top of the repository."""
+
+        async def action(remote: Remote) -> list[str]:
+            async with self._scratch() as scratch:
+                options = ("--filter=blob:none",)
+                return await Copy(remote, source, scratch, options=options).changed_paths(before, after)
+
+        return await self._at(source, action)
+
+    async def sweep(self) -> None:
+        """Ends programs that an earlier Windlass left in this home when it was killed."""
+        await subprocesses.in_thread(subprocesses.end_all_with, "HOME", str(self._home))
+        for left in self._home.glob(f"{SCRATCH}*"):
+            await subprocesses.in_thread(_remove, left)
+        await subprocesses.in_thread(sweep, self._home)
+
+    async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
+        """Runs an action on the repository within the time limit. Translates failures into our own words."""
+        where = place(source.url)
+        wanted_ref(source)
+        wanted_commit(source)
+        with _translated(self._limits):
+            async with asyncio.timeout(self._limits.seconds):
+                await self._ready()
+                try:
+                    return await action(await self._remote(where, source.token))
+                except Redirected:
+                    if (other := where.with_suffix()) is None:
+                        raise
+                    return await action(await self._remote(other, source.token))
+
+    async def _ready(self) -> None:
+        """Checks that there is a git which can be pinned to an address."""
+        private_folder(self._home)  # an operator who needs room may have deleted it
+        if self._usable:
+            return
+        try:
+            answer = await without_repository(self._home, self._limits).ask("version")
+        except FileNotFoundError as error:
+            raise GitError(f"{_INSTALL}: the PATH of the server has no git.") from error
+        version = re.search(r"(\d+)\.(\d+)", answer)
+        if not version or (int(version[1]), int(version[2])) < NEEDED:
+            raise GitError(f"{_INSTALL}: it has {printable(answer)}.")
+        self._usable = True
+
+    async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
+        pinned = await self._judge(where)
+        header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
+        variables = environment(where, pinned, self._home, header)
+        hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
+        return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
+
+    async def _judge(self, where: RemoteAddress) -> Sequence[Address]:
+        """Returns the addresses of the host, after every one was found to be allowed."""
+        if where.scheme == "file":
+            if not self._allow_local:
+                raise GitError(
+                    "Name a repository of a git server, or start Windlass with "
+                    "WINDLASS_GIT_ALLOW_LOCAL=1: without it, file:// is refused."
+                )
+            folder = Path(unquote(urlsplit(where.url).path))
+            if self._closed and (await asyncio.to_thread(folder.resolve)).is_relative_to(self._closed):
+                raise GitError("Name a repository outside of the data directory of Windlass.")
+            return ()
+        addresses = await self._addresses(where)
+        if not all(map(self._reach.admits, addresses)):
+            raise GitError(
+                "Ask the operator to allow the network of the repository with the setting outbound_allow: "
+                f"{where.host} has no public address."
+            )
+        if where.scheme == "http" and not all(map(self._reach.names, addresses)):
+            raise GitError("Use https://: http:// shows the code and any token to everyone on the way.")
+        return addresses
+
+    async def _addresses(self, where: RemoteAddress) -> Sequence[Address]:
+        if not isinstance(where.host, str):
+            return [where.host]
+        with suppress(OSError):
+            if addresses := await self._resolve(where.host, where.port):
+                return addresses
+        raise GitError(f"Check the address of the repository: there is no machine named {where.host}.")
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[Path]:
+        folder = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._home))
+        try:
+            yield folder
+        finally:
+            await subprocesses.in_thread(_remove, folder)
+
+
+async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
+    """Fetches a commit, beginning with the kept copy. If that fails, the copy may be the reason: fetches
+    again, into an empty folder."""
+    try:
+        return await _fetch(copy)
+    except GitError:
+        if not kept.taken:
+            raise
+    await subprocesses.in_thread(kept.forget)
+    return await _fetch(copy)
+
+
+async def _fetch(copy: Copy) -> GitCommit:
+    below = folder(copy.source.root_path)
+    async with _fresh(copy.folder):
+        if copy.kept:
+            await subprocesses.in_thread(copy.kept.take, copy.remote.url, copy.folder)
+        commit = (await copy.commits())[0]
+        await copy.check_out(commit.id)
+        if not (copy.folder / below).is_dir():
+            raise GitError(f"root_path: there is no folder {below} in commit {commit.id[:12]}.")
+    return commit
+
+
+def branches_in(answer: str) -> list[str]:
+    """Returns the branches that `git ls-remote --symref` lists, the default branch first."""
+    default = ""
+    names: list[str] = []
+    for line in answer.splitlines():
+        left, _, right = line.partition("\t")
+        if right == _HEAD and left.startswith("ref: "):
+            default = printable(left.removeprefix("ref: ").removeprefix(_HEADS))
+        elif right.startswith(_HEADS):
+            names.append(printable(right.removeprefix(_HEADS)))
+    return sorted(names, key=lambda name: (name != default, name))[:MOST_BRANCHES]
+
+
+def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
+    name = ref
+    for line in answer.splitlines():
+        left, _, right = line.partition("\t")
+        if right == ref and not left.startswith("ref: "):
+            return printable(name.removeprefix("refs/heads/")), left
+        if right == ref:
+            name = left.removeprefix("ref: ")
+    return None
+
+
+def _refuse_without_head(url: str, source: GitSource) -> NoReturn:
+    if source.branch:
+        raise GitError(
+            f"Choose another branch, or push this one: there is no branch {source.branch} in {url}."
+        )
+    raise GitError(f"Push a commit first: {url} has no commits yet, or no default branch.")
+
+
+@asynccontextmanager
+async def _fresh(folder: Path) -> AsyncIterator[None]:
+    await subprocesses.in_thread(_remove, folder)
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(subprocesses.in_thread, _remove, folder)
+        await subprocesses.in_thread(partial(folder.mkdir, mode=0o700, parents=True))
+        yield
+        undo.pop_all()
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, even while a stopping program still writes a last file."""
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.02)
+
+
+@contextmanager
+def _translated(limits: Limits) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise limits.too_slow() from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise GitError(FULL) from error
+        _log.exception("a repository was not fetched")
+        raise GitError(
+            "Deploy again, or ask the operator to look at the log of Windlass: the repository was not "
+            f"fetched because of an error of this machine ({_reason(error)})."
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    """Returns the reason and the name of the file, without the path on this machine."""
+    reason = error.strerror or type(error).__name__
+    name = Path(os.fsdecode(error.filename)).name if isinstance(error.filename, (str, bytes)) else ""
+    return f"{name}: {reason}" if name else reason

@@ -1,0 +1,66 @@
+"""The limits of one fetch: time, disk and memory. The kernel limits the size of a single file."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.child_process import ChildProcess
+from windlass.sources.git.source import GitError
+
+MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
+
+
+class Limits(Struct, frozen=True):
+    seconds: float = 300
+    bytes: int = 1024**3
+    """Most bytes that are received, and again of the files that are checked out."""
+    files: int = 200_000
+
+    def check(self, size: int, files: int) -> None:
+        if size > self.bytes:
+            raise GitError(
+                f"Take large files out of the repository: it is larger than {self.bytes / 1024**2:.0f} MiB."
+            )
+        if files > self.files:
+            raise GitError(
+                f"Take files out of the repository: it has more than {self.files} files and folders."
+            )
+
+    def too_slow(self) -> GitError:
+        return GitError(
+            "Check the git server, or deploy again: the repository was not fetched within "
+            f"{self.seconds:.0f} seconds."
+        )
+
+    def confine(self, process: ChildProcess) -> None:
+        with suppress(ProcessLookupError):  # it may have ended already
+            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # so that the excess shows
+            _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
+
+
+def measure(top: Path) -> tuple[int, int]:
+    """Counts bytes and entries below a folder that may change meanwhile, without those in its `.git`."""
+    size = entries = 0
+    left = [str(top)]
+    while left:
+        with suppress(OSError), os.scandir(left.pop()) as scan:
+            for entry in scan:
+                entries += 1
+                if not entry.is_dir(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        size += entry.stat(follow_symlinks=False).st_size
+                elif entry.name != ".git":
+                    left.append(entry.path)
+    return size, entries
+
+
+def _lower(pid: int, what: int, most: int) -> None:
+    _, hard = resource.prlimit(pid, what)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, what, (soft, hard))

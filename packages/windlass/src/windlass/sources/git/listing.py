@@ -1,0 +1,137 @@
+"""Judges the files of a commit before any is written: how many, how large, how deep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from windlass.sources.git.limits import Limits
+from windlass.sources.git.messages import printable
+from windlass.sources.git.source import DEEPEST, LONGEST, GitError
+
+MOST_SUBMODULES: Final = 20
+MOST_LINKS: Final = 40  # links in a row; the kernel gives up there as well
+TARGET: Final = 4095
+MOST_EFFORT: Final = 200_000_000
+"""The limit for all links of a folder: a few seconds. Links of a few bytes could take days."""
+_END: Final = b"/"
+"""Begins the mark behind the parts of a link's target. No part has one."""
+_STEP: Final = 16
+"""Effort for one part of a path, besides the parts before it."""
+
+
+class TreeListing:
+    """Reads the records of `git ls-tree -r -t -l -z`; a commit of a few bytes can hold billions of them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._rest = b""
+        self._size = 0
+        self._entries = 0
+        self.links: list[bytes] = []
+        self.submodules: list[str] = []
+        self.attributes: dict[str, str] = {}
+        """The digests of all files `.gitattributes`."""
+
+    def feed(self, piece: bytes) -> None:
+        *records, self._rest = (self._rest + piece).split(b"\0")
+        if len(self._rest) > 2 * LONGEST:
+            raise _bad(self._rest.partition(b"\t")[2], "is too long a path")
+        for record in records:
+            self._take(record)
+
+    def _take(self, record: bytes) -> None:
+        facts, _, path = record.partition(b"\t")
+        mode, kind, digest, size = facts.split()
+        self._entries += 1
+        self._size += int(size) if kind == b"blob" else 0
+        self._limits.check(self._size, self._entries)
+        parts = path.split(b"/")
+        if len(path) > LONGEST or len(parts) > DEEPEST or max(map(len, parts)) > 255:
+            raise _bad(path, "is too long a path")
+        if parts[-1] == b".gitattributes":
+            self.attributes[to_text(path)] = digest.decode()
+        if mode == b"120000":
+            self._link(path, int(size))
+        elif kind == b"commit" and len(self.submodules) < MOST_SUBMODULES:
+            self.submodules.append(to_text(path))
+
+    def _link(self, path: bytes, size: int) -> None:
+        if not 0 < size <= TARGET:
+            raise _bad(path, "is not a symbolic link that can be made")
+        self.links.append(path)
+
+
+def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
+    """Returns the first symbolic link that leads out of the folder, directly or through others."""
+    targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
+    link = LinkWalk(targets).find_escaping()
+    return None if link is None else to_text(link)
+
+
+class LinkWalk:
+    """Follows the symbolic links of a folder as the kernel would, with limited effort for all of them."""
+
+    def __init__(self, targets: Mapping[bytes, bytes]) -> None:
+        self._targets = targets
+        self._left = MOST_EFFORT
+
+    def find_escaping(self) -> bytes | None:
+        """Returns the first link that leads out of the folder. Raises GitError for links that the kernel
+        cannot follow, or that take too long."""
+        return next((link for link in self._targets if self._leaves(link)), None)
+
+    def _leaves(self, link: bytes) -> bool:
+        """The part resolved so far has no link, so that `..` is the real parent."""
+        way: list[bytes] = []
+        ahead = link.split(b"/")[::-1]
+        inside: set[bytes] = set()
+        followed = 0
+        while ahead:
+            self._spend(_STEP + len(way), link)
+            part = ahead.pop()
+            if part == b"..":
+                if not way:
+                    return True
+                way.pop()
+            elif part.startswith(_END):
+                inside.discard(part.removeprefix(_END))
+            elif part not in (b"", b"."):
+                way.append(part)
+                place = b"/".join(way)
+                target = self._targets.get(place)
+                if target is None:
+                    continue
+                if target.startswith(b"/"):
+                    return True
+                if place in inside:
+                    return False  # it leads round in a circle
+                inside.add(place)
+                followed += 1
+                if followed > MOST_LINKS:
+                    # The kernel gives up there, and Python goes on until its stack is full.
+                    raise _endless(link)
+                way.pop()
+                ahead += [_END + place, *target.split(b"/")[::-1]]
+        return False
+
+    def _spend(self, effort: int, link: bytes) -> None:
+        self._left -= effort
+        if self._left < 0:
+            raise GitError(f"Remove symbolic links, such as {to_text(link)}: to follow them takes too long.")
+
+
+def to_text(path: bytes) -> str:
+    return printable(path.decode(errors="replace"))
+
+
+def _endless(link: bytes) -> GitError:
+    return GitError(
+        f"Remove the symbolic link {to_text(link)}: it leads through more than {MOST_LINKS} others."
+    )
+
+
+def _bad(path: bytes, what: str) -> GitError:
+    return GitError(f"{to_text(path[:LONGEST])} {what}.")

@@ -1,0 +1,162 @@
+"""The output of git: cleaned for the log, and its errors translated into our words."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from windlass.builders.builder import FULL
+from windlass.sources.git.source import GitError
+
+LONGEST: Final = 300
+MOST: Final = 500
+KEPT: Final = 30
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
+_TOLD = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
+_PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
+
+
+class Redirected(GitError):
+    """The server redirects to another address."""
+
+
+class NotByName(GitError):
+    """The server does not serve a commit by its name alone."""
+
+
+class GitOutput:
+    """Lines of git with secrets removed. Messages of the server are among them."""
+
+    def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:
+        self._tell = tell
+        self._hidden = sorted(filter(None, hidden), key=len, reverse=True)
+        self._rest = b""
+        self._told = 0
+        self._last: deque[str] = deque(maxlen=KEPT)
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[-64 * 1024 :]
+        for line in lines:
+            self._line(line)
+
+    def complaint(self) -> str:
+        self._line(self._rest)
+        return "\n".join(line for line in self._last if line and not line.startswith("remote:"))
+
+    def _line(self, raw: bytes) -> None:
+        # A progress line is overwritten again and again; only its last state counts.
+        line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
+        self._last.append(line)
+        if _TOLD.match(line) and self._told < MOST:
+            self._told += 1
+            self._tell(line)
+
+    def cleaned(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        return printable(_ESCAPES.sub("", text))
+
+
+def printable(text: str) -> str:
+    """Returns one line of at most 300 visible characters."""
+    return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
+
+
+def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
+    """Explains why git failed. Unknown errors are shown as they are, without paths of this machine."""
+    plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
+    for pattern, kind, words in _MEANINGS:
+        if match := re.search(pattern, plain, re.IGNORECASE):
+            about_token = _ABOUT_TOKEN[has_token].format(url=url)
+            return kind(words.format(url=url, token=about_token, **match.groupdict()))
+    lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
+    reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
+    return GitError(f"git could not fetch {url}: {reason}")
+
+
+_ABOUT_TOKEN: Final = {
+    True: "Renew the git token, or let it read this repository: {url} refused it.",
+    False: "Create a git token for a private repository, or check the address: {url} shows none without one.",
+}
+_MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
+    (
+        r"dubious ownership",
+        GitError,
+        "Ask the operator to give the repository to the user that runs Windlass (`chown -R`): at {url}, it "
+        "belongs to another user, and git reads none of those.",
+    ),
+    (
+        r"couldn't find remote ref HEAD",
+        GitError,
+        "Push a commit first: {url} has no commits yet, or no default branch.",
+    ),
+    (
+        r"couldn't find remote ref refs/heads/(?P<branch>.+)",
+        GitError,
+        "Choose another branch, or push this one: there is no branch {branch} in {url}.",
+    ),
+    (
+        r"(not our ref|couldn't find remote ref) (?P<commit>[0-9a-f]+)",
+        GitError,
+        "Choose another commit, or push this one: there is no commit {commit} in {url}.",
+    ),
+    (r"unadvertised object", NotByName, "The server of {url} does not give commits by their name."),
+    (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{token}"),
+    (
+        r"returned error: 3\d\d|redirect",
+        Redirected,
+        "Use the address where the repository is now: {url} answers with a redirect, which is not followed.",
+    ),
+    (
+        r"repository .* not found|returned error: (404|410)|not appear to be a git repository|does not exist",
+        GitError,
+        "Check the address: there is no repository at {url}, or it is private and needs a git token.",
+    ),
+    (
+        r"host key verification failed",
+        GitError,
+        "Ask the operator whether {url} is still the same server: it shows another key than before.",
+    ),
+    (
+        r"permission denied \(",
+        GitError,
+        "Use its https:// address, with a git token: {url} asks for an ssh key, and Windlass has none.",
+    ),
+    (r"cannot run ssh", GitError, "Use https://: ssh is not installed on the machine that runs Windlass."),
+    (
+        r"SSL|certificate|TLS",
+        GitError,
+        "Check the address, or ask the operator: at {url}, the server's certificate is not valid.",
+    ),
+    (
+        r"dumb http transport|is this a git repository|invalid server response|protocol error|"
+        r"bad line length",
+        GitError,
+        "Check the address: {url} does not answer as a git server does.",
+    ),
+    (
+        r"mismatched algorithms.*server (?P<names>\w+)",
+        GitError,
+        "{url} names its commits by {names}: deploy one by its full id.",
+    ),
+    (
+        r"failed to connect|couldn't connect|connection (refused|timed out|reset|closed)|empty reply|"
+        r"no route to host|network is unreachable|hung up unexpectedly|early EOF|transfer closed",
+        GitError,
+        "Check the address, or deploy again: {url} cannot be reached, or broke off.",
+    ),
+    (
+        r"no space left",
+        GitError,
+        FULL,
+    ),
+    (
+        r"fsck error|is corrupt|bad object|unresolved deltas",
+        GitError,
+        "Run `git fsck`, and repair what it reports: {url} holds objects that git refuses.",
+    ),
+)

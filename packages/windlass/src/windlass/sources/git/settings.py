@@ -1,0 +1,131 @@
+"""The environment that git runs in: its settings, and no variable of ours.
+
+All settings are passed in it: every user of a machine can read arguments, and a file may stay behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from windlass.base.addresses import Address
+from windlass.sources.git.source import RemoteAddress
+
+# Much of it is git's default anyway, and git reads no other settings: no protection rests on one measure
+# alone.
+HARDENED: Final = {
+    "core.hooksPath": "/dev/null",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.symlinks": "true",
+    "core.bigFileThreshold": "32m",  # streamed above, instead of held in memory
+    "core.fsync": "none",  # a copy that a crash damages is fetched again
+    "credential.helper": "",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+    "fetch.fsckObjects": "true",
+    # Harmless, and found in the history of many a well-known repository.
+    "fetch.fsck.zeroPaddedFilemode": "warn",
+    "fetch.fsck.badTimezone": "warn",
+    "fetch.fsck.missingSpaceBeforeDate": "warn",
+    "fetch.unpackLimit": "1",  # one pack, never many loose files
+    "gc.auto": "0",
+    "maintenance.auto": "false",  # it would go on in the background
+    "pack.threads": "1",
+    "protocol.allow": "never",  # except the one in GIT_ALLOW_PROTOCOL
+    "protocol.ext.allow": "never",
+    "transfer.bundleURI": "false",
+    "http.followRedirects": "false",  # also keeps git from `http-alternates`, which name other hosts
+    "http.sslVerify": "true",
+    "http.proxy": "",
+    "log.showSignature": "false",
+}
+
+SSH: Final = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=accept-new",
+    "GlobalKnownHostsFile=/dev/null",
+    "UpdateHostKeys=no",
+    "CheckHostIP=no",
+    "CanonicalizeHostname=no",
+    "IdentityFile=none",
+    "IdentityAgent=none",
+    "IdentitiesOnly=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "ProxyCommand=none",
+    "ProxyJump=none",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "ConnectTimeout=30",
+    "ServerAliveInterval=30",
+)
+
+
+def environment(
+    where: RemoteAddress | None, pinned: Sequence[Address], home: Path, header: str = ""
+) -> dict[str, str]:
+    variables = {
+        "PATH": os.pathsep.join(os.get_exec_path()),
+        "HOME": str(home),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": str(home.parent),  # else git would look for one above
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": where.scheme if where else "none",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+    }
+    settings = list(HARDENED.items())
+    if where and where.scheme == "ssh":
+        variables |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
+    elif where and where.scheme in ("http", "https"):
+        settings += _over_http(where, pinned, header)
+    return variables | _as_variables(settings)
+
+
+def authorization(token: str, host: str) -> str:
+    """Returns the `Authorization`. A personal token takes any user name; each host has its own for other
+    tokens."""
+    names = {"gitlab": "oauth2", "bitbucket": "x-token-auth"}
+    user = next((name for part, name in names.items() if part in host), "x-access-token")
+    pair = token if ":" in token else f"{user}:{token}"
+    return f"Authorization: Basic {base64.b64encode(pair.encode(errors='replace')).decode()}"
+
+
+def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
+    """Returns the command of ssh: it connects to the judged address, and keeps the server's key by host
+    name."""
+    known_hosts = str(home / "known_hosts").replace("%", "%%")
+    options = (
+        *SSH,
+        f'UserKnownHostsFile="{known_hosts}"',
+        f"HostName={pinned}",
+        f"HostKeyAlias={where.host if where.port == 22 else f'[{where.host}]:{where.port}'}",
+    )
+    return shlex.join(["ssh", "-F", "/dev/null", *(word for option in options for word in ("-o", option))])
+
+
+def _over_http(where: RemoteAddress, pinned: Sequence[Address], header: str) -> list[tuple[str, str]]:
+    settings = []
+    if isinstance(where.host, str):
+        addresses = ",".join(f"[{address}]" if address.version == 6 else str(address) for address in pinned)
+        settings.append(("http.curloptResolve", f"{where.host}:{where.port}:{addresses}"))
+    if header:
+        settings.append((f"http.{where.origin}.extraHeader", header))
+    return settings
+
+
+def _as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for place, (key, value) in enumerate(settings):
+        variables |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    return variables

@@ -1,0 +1,6 @@
+"""Uploaded folders, a source of code beside git."""
+
+from windlass.sources.upload.archive import ID, FolderContent, examine, unpack
+from windlass.sources.upload.tar import UploadError
+
+__all__ = ["ID", "FolderContent", "UploadError", "examine", "unpack"]
