@@ -20,11 +20,11 @@ FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), r
 FIELDS = room("core/declare/fields.py")
 INVENTED = {
     "tests/engines/test_mine.py": "docs/adding-an-engine.md",
-    "packages/windlass/src/windlass/families/cache.py": "docs/adding-a-service-kind.md",
+    "packages/model/src/windlass/families/cache.py": "docs/adding-a-service-kind.md",
     "packages/windlass/src/windlass/control/kinds/cache.py": "docs/adding-a-service-kind.md",
     "families/runbook.py": "docs/adding-a-family.md",
     "windlass.families.cache": "docs/adding-a-service-kind.md",
-    "packages/windlass/src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
+    "packages/model/src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
     "packages/windlass/src/windlass/control/kinds/migration.py": "docs/adding-a-service-kind.md",
     "windlass.families.migration": "docs/adding-a-service-kind.md",
     "main.py": "docs/running.md",

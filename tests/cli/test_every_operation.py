@@ -15,7 +15,7 @@ from tests.cli.listener import listening
 from tests.documented import body, operations
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of
-from windlass.cli.main import OWN
+from windlass.cli.main import own_names
 from windlass.core.declare.registry import Operation
 from windlass.core.words.naming import kebab
 from windlass.families import registry
@@ -125,4 +125,4 @@ def test_the_command_of_an_operation_explains_itself_and_its_arguments(operation
 
 
 def test_no_command_of_the_api_hides_one_of_the_machine():
-    assert not {*OWN} & commands_of(registry()).keys()
+    assert not {*own_names()} & commands_of(registry()).keys()

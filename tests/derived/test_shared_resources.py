@@ -144,11 +144,11 @@ ROWS: Final = {
 OF_ONE: Final = {
     "base.commit_thread": "the class of the thread below",
     "base.subprocesses": "jobs of one caller",
-    "builders.docker.context": "one build",
+    "docker.builds.context": "one build",
     "control.services.registry_images": "one request",
     "control.telling.delivery": "one webhook",
-    "engines.process.measurements": "one instance, and no second look at it while the first one hangs",
-    "engines.process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
+    "process.measurements": "one instance, and no second look at it while the first one hangs",
+    "process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
     "store.sqlite": "commits, in order; budgets of requests bound them",
 }
 """Pools that need no pair: who uses them, or why nobody can hold them."""

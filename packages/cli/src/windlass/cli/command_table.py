@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,15 +18,17 @@ import click
 import msgspec
 from msgspec import Struct
 
+import windlass
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.base.version import VERSION
 from windlass.cli.user_folders import cache_folder
 
 _FILE: Final = "commands.json"
-_DECLARING: Final = ("", "cli", "cli/everyday", "operate", "families", "core/declare")
-"""Folders of the files that declare commands."""
+_DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare")
+"""Folders of the files that declare commands, in any package."""
 _WHOLE: Final = 1000
+_GROUP: Final = "windlass.commands"
 
 
 class GroupLines(Struct, frozen=True):
@@ -43,6 +46,8 @@ class CommandTable(Struct, frozen=True):
     groups: dict[str, GroupLines]
     others: dict[str, str]
     """Lines about the commands that do not follow from the API."""
+    machine: dict[str, str]
+    """Commands that installed packages bring for the machine of a server, as `module:attribute`."""
 
 
 def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
@@ -64,12 +69,24 @@ def line_about(command: click.Command) -> str:
     return command.get_short_help_str(_WHOLE)
 
 
+def commands_of_packages() -> dict[str, str]:
+    """Returns the commands that installed packages name as entry points of the group `windlass.commands`."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 (it takes as long as a whole `--help`)
+
+    return {entry.name: entry.value for entry in entry_points(group=_GROUP)}
+
+
 def _digest() -> str:
-    """Returns a digest of names, sizes and times of the declaring files."""
-    top = Path(__file__).parents[1]
-    parts = [VERSION, str(top)]
-    for folder in _DECLARING:
-        with os.scandir(top / folder) as scan:
-            files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
-        parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]
+    """Returns a digest of names, sizes and times of the declaring files, and of the folders into which
+    packages are installed."""
+    parts = [VERSION]
+    for portion in sorted(windlass.__path__):
+        parts.append(portion)
+        for folder in _DECLARING:
+            with suppress(FileNotFoundError), os.scandir(Path(portion) / folder) as scan:
+                files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
+                parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]
+    for folder in sys.path:
+        with suppress(OSError):
+            parts.append(f"{folder} {Path(folder).stat().st_mtime_ns}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

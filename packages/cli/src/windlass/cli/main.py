@@ -6,6 +6,7 @@ Commands are loaded when they are called: a server must not wait for the tables 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _EVERYDAY = {
     "init": "folder.init",
+    "detect": "detect.detect",
     "up": "up.up",
     "ps": "services.ps",
     "logs": "services.logs",
@@ -44,22 +46,21 @@ _EVERYDAY = {
 """The everyday words, with their places in `cli.everyday`."""
 _OF_GROUPS = {"database": {"connect": "connect.connect"}}
 """Words of groups that follow from the API, which do more than call it once."""
-_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key", "detect")
-_ELSEWHERE = {"key": "windlass.operate.key_commands", "detect": "windlass.cli.everyday.detect"}
-"""Modules of commands that are not in `operate.commands`."""
 _EXTRA = ("demo", "token", "api")
-OWN = (*_EVERYDAY, *_MACHINE, *_EXTRA)
-"""The commands that do not follow from the API."""
+OWN = (*_EVERYDAY, *_EXTRA)
+"""The commands of this package that do not follow from the API."""
 
 
 class Windlass(click.Group):
     """The everyday words, the operator's commands, and those that follow from what the API offers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*OWN, *_table().groups]
+        return [*own_names(), *_table().groups]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return _own_command(name) if name in OWN else _derived_group(name)
+        if name in OWN:
+            return _own_command(name)
+        return _of_package(place) if (place := _table().machine.get(name)) else _derived_group(name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -68,7 +69,9 @@ class Windlass(click.Group):
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             suggestions = import_module("windlass.cli.suggestions")
-            groups = dict.fromkeys(OWN, ()) | {name: lines.words for name, lines in _table().groups.items()}
+            groups = dict.fromkeys(own_names(), ()) | {
+                name: lines.words for name, lines in _table().groups.items()
+            }
             suggestions.no_such_command(error.command_name, groups, ctx)
             raise
 
@@ -77,22 +80,29 @@ class Windlass(click.Group):
         derived = {name: lines.about for name, lines in table.groups.items()}
         for title, names in (
             ("Every day, in the folder of an application", _EVERYDAY),
-            ("On the machine of a server", _MACHINE),
+            ("On the machine of a server", table.machine),
             ("Through the API of a server", (*_EXTRA, *derived)),
         ):
-            with formatter.section(title):
-                formatter.write_dl([(name, (table.others | derived)[name]) for name in names])
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, (table.others | derived)[name]) for name in names])
+
+
+def own_names() -> tuple[str, ...]:
+    """Returns the commands that do not follow from the API."""
+    return (*_EVERYDAY, *_table().machine, *_EXTRA)
 
 
 def _own_command(name: str) -> click.Command:
-    command: click.Command
     if name in _EVERYDAY:
-        command = _everyday(_EVERYDAY[name])
-    elif name in _MACHINE:
-        module = import_module(_ELSEWHERE.get(name, "windlass.operate.commands"))
-        command = getattr(module, name.replace("-", "_"))
-    else:
-        command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+        return _everyday(_EVERYDAY[name])
+    command: click.Command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+    return command
+
+
+def _of_package(place: str) -> click.Command:
+    module, _, attribute = place.partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
     return command
 
 
@@ -138,16 +148,20 @@ def compute_table(digest: str) -> CommandTable:
     groups = import_module("windlass.cli.commands").group_lines()
     for group, words in _OF_GROUPS.items():
         groups[group].words.update({word: tables.line_about(_everyday(path)) for word, path in words.items()})
+    machine = tables.commands_of_packages()
     others = {name: tables.line_about(_own_command(name)) for name in OWN}
-    table: CommandTable = tables.CommandTable(digest, groups, others)
+    others |= {name: tables.line_about(_of_package(place)) for name, place in machine.items()}
+    table: CommandTable = tables.CommandTable(digest, groups, others, machine)
     return table
 
 
 def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked:
         commit = import_module("windlass.base.commit").commit()
-        schema = import_module("windlass.store.migrate").newest()
-        click.echo(f"windlass {VERSION} (commit {commit}, schema {schema})")
+        schema = ""
+        with suppress(ModuleNotFoundError):  # the command line without the server
+            schema = f", schema {import_module('windlass.store.migrate').newest()}"
+        click.echo(f"windlass {VERSION} (commit {commit}{schema})")
         ctx.exit()
 
 
