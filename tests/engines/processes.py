@@ -15,7 +15,8 @@ from tests.engines.stations import Opener
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.engines.workload import Artifact
-from windlass.process.exit_reason import Pauses, ProcessEngine
+from windlass.process.engine import ProcessEngine
+from windlass.process.exit_reason import Pauses
 
 
 def open_engine(folder: Path, *, networks: bool = True, **given: Any) -> ProcessEngine:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.engines.docker.watched import until
-from windlass.docker.engine import DockerEngine, watch
+from windlass.docker import watch
+from windlass.docker.engine import DockerEngine
 from windlass.docker.inspection import milliseconds, outcome_of
 from windlass.engines.engine_limits import UNKNOWN
 

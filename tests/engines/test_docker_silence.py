@@ -13,9 +13,10 @@ from aiohttp import web
 
 from tests.certificates import authority
 from tests.hostile.engines import HostileEngine, hangs, says
+from windlass.docker import watch
 from windlass.docker.client import client
 from windlass.docker.client.transports import KEEPALIVE, _end_when_silent
-from windlass.docker.engine import DockerEngine, watch
+from windlass.docker.engine import DockerEngine
 
 
 async def until(is_true: Callable[[], bool]) -> None:

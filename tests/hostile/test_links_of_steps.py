@@ -11,6 +11,7 @@ from tests.builders.native_sites import Site
 from windlass.builders.build_settings import BuildSettings
 from windlass.builders.builder import BuildError
 from windlass.builders.node_managers import manager_of
+from windlass.builders.node_packages import package
 from windlass.detect import languages
 from windlass.process.builds import node
 from windlass.process.builds.kept import KeptFolders
@@ -133,7 +134,7 @@ async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_applicatio
     (app / "lib" / "package.json").write_text("{}")
     for name in ("package-lock.json", ".npmrc"):
         (app / name).write_text("{}")
-    root = node.package(app)
+    root = package(app)
     assert root
     needed = node.dependencies_of(root, root, manager_of(app, ""))
     assert any(app / way in (path, path.parent) for path in (*needed.files, *needed.local))

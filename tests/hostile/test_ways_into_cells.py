@@ -17,6 +17,7 @@ from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.node_managers import PackageManager
+from windlass.builders.node_packages import Package
 from windlass.engines.workload import Artifact
 from windlass.process import files
 from windlass.process.builds import NativeBuilder, node, python, tree
@@ -103,7 +104,7 @@ def record(there: Made) -> None:
 
 async def modules(there: Made, monkeypatch) -> None:
     nothing: dict[str, str] = {}
-    package = node.Package(
+    package = Package(
         folder=there.source, scripts=nothing, dependencies=nothing, development=nothing, main=""
     )
     needed = node.NodeDependencies(package=package, root=package, manager=PackageManager(name="npm"))
