@@ -21,6 +21,7 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
+from tests.engines.servers import server
 from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
@@ -31,7 +32,7 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.engines.workload import Instance, Workload
 from windlass.gateway.link import GatewayLink
 from windlass.install.composition import open_store
-from windlass.install.connecting import DockerConnector
+from windlass.install.connecting import ClusterConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
@@ -275,7 +276,9 @@ async def deployer(folder: Path, services: int, at_once: int = AT_ONCE) -> Async
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
-        connector=DockerConnector(Settings(data_dir=str(folder)), "bench", GatewayLink(folder)),
+        connector=ClusterConnector(
+            Settings(data_dir=str(folder)), server(folder, "bench"), GatewayLink(folder)
+        ),
         programs=InstalledPrograms({}),
     )
     settings = Settings(

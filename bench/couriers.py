@@ -19,6 +19,7 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import LOAD_CORE, SERVER_CORE, run_module
+from tests.engines.servers import server
 from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
@@ -32,7 +33,7 @@ from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
 from windlass.gateway.link import GatewayLink
-from windlass.install.connecting import DockerConnector
+from windlass.install.connecting import ClusterConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
@@ -205,8 +206,10 @@ def _hundredth(found: Sequence[float]) -> float:
     return statistics.quantiles(found, n=100)[98]
 
 
-def _connector(folder: str) -> DockerConnector:
-    return DockerConnector(Settings(data_dir=folder), "bench", GatewayLink(Path(folder)))
+def _connector(folder: str) -> ClusterConnector:
+    return ClusterConnector(
+        Settings(data_dir=folder), server(Path(folder), "bench"), GatewayLink(Path(folder))
+    )
 
 
 async def measure(given: Calling, url: str, dead: str) -> Called:

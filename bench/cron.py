@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from bench.backlog import ADMIN, Deployer, IdleEngine
 from bench.machine import SERVER_CORE, run_module
+from tests.engines.servers import server
 from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.router import FakeRouter
 from windlass.base.clock import MINUTE, Clock, SystemClock
@@ -28,7 +29,7 @@ from windlass.config import Settings
 from windlass.control.background.worker import Worker
 from windlass.engines.workload import Outcome, Workload
 from windlass.gateway.link import GatewayLink
-from windlass.install.connecting import DockerConnector
+from windlass.install.connecting import ClusterConnector
 from windlass.install.installation import install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
@@ -102,7 +103,7 @@ async def _installed(folder: Path, clock: Clock, engine: RunEngine) -> AsyncIter
         git=FakeRepositories(),
         servers=FakeServers(),
         programs=InstalledPrograms({}),
-        connector=DockerConnector(settings, "bench", GatewayLink(folder)),
+        connector=ClusterConnector(settings, server(folder, "bench"), GatewayLink(folder)),
     )
     installation = await install(settings, parts=parts, out=HttpSender(()), clock=clock)
     try:

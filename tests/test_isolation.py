@@ -16,18 +16,21 @@ import pytest
 
 from tests.engines.processes import open_engine
 from tests.needs import needs_root
+from windlass.base import kernel
 from windlass.base.isolation import isolation, network, pasta
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
-from windlass.install.parts import concerns, isolation_of
-from windlass.operate import machine as machine_checks
-from windlass.operate.findings import Level
+from windlass.engines.findings import Level
+from windlass.install.engines import own_settings
 from windlass.operate.machine import runs
-from windlass.process import kernel
+from windlass.process import doctor as machine_checks
 from windlass.process.networks import Networks
+from windlass.process.provider import ProcessProvider
 from windlass.process.records import InstanceKey, Record, RecordStore
+from windlass.process.settings import concerns
+from windlass.process.settings import isolation_of as isolation_by
 from windlass.process.spawn import Spawner
 
 ALL = {
@@ -54,6 +57,10 @@ NONE = {
 
 def settings(tmp_path, **given):
     return Settings(data_dir=str(tmp_path), engine="process", **given)
+
+
+def isolation_of(given: Settings) -> isolation.Isolation:
+    return isolation_by(own_settings(ProcessProvider(), given))
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.control.context.places import LOCAL, Places
-from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.records.sole_organization import note_sharing
 from windlass.core.declare.registry import Registry
+from windlass.engines.servers import Servers
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.store import CLUSTER

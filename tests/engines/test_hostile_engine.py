@@ -14,14 +14,18 @@ import aiohttp
 import pytest
 
 from tests.certificates import Authority, authority, write_pair
+from tests.engines.servers import server
 from tests.tables import rows
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import EngineAccess
+from windlass.docker import provider
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client import client as docker_client
+from windlass.docker.client.transports import DockerTransport
+from windlass.docker.provider import transport
 from windlass.install import connecting
-from windlass.install.connecting import DockerConnector, EngineReach
+from windlass.install.connecting import ClusterConnector, EngineReach
 
 HERE = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\nApi-Version: 1.44\r\nContent-Type: application/json\r\n"
@@ -142,15 +146,19 @@ def access(made: Stub, port: int, engine_id: str = "") -> EngineAccess:
     )  # fmt: skip
 
 
-def connector(folder: Path, *allowed: str) -> DockerConnector:
+def connector(folder: Path, *allowed: str) -> ClusterConnector:
     settings = Settings(data_dir=str(folder), outbound_allow=allowed or (f"{HERE}/32",))
-    return DockerConnector(settings, "installation", connecting.gateway_link(settings))
+    return ClusterConnector(settings, server(folder), connecting.gateway_link(settings))
+
+
+def opened(to: EngineAccess) -> DockerTransport:
+    return transport(to.remote, EngineReach((f"{HERE}/32",)))
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of time and size that a test can wait for."""
-    monkeypatch.setattr(connecting, "_CHECK_SECONDS", 2.0)
+    monkeypatch.setattr(provider, "_CHECK_SECONDS", 2.0)
     for name, value in {"CONNECTING": 0.5, "RECOGNISING": 0.5, "MOST": 2**20, "LONGEST_INFO": 2**17}.items():
         monkeypatch.setattr(docker_client, name, value)
 
@@ -182,7 +190,7 @@ async def test_connecting_to_an_engine_that_answers_nonsense_ends_with_a_refusal
 async def test_an_engine_that_does_not_tell_its_id_is_asked_for_nothing_else(tmp_path, short, way):
     async with stub(tmp_path / "ca") as (made, port):
         made.answer = WAYS[way]
-        docker = Docker(connector(tmp_path).transport(access(made, port, "OURS")))
+        docker = Docker(opened(access(made, port, "OURS")))
         try:
             with pytest.raises((Away, EngineRefused)):
                 await docker.json("GET", "/containers/json")
@@ -201,7 +209,7 @@ async def redirected(tmp_path: Path) -> tuple[list[str], list[str]]:
         made.answer = plain(whole(b'{"ID":"OURS"}', head))
         other.at = "/nothing"
         for engine_id in ("", "OURS"):
-            docker = Docker(connector(tmp_path).transport(access(made, port, engine_id)))
+            docker = Docker(opened(access(made, port, engine_id)))
             await asyncio.gather(docker.json("GET", "/info"), return_exceptions=True)
             await docker.close()
         return made.asked, other.asked
@@ -243,7 +251,7 @@ async def test_an_engine_that_tells_its_id_is_used(tmp_path):
     async with stub(tmp_path / "ca") as (made, port):
         made.at = "/nothing"
         assert await connector(tmp_path).identity(access(made, port)) == "OURS"
-        docker = Docker(connector(tmp_path).transport(access(made, port, "OURS")))
+        docker = Docker(opened(access(made, port, "OURS")))
         assert await docker.json("GET", "/containers/json") == {"ID": "OURS"}
         await docker.close()
 

@@ -13,12 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.free_ports import free_port
-from windlass.engines.by_hand import probes
+from windlass.engines.by_hand import kernel_listeners, probes
 from windlass.engines.by_hand.listeners import queued_at
 from windlass.engines.by_hand.probes import ask
 from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
-from windlass.process import listening
 
 ENGINE = SimpleNamespace(has_go_between=False)
 
@@ -66,7 +65,7 @@ def listener():
 
 
 @pytest.mark.parametrize(
-    "read", [listening.queued, lambda port: queued_at(Path("/proc/net/tcp").read_text(), port)]
+    "read", [kernel_listeners.queued, lambda port: queued_at(Path("/proc/net/tcp").read_text(), port)]
 )
 def test_the_kernel_tells_how_many_connections_wait_to_be_accepted(listener, read):
     port = listener.getsockname()[1]
@@ -83,7 +82,7 @@ async def test_a_program_that_listens_and_accepts_nothing_passes_only_where_an_o
     listener, monkeypatch
 ):
     monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
-    web, engine = instance(listener.getsockname()[1]), seeing(listening.queued)
+    web, engine = instance(listener.getsockname()[1]), seeing(kernel_listeners.queued)
     trouble = await ask(engine, web, ACCEPTED)
     assert trouble.startswith("it listens on port 8080, but accepts no connections yet: it must finish")
     assert "`readiness_probe` with `tcp`" in trouble
@@ -94,7 +93,7 @@ async def test_a_connection_that_is_accepted_late_passes(listener):
     looks = []
 
     def look(port: int) -> int | None:
-        looks.append(listening.queued(port))
+        looks.append(kernel_listeners.queued(port))
         if len(looks) == 3:
             listener.accept()[0].close()
         return looks[-1]
@@ -107,7 +106,7 @@ async def test_a_connection_that_is_accepted_late_passes(listener):
 async def test_a_program_that_ends_without_having_accepted_does_not_pass(listener):
     def end(port: int) -> int | None:
         listener.close()
-        return listening.queued(port)
+        return kernel_listeners.queued(port)
 
     trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
     assert trouble == "it does not answer on port 8080 (the connection is closed at once)"

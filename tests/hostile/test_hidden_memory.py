@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import process_memory
-from windlass.process import kernel, patrol
+from windlass.base import kernel, process_memory
+from windlass.process import patrol
 
 LIMIT = 100
 BEGINS = """

@@ -11,7 +11,8 @@ import pytest
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.process import kernel, process_table, spawn
+from windlass.base import kernel
+from windlass.process import process_table, spawn
 from windlass.process.engine import ProcessEngine
 
 LEAVES_A_PROCESS = """

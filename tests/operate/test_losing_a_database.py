@@ -22,12 +22,12 @@ from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
 from windlass.control.background import holdings
 from windlass.core.words.events import Event
+from windlass.engines.findings import Level
 from windlass.engines.workload import Phase
 from windlass.install.installation import install
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.operate.explain import explain
-from windlass.operate.findings import Level
 from windlass.store import EventRow
 from windlass.terminal.stopped import CommandRefused
 

@@ -15,10 +15,12 @@ from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.config import Settings
+from windlass.engines.findings import AIO, INOTIFY, kernel_limits
 from windlass.install import mark
-from windlass.install.parts import choose_engine
-from windlass.operate.machine import kernel_limits
+from windlass.install.engines import choose_engine
 from windlass.routers.builtin import BuiltinRouter
+
+LIMITS = {"docker": (AIO, INOTIFY), "process": (AIO,)}
 
 
 class Docker:
@@ -279,7 +281,7 @@ def test_small_limits_of_the_kernel_are_told_with_the_command(tmp_path, engine, 
     (tmp_path / "fs" / "inotify").mkdir(parents=True)
     (tmp_path / "fs" / "aio-max-nr").write_text(f"{aio}\n")
     (tmp_path / "fs" / "inotify" / "max_user_instances").write_text(f"{inotify}\n")
-    (told,) = kernel_limits(engine, tmp_path)
+    told = kernel_limits(LIMITS[engine], tmp_path)
     assert told.level == ("warn" if small else "ok")
     assert f"sysctl -w {' '.join(small)}`" in told.advice or not small
 

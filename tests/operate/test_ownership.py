@@ -22,13 +22,13 @@ from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.background.holdings import INSTALLATION
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
+from windlass.engines.findings import Level
 from windlass.install import mark
 from windlass.install.installation import install
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs, examine
 from windlass.operate.backup import backup
 from windlass.operate.doctor import diagnose
-from windlass.operate.findings import Level
 from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.store.tables.facts import FactTable
 from windlass.store.tables.statuses import StatusTable

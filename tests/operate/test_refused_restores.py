@@ -12,11 +12,11 @@ import pytest
 from tests.operate.installations import again, contents, elsewhere, settings_of, stopped
 from windlass.base.isolation.users import Users, range_of
 from windlass.config import Settings
+from windlass.engines.findings import Level
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
-from windlass.operate.findings import Level
 from windlass.store.sqlite import InUse
 from windlass.terminal.stopped import CommandRefused
 

@@ -13,8 +13,7 @@ import pytest
 from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import cgroups
-from windlass.process import kernel
+from windlass.base import cgroups, kernel
 from windlass.process.records import RecordStore
 
 HIDES = """

@@ -16,9 +16,8 @@ from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
-from windlass.base import disk_reserve
+from windlass.base import disk_reserve, kernel
 from windlass.engines.unread_output import LEADING_HOLE
-from windlass.process import kernel
 from windlass.process.output import OutputFile, UnreadableOutput, prepare
 from windlass.process.records import Record
 

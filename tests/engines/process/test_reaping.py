@@ -9,7 +9,8 @@ import pytest
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.process import kernel, kill
+from windlass.base import kernel
+from windlass.process import kill
 from windlass.process.engine import ProcessEngine
 
 

@@ -21,10 +21,10 @@ from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base import kernel
+from windlass.base.kernel import Process
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.workload import Phase
-from windlass.process import kernel
-from windlass.process.kernel import Process
 from windlass.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
 from windlass.process.records import RecordStore, UnknownRecord
 

@@ -19,11 +19,12 @@ from tests.engines.lifecycle import PORT
 from tests.engines.process.helpers import KEY, SERVICE, answer_of
 from tests.engines.stations import Station, until, wanted
 from tests.test_filelock import holder
+from windlass.base import kernel
+from windlass.base.kernel import Process
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.workload import Artifact
-from windlass.process import files, kernel, records, run_recorder
+from windlass.process import files, records, run_recorder
 from windlass.process.end_recorder import read_result
-from windlass.process.kernel import Process
 from windlass.process.output import last_output
 from windlass.process.records import Record, RecordStore
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest

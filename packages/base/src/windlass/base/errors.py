@@ -81,3 +81,7 @@ class Unavailable(Failure):
 
 class DatabaseAway(Unavailable):
     """The database does not answer, or cannot be reached."""
+
+
+class BadSetting(Exception):
+    """A setting of the operator is wrong. The message names it and says what it should be."""

@@ -53,16 +53,29 @@ class CommandTable(Struct, frozen=True):
 def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
     """Returns the table, from the cache if nothing has changed since."""
     digest = _digest()
-    file = cache_folder() / _FILE
-    with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        kept = msgspec.json.decode(file.read_bytes(), type=CommandTable)
-        if kept.digest == digest:
-            return kept
+    if kept := _kept(digest):
+        return kept
     table = compute(digest)
+    file = cache_folder() / _FILE
     with suppress(OSError):  # a user without a home: the next call computes it again
         private_folder(file.parent)
         write_whole(file, msgspec.json.encode(table), durable=False, draft=f"new{os.getpid()}")
     return table
+
+
+def place_of(name: str) -> str:
+    """Returns the place of a command that an installed package brings; empty if there is none of the name. A
+    server that starts has no other use for the table, so it is not computed here."""
+    kept = _kept(_digest())
+    return (commands_of_packages() if kept is None else kept.machine).get(name, "")
+
+
+def _kept(digest: str) -> CommandTable | None:
+    with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        kept = msgspec.json.decode((cache_folder() / _FILE).read_bytes(), type=CommandTable)
+        if kept.digest == digest:
+            return kept
+    return None
 
 
 def line_about(command: click.Command) -> str:

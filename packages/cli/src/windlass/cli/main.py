@@ -60,7 +60,8 @@ class Windlass(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in OWN:
             return _own_command(name)
-        return _of_package(place) if (place := _table().machine.get(name)) else _derived_group(name)
+        place = import_module("windlass.cli.command_table").place_of(name)
+        return _of_package(place) if place else _derived_group(name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from windlass.base import cgroups
 from windlass.base.clock import Clock
-from windlass.process import exit_reason, files, listening, open_folders, run_recorder
+from windlass.engines.by_hand import kernel_listeners
+from windlass.process import exit_reason, files, open_folders, run_recorder
 from windlass.process.exit_reason import Pauses
 from windlass.process.kill import ProcessKiller
 from windlass.process.open_folders import open_below
@@ -58,7 +59,7 @@ def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> s
     reason = exit_reason.describe_exit(status)
     if not status or is_heard:
         return reason
-    listened = listening.read_listeners()
+    listened = kernel_listeners.read_listeners()
     taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
     return exit_reason.port_taken(reason, taken, last_output(home))
 

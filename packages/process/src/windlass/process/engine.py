@@ -16,14 +16,16 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import structs
 
-from windlass.base import cgroups, filelock
+from windlass.base import cgroups, filelock, kernel
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation import network
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import CellNetwork, service_address
+from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.base.loops import keep_running
+from windlass.engines.by_hand import kernel_listeners
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
@@ -47,13 +49,12 @@ from windlass.engines.workload import (
     Usage,
     Workload,
 )
-from windlass.process import execute, files, kernel, listening, memory, ports
+from windlass.process import execute, files, memory, ports
 from windlass.process.environment import InstanceEnvironment, with_this_python
 from windlass.process.execution import open_execution
 from windlass.process.exit_reason import Pauses, as_outcome
 from windlass.process.failures import away, is_full, not_erased
 from windlass.process.instances import Instances
-from windlass.process.kernel import Process
 from windlass.process.orphans import Orphans
 from windlass.process.output import BACKLOG
 from windlass.process.output_reader import OutputReader
@@ -248,7 +249,9 @@ class ProcessEngine(EngineByHand):
         return await self._instances.inspector.listeners(key)
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        return await asyncio.to_thread(listening.queued, instance.ports.get(port, port), instance.network)
+        return await asyncio.to_thread(
+            kernel_listeners.queued, instance.ports.get(port, port), instance.network
+        )
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Returns the folder in the build itself, without a copy: builds are on this machine."""

@@ -9,10 +9,10 @@ import signal
 from contextlib import suppress
 from typing import Final
 
+from windlass.base import kernel
 from windlass.base.isolation import launcher_client
 from windlass.base.isolation.launcher_client import StartedProgram
-from windlass.process import kernel
-from windlass.process.kernel import Process
+from windlass.base.kernel import Process
 from windlass.process.kill import wait_for_ends
 from windlass.process.spawn import Spawner, SpawnRequest
 

@@ -22,14 +22,14 @@ from typing import Final
 
 from msgspec import structs
 
+from windlass.base import kernel
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launcher_client
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher_client import StartedProgram
+from windlass.base.kernel import Process, Stat
 from windlass.engines.engine import EngineError, TerminalSize
-from windlass.process import kernel
 from windlass.process.execute import start_beside
-from windlass.process.kernel import Process, Stat
 from windlass.process.kill import end_these, wait_for_ends
 from windlass.process.spawn import Spawner, SpawnRequest
 

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct, structs
 
 from windlass.base.disk_reserve import DiskShare, Room
+from windlass.base.kernel import Process
 from windlass.engines.workload import Outcome
-from windlass.process.kernel import Process
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.records import Record
 

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from windlass.process import kernel
+from windlass.base import kernel
 
 _MODIFIED: Final = 0x2
 _ONCE: Final = 0x80000000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from windlass.base import kernel
 from windlass.base.isolation.network import NamespaceHolder
+from windlass.engines.by_hand import kernel_listeners
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.workload import Instance, Phase
-from windlass.process import kernel, listening
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord
 from windlass.process.supervisor import Supervisor, Supervisors
@@ -45,7 +46,7 @@ class InstanceInspector:
         if len(supervisor.heard) == len(record.ports):
             return supervisor.heard
         network = network_of(record)
-        listened = await asyncio.to_thread(listening.read_listeners, network)
+        listened = await asyncio.to_thread(kernel_listeners.read_listeners, network)
         if network:  # whatever listens there belongs to the instance
             supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
             return record.ports
@@ -54,7 +55,7 @@ class InstanceInspector:
         return {**given, **supervisor.heard}
 
     async def _own_ports(
-        self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: listening.Listened
+        self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: kernel_listeners.Listened
     ) -> dict[int, int]:
         """Returns the ports whose listeners belong to the instance, on a network that all share."""
         found = {
@@ -64,7 +65,7 @@ class InstanceInspector:
         inodes = {inode for ports in found.values() for port in ports for inode in listened[port]}
         if not inodes - supervisor.foreign:
             return {}
-        sockets = await asyncio.to_thread(listening.sockets, await self._pids(key, record))
+        sockets = await asyncio.to_thread(kernel_listeners.sockets, await self._pids(key, record))
         supervisor.foreign = inodes - sockets
         own = {inner: [port for port in ports if listened[port] & sockets] for inner, ports in found.items()}
         return {inner: ports[0] for inner, ports in own.items() if ports}
@@ -74,7 +75,7 @@ class InstanceInspector:
         record = self._records.read(key)
         if record is None or record.process is None:
             return ()
-        return await asyncio.to_thread(listening.of, await self._pids(key, record))
+        return await asyncio.to_thread(kernel_listeners.of, await self._pids(key, record))
 
     async def _pids(self, key: InstanceKey, record: Record) -> list[int]:
         table = await self._counting.now()

@@ -15,18 +15,18 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
-from windlass.base import cgroups
+from windlass.base import cgroups, kernel
 from windlass.base.clock import Clock
+from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.workload import Instance, Phase, Workload
-from windlass.process import exit_reason, files, kernel
+from windlass.process import exit_reason, files
 from windlass.process.end_recorder import EndRecorder
 from windlass.process.environment import command
 from windlass.process.exit_reason import Pauses
 from windlass.process.failures import away
 from windlass.process.inspection import InstanceInspector, as_instance
-from windlass.process.kernel import Process
 from windlass.process.kill import ProcessKiller
 from windlass.process.output_reader import OutputReader
 from windlass.process.ports import PortClaims

@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base import cgroups
-from windlass.process import kernel
-from windlass.process.kernel import Process
+from windlass.base import cgroups, kernel
+from windlass.base.kernel import Process
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import Record
 

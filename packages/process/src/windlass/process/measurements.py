@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
+from windlass.base.kernel import Process
 from windlass.base.log import log
-from windlass.process.kernel import Process
 from windlass.process.records import InstanceKey
 
 _PATIENCE: Final = 5.0

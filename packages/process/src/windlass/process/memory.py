@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from windlass.base import cgroups, kernel_buffers
+from windlass.base import cgroups, kernel, kernel_buffers
 from windlass.base.process_memory import are_above, used_by
 from windlass.engines.workload import Usage
-from windlass.process import kernel
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.process_table import OwnedProcess
 from windlass.process.records import Record

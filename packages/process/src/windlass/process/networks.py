@@ -20,17 +20,16 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import structs
 
-from windlass.base import filelock
+from windlass.base import filelock, kernel
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
 from windlass.base.isolation.pasta import find_pasta
+from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.engines.engine import EngineAway
-from windlass.process import kernel
-from windlass.process.kernel import Process
 from windlass.process.records import names, safe
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from windlass.base import kernel
+from windlass.base.kernel import Process, Stat
 from windlass.engines.workload import StoredData
-from windlass.process import kernel
-from windlass.process.kernel import Process, Stat
 from windlass.process.kill import end_these
 from windlass.process.marks import is_below, mark_of
 from windlass.process.process_table import EXECUTED_BY, OwnedProcess, ProcessCounter, ProcessTable

@@ -23,9 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from windlass.base import kernel
 from windlass.base.cleanup import on_failure
 from windlass.engines.unread_output import BLOCK, LEADING_HOLE, PUNCH
-from windlass.process import kernel
 from windlass.process.records import Record
 
 LONGEST: Final = 16 * 1024

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import starmap
 from typing import Final
 
-from windlass.base import closed_connections, disk_reserve
+from windlass.base import closed_connections, disk_reserve, kernel
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
@@ -28,7 +28,7 @@ from windlass.base.process_memory import (
     available_memory,
     hidden_memory,
 )
-from windlass.process import exit_reason, files, kernel, kernel_shares, memory, memory_shares
+from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
 from windlass.process.instances import Instances
 from windlass.process.measurements import MeasurementHangs, Measurements
 from windlass.process.memory_shares import MemoryUse

@@ -23,8 +23,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.process import kernel
-from windlass.process.kernel import Process, Stat
+from windlass.base import kernel
+from windlass.base.kernel import Process, Stat
 from windlass.process.marks import mark_of, read_mark
 from windlass.process.records import Record
 

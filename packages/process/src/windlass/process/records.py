@@ -27,10 +27,10 @@ from msgspec import Struct, field
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell
+from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.engine import EngineAway, EngineError
-from windlass.process.kernel import Process
 
 _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")

@@ -17,16 +17,15 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from windlass.base import cgroups
+from windlass.base import cgroups, kernel
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launcher_client
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
 from windlass.base.isolation.launcher_client import Launcher, StartedProgram
+from windlass.base.kernel import Process
 from windlass.base.oom_score import INSTANCES
 from windlass.engines.engine import EngineError
-from windlass.process import kernel
-from windlass.process.kernel import Process
 from windlass.process.output import prepare
 from windlass.process.process_table import MARKS
 

@@ -9,20 +9,20 @@ from typing import Final
 
 from msgspec import structs
 
-from windlass.base import cgroups
+from windlass.base import cgroups, kernel
 from windlass.base.clock import Clock
 from windlass.base.disk_reserve import has_room_to_start
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
+from windlass.base.kernel import Process
 from windlass.engines import unread_output
 from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
 from windlass.launch.instance import LISTEN
-from windlass.process import files, kernel, run_recorder
+from windlass.process import files, run_recorder
 from windlass.process.environment import InstanceEnvironment, command
 from windlass.process.failures import disk_is_full
-from windlass.process.kernel import Process
 from windlass.process.marks import mark_of
 from windlass.process.networks import Networks
 from windlass.process.output import BACKLOG

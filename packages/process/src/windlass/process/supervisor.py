@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from windlass.base import kernel
+from windlass.base.kernel import Process
 from windlass.engines.workload import Workload
-from windlass.process import kernel
-from windlass.process.kernel import Process
 from windlass.process.records import InstanceKey
 
 

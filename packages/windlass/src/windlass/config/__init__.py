@@ -1,8 +1,8 @@
 """The settings of an installation: `settings` declares them, `loading` reads them."""
 
+from windlass.base.errors import BadSetting
 from windlass.config.loading import (
     PREFIX,
-    BadSetting,
     ShownSetting,
     describe,
     load,

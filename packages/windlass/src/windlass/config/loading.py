@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from windlass.base.errors import BadSetting
 from windlass.config.settings import Settings
 
 PREFIX = "WINDLASS_"
@@ -24,10 +25,6 @@ _FILE = PREFIX + "CONFIG"
 _READ = PREFIX + "CONFIG_READ"
 # Variables of a client, and those that name the file of settings, and the one that was read.
 _NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
-
-
-class BadSetting(Exception):
-    """A setting is wrong. The message names it and says what it should be."""
 
 
 class ShownSetting(Struct, frozen=True):

@@ -1,38 +1,31 @@
-"""Connects clusters to Docker engines at other addresses."""
+"""Connects clusters to engines at other addresses."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from ipaddress import IPv4Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from windlass.base.addresses import Address, Reach
-from windlass.base.bounded import BoundedCalls
 from windlass.base.errors import Invalid
 from windlass.base.line_log import check_writable
 from windlass.config import BadSetting, Settings
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
-from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.subnets import read_range
-from windlass.docker.client.tls_failures import TLS_PORT
-from windlass.docker.client.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
+from windlass.engines.provider import EngineReport, RemoteProvider, Server
 from windlass.gateway.files import folder_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
-from windlass.process.databases import NativeDatabases
+from windlass.install.engines import own_settings, providers
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
 PLACES: Final = "places"
 """The folder of what belongs to engines of clusters, below the data directory."""
-_CHECK_SECONDS: Final = 15.0
 FIRST_OPEN: Final = 1024
 """The first port that organizations may have opened on the machine of this server."""
 
@@ -62,14 +55,6 @@ def _is_own(address: Address) -> bool:
     return False
 
 
-def docker_pool(settings: Settings) -> IPv4Network | None:
-    """Returns the range of the networks on Docker engines; None if engines take their own."""
-    try:
-        return read_range(settings.docker_networks)
-    except ValueError as error:
-        raise BadSetting(f"docker_networks: name a range such as 10.199.0.0/16: {error}") from error
-
-
 def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
     """Returns a link to the gateway of a data directory. It starts with its first use."""
     return GatewayLink(folder_of(settings.data_dir), started)
@@ -87,72 +72,58 @@ def gateway_access_log(settings: Settings) -> str:
     return str(path)
 
 
-class DockerConnector:
-    """Makes places of clusters whose engine is Docker, reached with TLS."""
+def remote_provider(word: str) -> RemoteProvider:
+    """Returns the provider whose engines clusters name by a word. Raises Invalid if none is installed."""
+    for provider in providers().values():
+        if getattr(provider, "word", "") == word:
+            return cast(RemoteProvider, provider)
+    raise Invalid(f"engine: choose another one, or have the package with the engine {word} installed")
 
-    def __init__(
-        self, settings: Settings, installation: str, link: GatewayLink, calls: BoundedCalls | None = None
-    ) -> None:
+
+class ClusterConnector:
+    """Makes places of clusters whose engine is at an address of its own."""
+
+    def __init__(self, settings: Settings, server: Server, link: GatewayLink) -> None:
         try:
             # A host that runs services is believed about them: only the operator says which may be one.
             self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
-        self._settings, self._installation, self._link = settings, installation, link
-        self._calls = calls
-        self._pool = docker_pool(settings)
+        self._settings, self._server, self._link = settings, server, link
 
     def place(self, access: EngineAccess, local: Place) -> Place:
-        # Loaded only where it is used: its HTTP client is a third of the time to start.
-        from windlass.docker.builds import DockerBuilder  # noqa: PLC0415
-        from windlass.docker.engine import DockerEngine  # noqa: PLC0415
-
-        docker = Docker(self.transport(access))
+        provider = remote_provider(access.engine)
+        server = replace(self._server, installation=self.label(access.cluster))
         folder = Path(self._settings.data_dir).resolve() / PLACES / access.cluster
-        label = self.label(access.cluster)
+        opened = provider.connect(
+            access.remote, self._reach, own_settings(provider, self._settings), server, folder
+        )
 
         async def reconnect(to: EngineAccess) -> None:
-            await docker.move(self.transport(to))
+            if opened.reconnect is not None:
+                await opened.reconnect(to.remote)
 
         return replace(
             local,
             id=access.cluster,
-            engine=DockerEngine(host=docker, folder=folder / "docker", installation=label, pool=self._pool),
-            builder=DockerBuilder(host=docker, installation=label, calls=self._calls, pool=self._pool),
-            servers=NativeDatabases(folder / "databases"),
+            engine=opened.engine,
+            builder=opened.builder,
+            servers=opened.servers,
             is_connected=True,
             reconnect=reconnect,
         )
 
     async def identity(self, access: EngineAccess) -> str:
-        docker: Docker | None = None
-        try:
-            docker = Docker(self.transport(replace(access, engine_id="")))
-            async with asyncio.timeout(_CHECK_SECONDS):
-                return await docker.identity()
-        except BadIdentity as error:
-            raise Invalid(str(error)) from error
-        except TimeoutError as error:
-            seconds = f"{_CHECK_SECONDS:.0f} seconds"
-            raise Invalid(f"engine_address: no answer from {access.address} within {seconds}") from error
-        except (Away, EngineRefused) as error:
-            raise Invalid(f"engine_address: {error}") from error
-        finally:
-            if docker is not None:
-                await docker.close()
+        return await remote_provider(access.engine).identity(access.remote, self._reach)
+
+    async def report(self, access: EngineAccess, label: str) -> EngineReport:
+        """Asks the engine how it is, and what of this label runs there. Raises EngineError."""
+        return await remote_provider(access.engine).report(access.remote, self._reach, label)
 
     def label(self, cluster: str) -> str:
         """Returns the label of what belongs to a cluster. Two clusters may name one engine: what is of one is
         nothing to the other."""
-        return f"{self._installation}.{cluster}"
-
-    def transport(self, access: EngineAccess) -> DockerTransport:
-        parts = urlsplit(access.address)
-        identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
-        port = parts.port or TLS_PORT
-        return TlsTransport(
-            access.name, parts.hostname or "", port, identity, self._reach, engine_id=access.engine_id
-        )
+        return f"{self._server.installation}.{cluster}"
 
     def router(self, access: EngineAccess) -> HttpRouter:
         host, proxies = self._settings.gateway_host, self._settings.trusted_proxies

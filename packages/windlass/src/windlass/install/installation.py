@@ -66,8 +66,9 @@ from windlass.install.composition import (
     take_over,
     way_out,
 )
+from windlass.install.engines import forget_removals, kept_engine
 from windlass.install.ownership import OwnershipReport, PartsFor, check_start
-from windlass.install.parts import Parts, forget_removals, kept_engine, real_parts
+from windlass.install.parts import Parts, real_parts
 from windlass.routers.router import RouteError
 from windlass.store import CLUSTER, ROUTE, Tx
 from windlass.store.migrate import newest

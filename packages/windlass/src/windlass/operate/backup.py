@@ -28,10 +28,10 @@ from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.workload import StoredData
 from windlass.install import last_backup, mark
 from windlass.install.database import looking, replacing
+from windlass.install.engines import forget_removals
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, look, without_record
-from windlass.install.parts import forget_removals
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ssl
-import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from windlass.base.clock import SystemClock
 from windlass.base.encryption import CannotDecrypt
+from windlass.base.errors import Invalid
+from windlass.builders.detecting import bounded_detection
 from windlass.config import BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION
 from windlass.control.context.place import EngineAccess
@@ -22,16 +22,14 @@ from windlass.control.people.organizations import NO_PARENT
 from windlass.control.services.engine_access import access_in
 from windlass.control.telling.certificate_metrics import end_of
 from windlass.core.declare.stored import NamedDocument
-from windlass.docker import names
-from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.tls_failures import TLS_PORT
-from windlass.docker.client.transports import BadIdentity, TlsIdentity, tls_context
+from windlass.engines.engine import EngineError
+from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
+from windlass.engines.provider import EngineReport, Server
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import organization
-from windlass.install.connecting import DockerConnector, gateway_link
+from windlass.install.connecting import ClusterConnector, gateway_link
 from windlass.install.database import looking
 from windlass.install.key import WrongKey, load_encryption
-from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.listeners import is_gateway
 from windlass.serve.server import listen
 from windlass.store import Reads
@@ -60,18 +58,6 @@ class ConnectedCluster(Struct, frozen=True, kw_only=True):
     """Names of the services that should run there, by id."""
 
 
-class EngineReport(Struct, frozen=True, kw_only=True):
-    """The answers of an engine."""
-
-    version: str
-    ahead: float
-    """Seconds by which its clock is ahead of this one."""
-    instances: Mapping[str, int]
-    """Running instances, by service."""
-    certificate_end: datetime
-    """The end of the certificate that it shows."""
-
-
 async def clusters(settings: Settings) -> list[Finding]:
     """Checks all of them at once, so that several that are away take no longer than one."""
     try:
@@ -79,11 +65,17 @@ async def clusters(settings: Settings) -> list[Finding]:
     except (CannotDecrypt, WrongKey, BadSetting) as error:
         reason = f"bring back the key of this installation: {error}"
         return [fail("Clusters", reason, "it encrypts the keys of clusters, so none of them was asked")]
-    connector = DockerConnector(settings, "", gateway_link(settings))
+    connector = _connector(settings, "")
     checks = await asyncio.gather(
         *(_examine(settings, connector, found_cluster) for found_cluster in clusters)
     )
     return [finding for findings in checks for finding in findings]
+
+
+def _connector(settings: Settings, installation: str) -> ClusterConnector:
+    folder = Path(settings.data_dir)
+    server = Server(folder=folder, clock=SystemClock(), installation=installation, calls=bounded_detection())
+    return ClusterConnector(settings, server, gateway_link(settings))
 
 
 async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
@@ -104,7 +96,7 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
         if not rows:
             return []
         encryption = load_encryption(settings)
-        connector = DockerConnector(settings, installation, gateway_link(settings))
+        connector = _connector(settings, installation)
         return [
             ConnectedCluster(
                 title=f"Cluster {row.read(Cluster).name}{where}",
@@ -126,18 +118,18 @@ async def _should_run(reads: Reads, id: str) -> dict[str, str]:
 
 
 async def _examine(
-    settings: Settings, connector: DockerConnector, cluster: ConnectedCluster
+    settings: Settings, connector: ClusterConnector, cluster: ConnectedCluster
 ) -> Sequence[Finding]:
     address = cluster.access.address
     findings: list[Finding] = []
     report: EngineReport | None = None
     try:
         async with asyncio.timeout(SECONDS):
-            report = await _ask(connector, cluster)
+            report = await connector.report(cluster.access, cluster.label)
     except TimeoutError:
-        reason = f"check the host at {address}: its Docker engine did not answer within {SECONDS} seconds"
+        reason = f"check the host at {address}: its engine did not answer within {SECONDS} seconds"
         findings.append(fail(cluster.title, reason, _LEFT_ALONE))
-    except (Away, EngineRefused, BadIdentity, OSError) as error:
+    except (EngineError, Invalid) as error:
         findings.append(fail(cluster.title, str(error), _LEFT_ALONE))
     else:
         findings += [_report_running(cluster, report), _clock(cluster, report)]
@@ -147,46 +139,11 @@ async def _examine(
     return findings
 
 
-# Asking
-
-
-async def _ask(connector: DockerConnector, cluster: ConnectedCluster) -> EngineReport:
-    docker = Docker(connector.transport(cluster.access))
-    try:
-        before = time.time()
-        info = await docker.json("GET", "/info")
-        now = (before + time.time()) / 2
-        wanted = {"label": [f"{names.INSTALLATION}={cluster.label}"], "status": ["running"]}
-        containers = await docker.json("GET", "/containers/json", params={"filters": wanted})
-        return EngineReport(
-            version=str(info.get("ServerVersion", "of an unknown version")),
-            ahead=datetime.fromisoformat(info["SystemTime"]).timestamp() - now,
-            instances=Counter(str(container["Labels"].get(names.SERVICE)) for container in containers),
-            certificate_end=await _certificate_end(cluster.access),
-        )
-    finally:
-        await docker.close()
-
-
-async def _certificate_end(access: EngineAccess) -> datetime:
-    """Returns the end of the certificate that the engine shows. Its address was admitted before."""
-    parts = urlsplit(access.address)
-    identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
-    _, writer = await asyncio.open_connection(
-        parts.hostname, parts.port or TLS_PORT, ssl=tls_context(identity)
-    )
-    try:
-        shown = writer.get_extra_info("ssl_object").getpeercert()
-    finally:
-        writer.transport.abort()
-    return datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
-
-
 # Judging
 
 
 def _report_running(cluster: ConnectedCluster, report: EngineReport) -> Finding:
-    engine = f"Docker {report.version} at {cluster.access.address}"
+    engine = f"{report.title} at {cluster.access.address}"
     runs = f"services {len(report.instances)} run there, with instances {sum(report.instances.values())}"
     absent = sorted(name for id, name in cluster.services.items() if id not in report.instances)
     if absent:
@@ -220,7 +177,7 @@ def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Ite
         yield fail(what, reason, _RENEW)
         return
     if report:
-        ends["the certificate of dockerd"] = report.certificate_end
+        ends["the certificate of the engine"] = datetime.fromtimestamp(report.certificate_end, UTC)
     now = datetime.now(UTC)
     for name, end in sorted(ends.items(), key=lambda item: item[1]):
         if end <= now:

@@ -23,9 +23,9 @@ from windlass.terminal.stopped import Misused, Stopped, ended_by_hand
 from windlass.terminal.tables import FORM, pairs, print_json, wants_json, wrap_indented
 
 if TYPE_CHECKING:
+    from windlass.engines.findings import Finding
     from windlass.operate.archive import Manifest
     from windlass.operate.audit import Verdict
-    from windlass.operate.findings import Finding
 
 USUAL = "http://127.0.0.1:8080"
 """The server address of the command line by default."""
@@ -147,8 +147,8 @@ def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
     with plainly():
         settings, _ = settings_from(options)
+        from windlass.engines.findings import Level  # noqa: PLC0415 (with the doctor)
         from windlass.operate.doctor import diagnose  # noqa: PLC0415 (both databases)
-        from windlass.operate.findings import Level  # noqa: PLC0415 (with the doctor)
 
         findings = asyncio.run(diagnose(settings))
     if wants_json(as_json):

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.disk_reserve import is_short
-from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30

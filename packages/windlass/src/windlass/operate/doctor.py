@@ -26,18 +26,18 @@ from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.control.context.log_store import replaced_folder
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealing_keys import read_keys
+from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 from windlass.install.database import file_of, looking
+from windlass.install.engines import own_settings, provider_in_use
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
-from windlass.install.parts import PROCESS, choose_engine
 from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.disk import disk
 from windlass.operate.explain import Explained, explaining
-from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.keys import examine_keys
-from windlass.operate.machine import ports, runs, shares_user
+from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import examine_organizations, examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import Changed, find_missing, migrations, newest
@@ -198,10 +198,10 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
 
 async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     """Warns of several organizations whose services are of one user of the kernel."""
-    if find_missing(migrations(), await moment.applied()) or await choose_engine(settings) != PROCESS:
+    if find_missing(migrations(), await moment.applied()):
         return ()
     organizations = {org for org, _ in await moment.reads.statuses.deployed()}
-    if len(organizations) < 2 or not await asyncio.to_thread(shares_user, settings):
+    if len(organizations) < 2 or not await _shares_user(settings):
         return ()
     state = (
         f"services of {len(organizations)} organizations share a user: one service can use up the kernel's "
@@ -209,6 +209,14 @@ async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]
     )
     advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
     return (warn("Isolation", state, advice),)
+
+
+async def _shares_user(settings: Settings) -> bool:
+    try:
+        provider = await provider_in_use(settings)
+    except BadSetting:
+        return False  # said of the engine
+    return await provider.shares_user(own_settings(provider, settings))
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

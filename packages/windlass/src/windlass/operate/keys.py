@@ -25,6 +25,7 @@ from windlass.control.background.key_rotation import KeyRotation
 from windlass.control.background.resealing import reseal
 from windlass.control.context.context import no_point
 from windlass.control.records.sealing_keys import KeyState, read_keys, unlock, values_by_key
+from windlass.engines.findings import Finding, ok, warn
 from windlass.install.composition import open_store
 from windlass.install.database import looking
 from windlass.install.key import (
@@ -37,7 +38,6 @@ from windlass.install.key import (
     load_keys,
 )
 from windlass.install.ownership import check
-from windlass.operate.findings import Finding, ok, warn
 from windlass.store import Reads, Store
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations

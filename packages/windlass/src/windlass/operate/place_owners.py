@@ -6,8 +6,8 @@ from __future__ import annotations
 from windlass.base.clock import stamp
 from windlass.control.records.sole_organization import sole_organizations
 from windlass.core.declare.stored import NamedDocument
+from windlass.engines.findings import Finding, ok, warn
 from windlass.families.organization import organization
-from windlass.operate.findings import Finding, ok, warn
 from windlass.store import OwnerRow, Reads
 
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base import kernel
 from windlass.config import Settings
+from windlass.engines.by_hand import kernel_listeners as listening
 from windlass.gateway.files import CONTROL, folder_of
-from windlass.install.parts import process_folder
-from windlass.process import kernel, listening, process_table
-from windlass.process.records import RecordStore
+from windlass.install.engines import providers
 
 _LONGEST: Final = 80
 """Characters of a command that are shown."""
@@ -78,11 +78,5 @@ def _name(user: int) -> str:
 
 
 def _service_of(pid: int, settings: Settings) -> str:
-    records = RecordStore(process_folder(settings).resolve())
-    table = process_table.count(records.folder)
-    for key in records.find():
-        if (record := records.known(key)) is not None:
-            home, leader = records.home(key), record.process
-            if any(member.stat.pid == pid for member in process_table.members(table, home, leader, record)):
-                return key.service
-    return ""
+    found = (provider.service_of(pid, Path(settings.data_dir)) for provider in providers().values())
+    return next(filter(None, found), "")

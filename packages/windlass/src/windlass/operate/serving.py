@@ -16,21 +16,19 @@ import msgspec
 import uvloop
 
 from windlass.base.hardening import refuse_dumps, wipe_variables
-from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.oom_score import SERVER, set_oom_score
 from windlass.base.priority import prefer_session
 from windlass.base.private import private_file
 from windlass.base.service_manager import ServiceManager
-from windlass.base.subprocesses import in_thread
 from windlass.base.version import VERSION
 from windlass.base.worker_threads import use_worker_threads
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.gateway.files import folder_of
 from windlass.install.database import looking
+from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
-from windlass.install.parts import concerns, isolation_in_use, kept_engine
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
 from windlass.operate.waiting import begin_when_possible
@@ -81,7 +79,6 @@ async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gatew
 
     installation = await begin_when_possible(begin, settings, sockets.listening, wait_for)
     keeping = keeping or asyncio.create_task(sockets.keep())
-    isolation = await isolation_in_use(settings)
     reporting: list[asyncio.Task[None]] = []
 
     def announce(port: int) -> None:
@@ -91,8 +88,7 @@ async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gatew
         installation.ctx.calls.prepare()
         if first:
             tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
-        if isolation:
-            reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
+        reporting.append(asyncio.create_task(_report(settings, is_first=bool(first))))
 
     with closing(sockets):
         await serve(installation, sockets.listening, announce, lambda: manager.tell("STOPPING=1"))
@@ -130,12 +126,14 @@ def take_port(settings: Settings) -> ApiSockets:
     return ApiSockets(folder, settings.host, {(settings.host, listening.getsockname()[1]): listening})
 
 
-async def _report(isolation: Isolation, *, is_first: bool) -> None:
+async def _report(settings: Settings, *, is_first: bool) -> None:
     """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
-    for concern in await in_thread(concerns, isolation):
-        _log.warning(concern)
-    if is_first and (holds := isolation.holds()):
-        click.echo(f"To keep services apart, each has {', '.join(holds)}.", err=True)
+    provider = await provider_in_use(settings)
+    report = await provider.start_report(own_settings(provider, settings))
+    for warning in report.warnings:
+        _log.warning(warning)
+    if is_first and report.protection:
+        click.echo(f"To keep services apart, each has {', '.join(report.protection)}.", err=True)
 
 
 def goodbye(settings: Settings, services: int) -> str:

@@ -30,8 +30,9 @@ from windlass.core.deploy.states import OPEN, Progress
 from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.install.database import looking
+from windlass.install.engines import own_settings, providers
 from windlass.install.installation import Installation, install
-from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
+from windlass.install.parts import Parts, real_parts
 from windlass.store import Reads
 from windlass.store.sqlite import InUse
 from windlass.terminal.stopped import CommandRefused, Stopped
@@ -234,10 +235,10 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
     """Ends services on engines that the settings do not name: the server may have been started with another
     --engine. Returns their ids."""
     services, ended = set(await ctx.store.reads.statuses.services()), set()
-    for name in ENGINES:
-        if name == ctx.places.local.engine.name or (
-            name == DOCKER and not await docker_answers(docker_at(ctx.settings))
-        ):
+    for name, provider in providers().items():
+        if name == ctx.places.local.engine.name:
+            continue
+        if not (await provider.presence(own_settings(provider, ctx.settings))).is_there:
             continue
         other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
         await other.engine.start(lambda service: None, lambda service, lines: None)

@@ -26,13 +26,13 @@ from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL
-from windlass.control.context.servers import Servers
 from windlass.control.deploying.older_database import leave_alone
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine, EngineAway
+from windlass.engines.servers import Servers
 from windlass.engines.workload import StoredData
 from windlass.families.cluster import cluster
 from windlass.families.organization import organization

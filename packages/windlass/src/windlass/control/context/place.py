@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
-from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine
 from windlass.engines.engine_limits import UNKNOWN, EngineLimits
+from windlass.engines.provider import RemoteEngine
+from windlass.engines.servers import Servers
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.router import Router
 from windlass.store import Surroundings
@@ -67,6 +68,18 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     """The name of the machine, if the engine is that of a server."""
     surroundings: Surroundings | None = None
     """The facts about the machine, if it is that of another server."""
+
+    @property
+    def remote(self) -> RemoteEngine:
+        return RemoteEngine(
+            cluster=self.cluster,
+            name=self.name,
+            address=self.address,
+            ca_certificate=self.ca_certificate,
+            certificate=self.certificate,
+            key=self.key,
+            engine_id=self.engine_id,
+        )
 
     @property
     def door(self) -> str:

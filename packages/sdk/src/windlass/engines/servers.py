@@ -1,4 +1,4 @@
-"""The interface of database servers of a place; see `builders.databases`."""
+"""The database servers of a place, for engines without images."""
 
 from __future__ import annotations
 
@@ -31,3 +31,31 @@ class Servers(Protocol):
     async def set_aside(self, service: str, into: Path) -> None: ...
 
     async def put_back(self, service: str, out: Path) -> None: ...
+
+
+class NoServers:
+    """The database servers of an engine with images: none, because databases run from these."""
+
+    def hindrance(self, type: str) -> str:
+        return ""
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact:
+        raise NotImplementedError("databases run from images")
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        raise NotImplementedError("databases run from images")
+
+    async def discard(self, service: str) -> None:
+        """Does nothing."""
+
+    async def services(self) -> Collection[str]:
+        return ()
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Does nothing."""
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Does nothing."""
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Does nothing."""

@@ -1,0 +1,321 @@
+"""What a server asks of the Docker engine beyond its verbs; see `windlass.engines.provider`.
+
+What only an open engine needs is loaded when one is opened: its HTTP client is a third of the time to start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.addresses import Reach
+from windlass.base.errors import BadSetting, Invalid
+from windlass.docker import names
+from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.subnets import build_reserve, free_subnets, read_range, taken_subnets
+from windlass.docker.client.tls_failures import TLS_PORT
+from windlass.docker.client.transports import (
+    BadIdentity,
+    DockerTransport,
+    TlsIdentity,
+    TlsTransport,
+    tls_context,
+)
+from windlass.engines.engine import EngineError
+from windlass.engines.findings import AIO, INOTIFY, SECONDS, Finding, fail, kernel_limits, ok, warn
+from windlass.engines.provider import EngineReport, OpenedEngine, Presence, RemoteEngine, Server, StartReport
+from windlass.engines.registries import BuildRegistry
+from windlass.engines.servers import NoServers
+
+USUAL: Final = "unix:///var/run/docker.sock"
+NAME: Final = "docker"
+_PLACES: Final = "places"
+_CHECK_SECONDS: Final = 15.0
+_GIB: Final = 1 << 30
+_NEARLY: Final = 0.8
+"""The part of the range that may be in use without a warning."""
+_CACHE_ADVICE: Final = (
+    "set `builder.gc` in the daemon.json of Docker, see docs/operations.md: without it, Docker keeps all "
+    "that it ever built; `docker builder prune` makes room now"
+)
+_CONTAINERS: Final = (
+    "to run services in containers, install and start Docker, or say where it is with docker_host"
+)
+
+
+class DockerSettings(Struct, frozen=True, kw_only=True):
+    docker_host: str = ""
+    docker_networks: str = ""
+    build_registry: BuildRegistry | None = None
+    build_cache_bytes: int = 0
+
+    @property
+    def host(self) -> str:
+        return self.docker_host or USUAL
+
+    @property
+    def pool(self) -> IPv4Network | None:
+        """Returns the range of the networks; None if the engine takes its own."""
+        try:
+            return read_range(self.docker_networks)
+        except ValueError as error:
+            raise BadSetting(f"docker_networks: name a range such as 10.199.0.0/16: {error}") from error
+
+
+class CacheEntry(Struct, frozen=True, rename="pascal"):
+    size: int = 0
+    shared: bool = False
+    """True for what an image needs anyway."""
+
+
+class DiskUse(Struct, frozen=True, rename="pascal"):
+    build_cache: list[CacheEntry] | None = None
+
+
+class DockerProvider:
+    name = NAME
+    word = "DOCKER"
+    takes: Literal["image"] = "image"
+    rank = 10
+    is_of_server = False
+    settings_type = DockerSettings
+
+    async def presence(self, settings: DockerSettings) -> Presence:
+        there = await answers(settings.host)
+        return Presence(there, f"{'Docker' if there else 'no Docker'} answers at {settings.host}")
+
+    async def open(self, settings: DockerSettings, server: Server) -> OpenedEngine:
+        from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.engine import DockerEngine  # noqa: PLC0415
+
+        host, built, pool = settings.host, settings.build_registry, settings.pool
+        return OpenedEngine(
+            engine=DockerEngine(
+                host=host,
+                folder=server.folder / NAME,
+                installation=server.installation,
+                registry=built,
+                pool=pool,
+            ),
+            builder=DockerBuilder(
+                host=host, installation=server.installation, registry=built, calls=server.calls, pool=pool
+            ),
+            servers=NoServers(),
+        )
+
+    def folders(self, data: Path) -> Sequence[Path]:
+        return (data / NAME, *(data / _PLACES).glob(f"*/{NAME}"))
+
+    async def start_report(self, settings: DockerSettings) -> StartReport:
+        return StartReport()
+
+    async def shares_user(self, settings: DockerSettings) -> bool:
+        return False
+
+    async def server_host(self, settings: DockerSettings) -> str:
+        from windlass.docker.machine import server_host_of  # noqa: PLC0415
+
+        return server_host_of(Docker(settings.host))
+
+    def service_of(self, pid: int, data: Path) -> str:
+        return ""
+
+    # Checks
+
+    async def diagnose_presence(self, settings: DockerSettings, *, is_used: bool) -> Finding | None:
+        found = await _version(settings.host)
+        if isinstance(found, str):
+            return ok("Docker", f"{found} at {settings.host}")
+        if is_used:
+            return fail("Docker", str(found), "or choose another engine with --engine")
+        if isinstance(found, EngineRefused):
+            return warn("Docker", str(found), _CONTAINERS)
+        return ok("Docker", f"nothing answers at {settings.host}; only the engine docker needs it")
+
+    async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
+        yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
+        for check in (_build_cache, _networks):
+            async for finding in check(settings):
+                yield finding
+        yield kernel_limits((AIO, INOTIFY))
+
+    # Engines at other addresses
+
+    def connect(
+        self, remote: RemoteEngine, reach: Reach, settings: DockerSettings, server: Server, folder: Path
+    ) -> OpenedEngine:
+        from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.engine import DockerEngine  # noqa: PLC0415
+
+        docker, pool = Docker(transport(remote, reach)), settings.pool
+
+        async def reconnect(to: RemoteEngine) -> None:
+            await docker.move(transport(to, reach))
+
+        return OpenedEngine(
+            engine=DockerEngine(
+                host=docker, folder=folder / NAME, installation=server.installation, pool=pool
+            ),
+            builder=DockerBuilder(
+                host=docker, installation=server.installation, calls=server.calls, pool=pool
+            ),
+            servers=NoServers(),
+            reconnect=reconnect,
+        )
+
+    async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
+        docker: Docker | None = None
+        try:
+            docker = Docker(transport(replace(remote, engine_id=""), reach))
+            async with asyncio.timeout(_CHECK_SECONDS):
+                return await docker.identity()
+        except BadIdentity as error:
+            raise Invalid(str(error)) from error
+        except TimeoutError as error:
+            seconds = f"{_CHECK_SECONDS:.0f} seconds"
+            raise Invalid(f"engine_address: no answer from {remote.address} within {seconds}") from error
+        except (Away, EngineRefused) as error:
+            raise Invalid(f"engine_address: {error}") from error
+        finally:
+            if docker is not None:
+                await docker.close()
+
+    async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:
+        try:
+            docker = Docker(transport(remote, reach))
+        except BadIdentity as error:
+            raise EngineError(str(error)) from error
+        try:
+            before = time.time()
+            info = await docker.json("GET", "/info")
+            now = (before + time.time()) / 2
+            wanted = {"label": [f"{names.INSTALLATION}={installation}"], "status": ["running"]}
+            containers = await docker.json("GET", "/containers/json", params={"filters": wanted})
+            return EngineReport(
+                title=f"Docker {info.get('ServerVersion', 'of an unknown version')}",
+                ahead=datetime.fromisoformat(info["SystemTime"]).timestamp() - now,
+                instances=Counter(str(container["Labels"].get(names.SERVICE)) for container in containers),
+                certificate_end=await _certificate_end(remote),
+            )
+        except (Away, EngineRefused, BadIdentity, OSError) as error:
+            raise EngineError(str(error)) from error
+        finally:
+            await docker.close()
+
+
+def transport(remote: RemoteEngine, reach: Reach) -> DockerTransport:
+    parts = urlsplit(remote.address)
+    port = parts.port or TLS_PORT
+    return TlsTransport(
+        remote.name, parts.hostname or "", port, _identity(remote), reach, engine_id=remote.engine_id
+    )
+
+
+def _identity(remote: RemoteEngine) -> TlsIdentity:
+    return TlsIdentity(remote.ca_certificate, remote.certificate, remote.key)
+
+
+async def _certificate_end(remote: RemoteEngine) -> float:
+    """Returns the end of the certificate that the engine shows. Its address was admitted before."""
+    parts = urlsplit(remote.address)
+    _, writer = await asyncio.open_connection(
+        parts.hostname, parts.port or TLS_PORT, ssl=tls_context(_identity(remote))
+    )
+    try:
+        shown = writer.get_extra_info("ssl_object").getpeercert()
+    finally:
+        writer.transport.abort()
+    return ssl.cert_time_to_seconds(shown["notAfter"])
+
+
+async def answers(host: str) -> bool:
+    """True if a Docker engine answers. Does not load the code that uses it."""
+    kind, _, place = host.partition("://")
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(2):
+            if kind == "unix":
+                reader, writer = await asyncio.open_unix_connection(place)
+            else:
+                name, _, port = place.rpartition(":")
+                reader, writer = await asyncio.open_connection(name, int(port or 2375))
+            writer.write(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            answer = await reader.read(64)
+            writer.close()
+            return b" 200 " in answer
+    return False
+
+
+async def _version(host: str) -> str | Exception:
+    docker = Docker(host)
+    try:
+        async with asyncio.timeout(SECONDS):
+            version = await docker.json("GET", "/version")
+    except (Away, EngineRefused) as error:
+        return error
+    except TimeoutError:
+        return Away(f"The Docker engine at {host} does not answer in time: check it, or restart it")
+    finally:
+        await docker.close()
+    return f"{version.get('Version', 'of an unknown version')} (API {version.get('ApiVersion', 'unknown')})"
+
+
+async def _build_cache(settings: DockerSettings) -> AsyncIterator[Finding]:
+    docker = Docker(settings.host)
+    try:
+        async with asyncio.timeout(SECONDS):
+            used = await docker.read_list("/system/df?type=build-cache", DiskUse)
+    except Away:
+        return  # The check of the engine reports it.
+    except (EngineRefused, TimeoutError):
+        yield warn("Build cache", "could not be measured", "look at `docker system df`")
+        return
+    finally:
+        await docker.close()
+    size = sum(entry.size for entry in used.build_cache or () if not entry.shared)
+    state = f"{size / _GIB:.1f} GiB on the Docker engine"
+    if size > settings.build_cache_bytes:
+        yield warn("Build cache", f"{state}, more than build_cache_bytes", _CACHE_ADVICE)
+    else:
+        yield ok("Build cache", state)
+
+
+async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:
+    from windlass.docker.resources import PREFIX  # noqa: PLC0415
+
+    try:
+        pool = settings.pool
+    except BadSetting as error:
+        yield fail("Docker networks", str(error), "correct the setting: a start is refused until then")
+        return
+    if pool is None:
+        advice = "set docker_networks: of its own ranges, a Docker engine has about 30 networks by default"
+        yield warn("Docker networks", "the engine chooses their addresses", advice)
+        return
+    docker = Docker(settings.host)
+    try:
+        async with asyncio.timeout(SECONDS):
+            taken = await taken_subnets(docker, pool)
+    except (Away, EngineRefused, TimeoutError):
+        return  # The check of the engine reports it.
+    finally:
+        await docker.close()
+    reserve = build_reserve(pool)
+    total = sum(1 for _ in free_subnets(pool, PREFIX, [reserve]))
+    used = total - sum(1 for _ in free_subnets(pool, PREFIX, [reserve, *taken]))
+    state = f"{used} of {total} subnets of {pool} for environments are in use"
+    if used >= _NEARLY * total:
+        yield warn("Docker networks", state, "set docker_networks to a larger range, or to another one")
+    else:
+        yield ok("Docker networks", state)

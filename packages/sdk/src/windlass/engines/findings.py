@@ -1,0 +1,80 @@
+"""Findings of `windlass doctor`: a level, a subject, and a remedy."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+SECONDS: Final = 5
+"""Time limit of each check."""
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(Struct, frozen=True):
+    level: Level
+    what: str
+    found: str
+    advice: str = ""
+
+
+def ok(what: str, state: str) -> Finding:
+    return Finding(Level.OK, what, state)
+
+
+def warn(what: str, state: str, advice: str) -> Finding:
+    return Finding(Level.WARN, what, state, advice)
+
+
+def fail(what: str, state: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, what, state, advice)
+
+
+def first_line_from(*command: str) -> str:
+    """The first line of what a program says; nothing, if it is not there or does not work."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().partition("\n")[0]
+
+
+class KernelLimit(Struct, frozen=True):
+    """A limit of the kernel that all services share."""
+
+    name: str
+    enough: int
+
+    @property
+    def file(self) -> str:
+        return self.name.replace(".", "/")
+
+
+AIO: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
+INOTIFY: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
+"""One for each user number; those of containers are numbers of the machine."""
+PROC: Final = Path("/proc/sys")
+_LIMITS: Final = "Kernel limits"
+
+
+def kernel_limits(limits: Sequence[KernelLimit], proc: Path = PROC) -> Finding:
+    small = []
+    for limit in limits:
+        with suppress(OSError, ValueError):
+            if int((proc / limit.file).read_text()) < limit.enough:
+                small.append(limit)
+    if not small:
+        return ok(_LIMITS, "asynchronous I/O and inotify have room for many services")
+    state = f"{', '.join(limit.name for limit in small)}: one service can use it up for all others"
+    lines = " ".join(f"{limit.name}={limit.enough}" for limit in small)
+    return warn(_LIMITS, state, f"`sysctl -w {lines}`, and the same in /etc/sysctl.d for the next boot")

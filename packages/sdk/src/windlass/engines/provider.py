@@ -1,0 +1,166 @@
+"""How a server gets an engine: each package that has one names its provider as an entry point of the group
+`windlass.engines`.
+
+A provider is asked by everything that concerns an engine beyond its verbs: whether `auto` takes it, what
+`windlass doctor` says about it, and how one at another address is connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from windlass.base.addresses import Reach
+from windlass.base.bounded import BoundedCalls
+from windlass.base.clock import Clock
+from windlass.builders.builder import Builder
+from windlass.engines.engine import Engine
+from windlass.engines.findings import Finding
+from windlass.engines.servers import Servers
+
+PROVIDERS = "windlass.engines"
+"""The group of entry points."""
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """What a server gives to an engine that it opens."""
+
+    folder: Path
+    """The data directory. An engine keeps its files in folders of its own there."""
+    clock: Clock
+    installation: str
+    """Tells what is of this installation from what is of another one on the same engine."""
+    calls: BoundedCalls
+    """Read the files of commits."""
+
+
+class OpenedEngine(Struct, frozen=True, kw_only=True):
+    """An engine, with what makes the things that it runs."""
+
+    engine: Engine
+    builder: Builder
+    servers: Servers
+    reconnect: Callable[[RemoteEngine], Awaitable[None]] | None = None
+    """Goes on with another address or other credentials, if it is at an address of its own."""
+
+
+class Presence(Struct, frozen=True):
+    """Whether an engine can be used here, and the reason, such as `Docker answers at …`."""
+
+    is_there: bool
+    why: str
+
+
+class RemoteEngine(Struct, frozen=True, kw_only=True):
+    """An engine at an address of its own, as a cluster names it."""
+
+    cluster: str
+    name: str
+    """The name of the cluster, for messages."""
+    address: str
+    ca_certificate: str
+    certificate: str
+    key: str
+    engine_id: str = ""
+    """The id of the engine that the cluster was connected to: no other is believed. Empty for any."""
+
+
+class EngineReport(Struct, frozen=True, kw_only=True):
+    """The answers of an engine at an address of its own."""
+
+    title: str
+    """Its product and its version."""
+    ahead: float
+    """Seconds by which its clock is ahead of this one."""
+    instances: dict[str, int]
+    """Running instances, by service."""
+    certificate_end: float
+    """The end of the certificate that it shows, in seconds since 1970."""
+
+
+class StartReport(Struct, frozen=True):
+    """What an operator should know about an engine when the server starts."""
+
+    warnings: Sequence[str] = ()
+    protection: Sequence[str] = ()
+    """What each service has, to be kept apart from others, such as `its own user`."""
+
+
+class EngineProvider(Protocol):
+    """One kind of engine. `settings` of its methods are values of its `settings_type`."""
+
+    name: str
+    """The word of the setting `engine`."""
+    rank: int
+    """`auto` takes the engine of the highest rank among those that are there."""
+    is_of_server: bool
+    """True if it runs on the machine of a server, for that server alone."""
+
+    @property
+    def takes(self) -> Literal["native", "image"]:
+        """The kind of artifact that it runs."""
+        ...
+
+    @property
+    def settings_type(self) -> type[Struct]:
+        """The settings that it reads. Names and types are those of the settings of the server."""
+        ...
+
+    async def presence(self, settings: Any) -> Presence:
+        """Returns whether the engine can be used here. Loads nothing that only an open engine needs."""
+        ...
+
+    async def open(self, settings: Any, server: Server) -> OpenedEngine:
+        """Makes the engine; connects to nothing. Raises BadSetting if the settings cannot be followed."""
+        ...
+
+    def folders(self, data: Path) -> Sequence[Path]:
+        """Returns the folders of a data directory in which it records removed generations."""
+        ...
+
+    async def start_report(self, settings: Any) -> StartReport: ...
+
+    def diagnose(self, settings: Any) -> AsyncIterator[Finding]:
+        """Checks the machine for an engine that is in use, for `windlass doctor`. Changes nothing."""
+        ...
+
+    async def diagnose_presence(self, settings: Any, *, is_used: bool) -> Finding | None:
+        """Says what answers here, whether it is in use or not; None if there is nothing to say."""
+        ...
+
+    async def shares_user(self, settings: Any) -> bool:
+        """Returns whether services of different organizations are of one user of the kernel."""
+        ...
+
+    async def server_host(self, settings: Any) -> str:
+        """Returns the name by which instances find the machine of the server; see `Engine.server_host`."""
+        ...
+
+    def service_of(self, pid: int, data: Path) -> str:
+        """Returns the service to which a process of this machine belongs; empty if to none."""
+        ...
+
+
+class RemoteProvider(EngineProvider, Protocol):
+    """An engine that can be at an address of its own."""
+
+    word: str
+    """The word of the field `engine` of a cluster."""
+
+    def connect(
+        self, remote: RemoteEngine, reach: Reach, settings: Any, server: Server, folder: Path
+    ) -> OpenedEngine:
+        """Makes the engine of a cluster, whose files are kept in `folder`. Opens no connection. `reach`
+        admits addresses."""
+        ...
+
+    async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
+        """Connects, and returns the id of the engine; raises Invalid with what is wrong, and what to do."""
+        ...
+
+    async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:
+        """Asks the engine how it is, and what of an installation runs there. Raises EngineError."""
+        ...

@@ -1,0 +1,90 @@
+"""The engines of this installation: the providers of installed packages, and the one that is in use."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from windlass.base.environment import for_tools
+from windlass.base.subprocesses import in_thread
+from windlass.config import BadSetting, Settings, settings_file
+from windlass.engines.by_hand.removed_generations import REMOVED
+from windlass.engines.provider import PROVIDERS, EngineProvider
+from windlass.install import mark
+
+
+@cache
+def providers() -> Mapping[str, EngineProvider]:
+    """Returns all providers by name, those that `auto` takes first at the beginning."""
+    found: list[EngineProvider] = [entry.load()() for entry in entry_points(group=PROVIDERS)]
+    return {provider.name: provider for provider in sorted(found, key=lambda provider: -provider.rank)}
+
+
+def names() -> str:
+    """Returns the words of the setting `engine`, for a message."""
+    *some, last = ("auto", *sorted(providers(), reverse=True))
+    return f"{', '.join(some)} or {last}"
+
+
+def own_settings(provider: EngineProvider, settings: Settings) -> Any:
+    """Returns the settings that a provider reads."""
+    file = settings_file()
+    known = {"settings_file": str(file or ""), "private_files": private_files(settings)}
+    wanted = provider.settings_type.__struct_fields__
+    given = {name: known[name] if name in known else getattr(settings, name) for name in wanted}
+    return provider.settings_type(**given)
+
+
+def private_files(settings: Settings) -> tuple[str, ...]:
+    """Returns files and folders of the operator that services must not see."""
+    named = [for_tools().get("HOME", ""), settings.access_log_file, settings.gateway_access_log_file]
+    if (file := settings_file()) is not None:
+        named += [str(file), str(file.parent)]
+    return tuple(filter(None, named))
+
+
+async def provider_in_use(settings: Settings) -> EngineProvider:
+    """Returns the provider of the engine in use. Raises BadSetting if there is none of the name."""
+    name = await choose_engine(settings)
+    if name not in providers():
+        raise BadSetting(f"engine: choose {names()}: there is no engine {name}")
+    return providers()[name]
+
+
+async def choose_engine(settings: Settings) -> str:
+    """Resolves `auto`: the engine that the data directory was used with, or else the first one that is there.
+
+    A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
+    """
+    if settings.engine != "auto":
+        return settings.engine
+    if kept := await in_thread(kept_engine, settings):
+        return kept
+    for provider in providers().values():
+        if (await provider.presence(own_settings(provider, settings))).is_there:
+            return provider.name
+    raise BadSetting("engine: install a package with an engine, such as windlass-process: none is there")
+
+
+def kept_engine(settings: Settings) -> str:
+    """Returns the engine that this data directory was used with; empty if there was none.
+
+    Does not fail for a mark that cannot be read: the start refuses it elsewhere, and `doctor` reports it.
+    """
+    with suppress(OSError, BadSetting):
+        seen = mark.read(settings)
+        return seen.engine if seen and seen.engine in providers() else ""
+    return ""
+
+
+def forget_removals(settings: Settings) -> None:
+    """Erases the records of removed generations, which stop late calls of the servers that removed them. A
+    database that is put in the place of another one may need these generations again, or their numbers."""
+    for provider in providers().values():
+        for folder in provider.folders(Path(settings.data_dir)):
+            shutil.rmtree(folder / REMOVED, ignore_errors=True)
