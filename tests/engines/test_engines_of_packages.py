@@ -27,7 +27,7 @@ PROVIDER = """
     from tests.fakes.builder import FakeBuilder
     from tests.fakes.engine import FakeEngine
     from windlass.engines.findings import ok
-    from windlass.engines.provider import OpenedEngine, Presence, StartReport
+    from windlass.engines.provider import OpenedEngine, Availability, StartReport
     from windlass.engines.servers import NoServers
 
 
@@ -40,7 +40,7 @@ PROVIDER = """
         settings_type = ToySettings
 
         async def presence(self, settings):
-            return Presence(True, "toys are everywhere")
+            return Availability(True, "toys are everywhere")
 
         async def open(self, settings, server):
             engine = FakeEngine("image")

@@ -35,7 +35,14 @@ from windlass.docker.client.transports import (
 )
 from windlass.engines.engine import EngineError
 from windlass.engines.findings import AIO, INOTIFY, SECONDS, Finding, fail, kernel_limits, ok, warn
-from windlass.engines.provider import EngineReport, OpenedEngine, Presence, RemoteEngine, Server, StartReport
+from windlass.engines.provider import (
+    Availability,
+    EngineReport,
+    OpenedEngine,
+    RemoteEngine,
+    Server,
+    StartReport,
+)
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.servers import NoServers
 
@@ -92,9 +99,9 @@ class DockerProvider:
     is_of_server = False
     settings_type = DockerSettings
 
-    async def presence(self, settings: DockerSettings) -> Presence:
+    async def presence(self, settings: DockerSettings) -> Availability:
         there = await answers(settings.host)
-        return Presence(there, f"{'Docker' if there else 'no Docker'} answers at {settings.host}")
+        return Availability(there, f"{'Docker' if there else 'no Docker'} answers at {settings.host}")
 
     async def open(self, settings: DockerSettings, server: Server) -> OpenedEngine:
         from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from windlass.base.errors import BadSetting
 from windlass.base.subprocesses import in_thread
 from windlass.engines.findings import Finding, fail
-from windlass.engines.provider import OpenedEngine, Presence, Server, StartReport
+from windlass.engines.provider import Availability, OpenedEngine, Server, StartReport
 from windlass.process.settings import ProcessSettings, concerns, isolation_of
 
 NAME: Final = "process"
@@ -25,8 +25,8 @@ class ProcessProvider:
     is_of_server = True
     settings_type = ProcessSettings
 
-    async def presence(self, settings: ProcessSettings) -> Presence:
-        return Presence(True, "it needs nothing but this machine")
+    async def presence(self, settings: ProcessSettings) -> Availability:
+        return Availability(True, "it needs nothing but this machine")
 
     async def open(self, settings: ProcessSettings, server: Server) -> OpenedEngine:
         from windlass.process.builds.builder import NativeBuilder  # noqa: PLC0415

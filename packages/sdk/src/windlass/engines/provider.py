@@ -47,7 +47,7 @@ class OpenedEngine(Struct, frozen=True, kw_only=True):
     """Goes on with another address or other credentials, if it is at an address of its own."""
 
 
-class Presence(Struct, frozen=True):
+class Availability(Struct, frozen=True):
     """Whether an engine can be used here, and the reason, such as `Docker answers at …`."""
 
     is_there: bool
@@ -109,7 +109,7 @@ class EngineProvider(Protocol):
         """The settings that it reads. Names and types are those of the settings of the server."""
         ...
 
-    async def presence(self, settings: Any) -> Presence:
+    async def presence(self, settings: Any) -> Availability:
         """Returns whether the engine can be used here. Loads nothing that only an open engine needs."""
         ...
 
