@@ -13,7 +13,7 @@ import pytest
 
 from tests import free_ports
 from tests.routers.town import Town, calling, request
-from windlass.gateway.files import CONTROL
+from windlass.gateway.files import CONTROL, socket_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask
 from windlass.gateway.router import GatewayRouter
@@ -80,7 +80,7 @@ async def town(tmp_path: Path) -> AsyncIterator[GatewayTown]:
             yield made
         finally:
             await made.router.stop()
-            (folder / CONTROL).unlink(missing_ok=True)
+            socket_of(folder, CONTROL).unlink(missing_ok=True)
             for process in processes_of(folder):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)

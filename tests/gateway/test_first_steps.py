@@ -16,7 +16,7 @@ from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import route
 from tests.whole import until
 from windlass.base.private import private_folder
-from windlass.gateway.files import CONTROL, connect_to, folder_of
+from windlass.gateway.files import CONTROL, connect_to, folder_of, socket_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import start_missing_gateway
@@ -58,7 +58,7 @@ async def test_a_server_that_is_refused_leaves_a_gateway_only_to_visitors(
     assert "listens there already" in (tmp_path / "errors").read_text()
 
     async def listens() -> bool:  # the server can be refused before its gateway has loaded
-        connection = connect_to(folder / CONTROL, socket.SOCK_STREAM)
+        connection = connect_to(folder, CONTROL, socket.SOCK_STREAM)
         if connection:
             connection.close()
         return connection is not None
@@ -84,4 +84,4 @@ async def _leave_a_route(folder: Path) -> None:
         (process,) = processes_of(folder)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-    assert (folder / CONTROL).exists()
+    assert socket_of(folder, CONTROL).exists()

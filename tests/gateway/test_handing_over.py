@@ -237,7 +237,7 @@ async def test_gateways_that_start_at_once_follow_each_other(town: GatewayTown):
 async def test_a_successor_that_dies_in_between_changes_nothing(town: GatewayTown):
     await town.shop(await town.instance("one"))
     before = await town.process()
-    connection = connect_to(town.folder / HANDOVER, socket.SOCK_SEQPACKET)
+    connection = connect_to(town.folder, HANDOVER, socket.SOCK_SEQPACKET)
     assert connection
     await asyncio.sleep(0.2)
     connection.close()
@@ -291,7 +291,7 @@ async def test_bytes_that_are_no_message_end_one_link_only(town: GatewayTown):
     await town.shop(await town.instance("one"))
     before = await town.process()
     for said in (b"\xff" * 100, b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x01\xc1", b""):
-        other = connect_to(town.folder / CONTROL, socket.SOCK_STREAM)
+        other = connect_to(town.folder, CONTROL, socket.SOCK_STREAM)
         assert other
         other.sendall(said)
         other.close()

@@ -30,12 +30,12 @@ async def test_a_successor_that_never_answers_holds_up_no_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handover, "_LONGEST_CHANGE", 0.05)
-    path, changing, relieved = tmp_path / HANDOVER, asyncio.Lock(), asyncio.Event()
-    listening = listen_at(path, socket.SOCK_SEQPACKET)
+    changing, relieved = asyncio.Lock(), asyncio.Event()
+    listening = listen_at(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
     doors = Doors(Journal(tmp_path / JOURNAL))
     with closing(Succession(listening, doors, doors.sockets, changing, no_elders, relieved.set)):
         for _ in range(2):
-            silent = connect_to(path, socket.SOCK_SEQPACKET)
+            silent = connect_to(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
             assert silent
             with closing(silent):
                 while not changing.locked():  # noqa: ASYNC110
@@ -51,7 +51,7 @@ async def test_a_change_that_waits_for_a_handover_is_left_to_the_successor(
     town: GatewayTown, monkeypatch: pytest.MonkeyPatch
 ):
     await town.shop(await town.instance("one"))
-    successor = connect_to(town.folder / HANDOVER, socket.SOCK_SEQPACKET)
+    successor = connect_to(town.folder, HANDOVER, socket.SOCK_SEQPACKET)
     assert successor
     with closing(successor):
         successor.setblocking(True)

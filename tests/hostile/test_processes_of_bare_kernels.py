@@ -126,3 +126,45 @@ async def test_a_start_ends_it_if_its_folder_is_gone(rig, has_mark):
     async with Station(rig):
         assert runs(left) is not has_mark
     end(left)
+
+
+MEDDLES = """
+import os, resource, signal
+child = os.fork()
+if not child:
+    signal.pause()
+def tried(change):
+    try:
+        change()
+        return "done"
+    except OSError as error:
+        return "refused"
+def write():
+    with open(f"/proc/{child}/oom_score_adj", "w") as file:
+        file.write("1000")
+own = tried(lambda: resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)))
+limit = tried(lambda: resource.prlimit(child, resource.RLIMIT_CPU, (1, 1)))
+read = tried(lambda: resource.prlimit(child, resource.RLIMIT_CPU))
+print("found", own, limit, read, tried(write), flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("walls", [True, False])
+async def test_a_program_changes_no_process_that_it_names_by_its_number(rig, monkeypatch, walls):
+    """Others, and Windlass itself, are of the same user there."""
+    found = Isolation("auto", Path("/nowhere"))._findings()
+    if not walls:
+        found = {**found, "socket_filter": False, "landlock": 0}
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(MEDDLES)))
+
+        async def has_said() -> bool:
+            return bool(station.said)
+
+        await until(has_said)
+        own, limit, read, wrote = station.said[0].removeprefix("found ").split()
+        assert (own, read) == ("done", "done")
+        assert (limit, wrote) == (("refused",) * 2 if walls else ("done",) * 2)
+        await remove(station)

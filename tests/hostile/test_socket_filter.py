@@ -263,6 +263,6 @@ def test_the_filter_is_loaded_with_the_rights_that_have_room_for_it(monkeypatch)
     for name in ("prctl", "new_keyring"):
         monkeypatch.setattr(calls, name, lambda *_: None)
     monkeypatch.setattr(os, "umask", lambda _: 0)
-    cell: Any = {"identity": "user", "families": True, "landlock": 0}
+    cell: Any = {"identity": "user", "processes": True, "families": True, "landlock": 0}
     cell_entry.confine(cell, leads=False)
     assert done == ["restrict", "drop_privileges"]

@@ -62,7 +62,7 @@ class ApiDoor:
         self._answering: set[socket.socket] = set()
         """The sockets at which connections are refused."""
         self._answers: set[asyncio.Task[None]] = set()
-        self._control = listen_at(folder / SOCKETS, socket.SOCK_SEQPACKET)
+        self._control = listen_at(folder, SOCKETS, socket.SOCK_SEQPACKET)
         self._loop.add_reader(self._control.fileno(), self._accept)
         self._wait_for_servers()
 

@@ -42,7 +42,7 @@ def take_sockets(
     If the caller `listens`, the gateway closes those at other addresses with this port.
 
     Raises PortInUse if a server accepts at them."""
-    connection = connect_to(folder / SOCKETS, socket.SOCK_SEQPACKET)
+    connection = connect_to(folder, SOCKETS, socket.SOCK_SEQPACKET)
     if connection is None:
         return {}
     with connection:
@@ -91,7 +91,7 @@ class ApiSockets:
     async def keep(self) -> None:
         """Gives copies of the sockets to the gateway, and to each later gateway."""
         while True:
-            if (connection := connect_to(self._folder / SOCKETS, socket.SOCK_SEQPACKET)) is not None:
+            if (connection := connect_to(self._folder, SOCKETS, socket.SOCK_SEQPACKET)) is not None:
                 await self._give(connection)
             await asyncio.sleep(_PAUSE)
 

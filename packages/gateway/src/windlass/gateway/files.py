@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import socket
 import struct
 import sys
@@ -16,6 +17,7 @@ from typing import Final
 
 from windlass import gateway, routers
 from windlass.base import http_in
+from windlass.base.atomic_files import write_whole
 from windlass.base.cleanup import on_failure
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.files import useful_files
@@ -24,6 +26,8 @@ FOLDER: Final = "gateway"
 """Below the data directory."""
 CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
 JOURNAL, LOCK, LOG = "journal", "lock", "log"
+_ROOM: Final = "room"
+"""The file with the name of the folder of the sockets."""
 _SOURCES: Final = (gateway, routers, http_in)
 """The packages of its code."""
 
@@ -54,22 +58,43 @@ def _short(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def listen_at(path: Path, kind: socket.SocketKind) -> socket.socket:
-    """Listens at a path, in place of any program that listened there before."""
+def socket_of(folder: Path, name: str) -> Path:
+    """Returns the path of a socket of the gateway: in a folder whose name is a secret, or, of a gateway
+    of an older version, beside the other files.
+
+    On a kernel without namespaces, services are of the same user, and no rule of Landlock forbids a
+    connection to a path. But they can neither list the folder of the gateway nor read its files, so they do
+    not know the name; and the kernel shows none, because sockets are bound below `/proc/self/fd`."""
+    try:
+        return folder / (folder / _ROOM).read_text() / name
+    except FileNotFoundError:
+        return folder / name
+
+
+def _make_room(folder: Path) -> None:
+    if not (folder / _ROOM).exists():
+        write_whole(folder / _ROOM, f"room-{secrets.token_hex(16)}".encode(), durable=False)
+    socket_of(folder, "").mkdir(mode=0o700, exist_ok=True)
+
+
+def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket:
+    """Listens at a socket of the gateway, in place of any program that listened there before."""
+    _make_room(folder)
+    path = socket_of(folder, name)
     listening = socket.socket(socket.AF_UNIX, kind)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     with on_failure(listening.close):
         with suppress(FileNotFoundError):
             new.unlink()
         try:
-            with _short(new) as name:
-                listening.bind(name)
+            with _short(new) as short:
+                listening.bind(short)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             path.unlink(missing_ok=True)  # the disk has no more files: that of the last program makes room
-            with _short(new) as name:
-                listening.bind(name)
+            with _short(new) as short:
+                listening.bind(short)
         new.chmod(0o600)
         listening.listen(64)
         new.replace(path)
@@ -77,17 +102,20 @@ def listen_at(path: Path, kind: socket.SocketKind) -> socket.socket:
     return listening
 
 
-def connect_to(path: Path, kind: socket.SocketKind) -> socket.socket | None:
-    """Connects to a program that listens at a path; None if there is none."""
-    connection = socket.socket(socket.AF_UNIX, kind)
-    try:
-        with _short(path) as name:
-            connection.connect(name)
-    except (FileNotFoundError, ConnectionError):
-        connection.close()
-        return None
-    connection.setblocking(False)
-    return connection
+def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket | None:
+    """Connects to the gateway of a folder, also to one of an older version; None if there is none."""
+    for path in dict.fromkeys((socket_of(folder, name), folder / name)):
+        connection = socket.socket(socket.AF_UNIX, kind)
+        with on_failure(connection.close):
+            try:
+                with _short(path) as short:
+                    connection.connect(short)
+            except (FileNotFoundError, ConnectionError):
+                connection.close()
+                continue
+        connection.setblocking(False)
+        return connection
+    return None
 
 
 def is_of_this_user(connection: socket.socket) -> bool:

@@ -105,7 +105,7 @@ class Elder:
 
 def find_elder(folder: Path) -> Elder | None:
     """Connects to the gateway that runs; None if there is none."""
-    connection = connect_to(folder / HANDOVER, socket.SOCK_SEQPACKET)
+    connection = connect_to(folder, HANDOVER, socket.SOCK_SEQPACKET)
     return Elder(connection) if connection else None
 
 

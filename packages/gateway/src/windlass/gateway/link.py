@@ -166,7 +166,7 @@ class GatewayLink:
     async def _connect(self) -> socket.socket:
         """Connects to the gateway; starts one if there is none."""
         pause = _PAUSE
-        while (connection := connect_to(self._folder / CONTROL, socket.SOCK_STREAM)) is None:
+        while (connection := connect_to(self._folder, CONTROL, socket.SOCK_STREAM)) is None:
             self._children = {child for child in self._children if not has_ended(child)}
             if not self._children:
                 if self._process and pause == _PAUSE:

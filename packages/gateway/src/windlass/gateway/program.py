@@ -23,7 +23,17 @@ from windlass.base.log import log
 from windlass.gateway import api_door
 from windlass.gateway.api_door import ApiDoor
 from windlass.gateway.doors import Doors, Sockets
-from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
+from windlass.gateway.files import (
+    CONTROL,
+    HANDOVER,
+    JOURNAL,
+    LOCK,
+    LOG,
+    build,
+    is_of_this_user,
+    listen_at,
+    socket_of,
+)
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
 from windlass.gateway.messages import (
@@ -117,14 +127,14 @@ class GatewayProgram:
                 return self._doors.sockets() | api.sockets()
 
             succession = Succession(
-                listen_at(self._folder / HANDOVER, socket.SOCK_SEQPACKET),
+                listen_at(self._folder, HANDOVER, socket.SOCK_SEQPACKET),
                 self._doors,
                 sockets,
                 self._changing,
                 self._drain_elder,
                 self._relieved.set,
             )
-            listening = listen_at(self._folder / CONTROL, socket.SOCK_STREAM)
+            listening = listen_at(self._folder, CONTROL, socket.SOCK_STREAM)
             server = await asyncio.start_unix_server(self._serve_link, sock=listening)
             if self._elder:
                 self._elder.relieve(self._doors)
@@ -218,11 +228,11 @@ class GatewayProgram:
 
     async def _watch(self) -> None:
         """Ends the program when its folder has gone, or when nothing has needed it for a while."""
-        mark, useless, lost = _inode(self._folder / CONTROL), 0, 0
+        mark, useless, lost = _inode(socket_of(self._folder, CONTROL)), 0, 0
         while not self._relieved.is_set():
             await asyncio.sleep(_LOOK_EVERY)
             useless = useless + 1 if self._journal.told.is_empty and not self._links else 0
-            lost = lost + 1 if _inode(self._folder / CONTROL) != mark else 0
+            lost = lost + 1 if _inode(socket_of(self._folder, CONTROL)) != mark else 0
             if useless > _USELESS or lost > _LOST:
                 self._ended.set()
 

@@ -83,7 +83,7 @@ def start_gateway(folder: Path) -> int:
 
 def start_missing_gateway(folder: Path) -> int:
     """Starts a gateway unless one runs in this folder. Returns its process id, or 0."""
-    if connection := connect_to(folder / CONTROL, socket.SOCK_STREAM):
+    if connection := connect_to(folder, CONTROL, socket.SOCK_STREAM):
         connection.close()
         return 0
     return start_gateway(folder)

@@ -13,7 +13,7 @@ from typing import Final
 from windlass.base import kernel
 from windlass.config import Settings
 from windlass.engines.by_hand import kernel_listeners as listening
-from windlass.gateway.files import CONTROL, folder_of
+from windlass.gateway.files import CONTROL, folder_of, socket_of
 from windlass.install.engines import providers
 
 _LONGEST: Final = 80
@@ -33,7 +33,7 @@ def find_lost_gateway(port: int, settings: Settings) -> int:
     """Returns the process that listens at a port, if it is a gateway of this data directory which is not
     reached there: its files are gone, as where a disk is not mounted. Else 0."""
     folder = folder_of(settings.data_dir)
-    if (folder / CONTROL).exists():
+    if socket_of(folder, CONTROL).exists():
         return 0
     inodes = listening.read_listeners().get(port, set())
     for pid in _processes() if inodes else ():

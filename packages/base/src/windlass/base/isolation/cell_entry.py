@@ -171,7 +171,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if cell and cell.get("families"):
         # With the rights of root: programs can use up what others have for filters (net.core.bpf_jit_limit).
-        socket_filter.restrict(has_limits=cell["identity"] == "user")
+        socket_filter.restrict(has_limits=cell["identity"] == "user", sees_others=not cell["processes"])
     if cell:
         drop_privileges(cell)
     if rules is not None:
@@ -258,8 +258,8 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
         others = landlock.beside((*mounts.hidden_paths(cell), *private, "/dev"), tops)
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
-    if (
-        cell["identity"] != "none" or os.geteuid()
-    ):  # root may write what its user id owns, even without a right
+    # Root may write what its user id owns, even without a right. Without processes of its own, a cell sees
+    # those of others of its user there, and could write their oom_score_adj.
+    if cell["processes"] and (cell["identity"] != "none" or os.geteuid()):
         allowed.append(("/proc", landlock.WRITE_FILE))
     return allowed

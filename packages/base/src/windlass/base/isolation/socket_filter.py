@@ -20,7 +20,8 @@ a pipe or a socket keep 2 MiB of memory.
 Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
 sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
 
-It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py).
+It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py),
+and where process numbers are those of the machine, no limit of a process that is named by its number.
 """
 
 from __future__ import annotations
@@ -148,10 +149,11 @@ def is_offered() -> bool:
     )
 
 
-def restrict(*, has_limits: bool = True) -> None:
+def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
     """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError.
-    `has_limits`: its System V semaphores, messages and memory have limits already."""
-    code = _program(_INTERFACES[os.uname().machine], has_limits)
+    `has_limits`: its System V semaphores, messages and memory have limits already. `sees_others`: process
+    numbers are those of the machine, where others have the same user."""
+    code = _program(_INTERFACES[os.uname().machine], has_limits, sees_others)
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
     flags = ctypes.c_uint(_SPECULATION_ALLOWED)
@@ -160,7 +162,7 @@ def restrict(*, has_limits: bool = True) -> None:
         raise OSError(failure, _NO_ROOM if is_offered() else os.strerror(failure))
 
 
-def _program(interfaces: tuple[_Interface, ...], has_limits: bool) -> bytes:
+def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: bool) -> bytes:
     """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
@@ -188,19 +190,23 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool) -> bytes:
         )
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
-        block += _kept_mark(interface.architecture, forbidden)
+        block += _kept_limits(interface.architecture, forbidden, sees_others)
         if not has_limits:
             block += _small_sharing(interface.architecture, missing, unsupported)
         program += _if(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
 
 
-def _kept_mark(architecture: int, forbidden: bytes) -> bytes:
+def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
     set_limit, limit_process = _LIMITING[architecture]
     setting = _step(_LOAD, _FIRST_WORD) + _if(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
     new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads the limit
     changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
     limiting = _step(_LOAD, _SECOND_WORD) + _if(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
+    if (
+        sees_others
+    ):  # a limit of processor time would end the process that gets it, also if that is the server
+        limiting = _step(_LOAD, _FIRST_WORD) + _if(0, limiting) + changed + _return(_ALLOW)
     return _if(set_limit, setting) + _if(limit_process, limiting)
 
 

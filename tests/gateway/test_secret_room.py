@@ -1,0 +1,47 @@
+"""Who connects to a gateway has read its folder: the names of its sockets are secrets.
+
+On a kernel without namespaces, services are of the user of Windlass, and Landlock lets them connect to any
+path. A service that got the sockets of the gateway would get the requests, and the tokens, of everybody."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.conftest import GatewayTown
+from windlass.gateway.files import CONTROL, HANDOVER, SOCKETS, connect_to, listen_at, socket_of
+
+NAMES = (CONTROL, HANDOVER, SOCKETS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_socket_is_not_where_its_name_is_known(town: GatewayTown, name: str) -> None:
+    assert not (town.folder / name).exists()
+    path = socket_of(town.folder, name)
+    assert path.is_socket()
+    assert len(path.parent.name) > 32
+
+
+async def test_the_name_is_only_in_a_file_that_services_cannot_read(town: GatewayTown) -> None:
+    room = socket_of(town.folder, CONTROL).parent
+    assert stat.S_IMODE((town.folder / "room").stat().st_mode) == 0o600
+    assert stat.S_IMODE(room.stat().st_mode) == 0o700
+    assert room.name not in Path("/proc/net/unix").read_text()
+
+
+def test_a_gateway_of_an_older_version_is_still_found(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as older:
+        older.bind(str(tmp_path / HANDOVER))
+        older.listen()
+        found = connect_to(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
+        assert found
+        found.close()
+        # Its successor listens in the room, and is found there from then on.
+        with listen_at(tmp_path, HANDOVER, socket.SOCK_SEQPACKET) as newer:
+            found = connect_to(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
+            assert found
+            found.close()
+            newer.accept()[0].close()
