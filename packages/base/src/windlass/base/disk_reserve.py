@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 from msgspec import Struct, structs
 
 from windlass.base.measure_pace import MeasurePace
-from windlass.base.nameless_files import nameless_files, unmeasured_files
+from windlass.base.message_files import UnseenFiles
+from windlass.base.nameless_files import mapped_files, nameless_files
 from windlass.base.process_memory import have_too_many_files
 
 _LARGEST_PART: Final = 1 / 20
@@ -61,8 +62,8 @@ class Amount(Struct, frozen=True):
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """Not all of it can be counted: the program closed folders to the server, made them too deep, or has too
-    many files open."""
+    """Not all of it can be counted: the program closed folders to the server, made them too deep, has too
+    many files open, or has some in messages where they cannot be seen."""
     new_bytes: int = 0
     new_files: int = 0
     """Of these, in files that changed since most was free."""
@@ -243,11 +244,17 @@ def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amoun
     if have_too_many_files(pids):
         return Amount(is_hidden=True)
     device = folder.stat().st_dev
-    count, counted = _Count(0, new_since), set[int]()
-    for facts in nameless_files(pids):
-        is_counted = facts.st_dev != device or facts.st_ino in counted
-        if not is_counted and stat.S_ISREG(facts.st_mode):
-            counted.add(facts.st_ino)
+    files: dict[int, os.stat_result] = {}
+    is_hidden = False
+    try:
+        for facts in nameless_files(pids):
+            if facts.st_dev == device:
+                files[facts.st_ino] = facts
+    except UnseenFiles:
+        is_hidden = True
+    count = _Count(0, new_since)
+    for facts in files.values():
+        if stat.S_ISREG(facts.st_mode):
             count.add(facts)
-    has_unmeasured = any(at == device for at, _ in unmeasured_files(pids))
-    return count.amount() + Amount(has_unmeasured=has_unmeasured)
+    has_unmeasured = any(at == device and inode not in files for at, inode in mapped_files(pids))
+    return count.amount() + Amount(is_hidden=is_hidden, has_unmeasured=has_unmeasured)

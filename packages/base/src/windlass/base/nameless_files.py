@@ -17,7 +17,7 @@ _DELETED_LINE: Final = b" (deleted)\n"
 
 def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
     """Yields the facts of each file; several times, if it is held several times. The kernel shows files that
-    are only in memory to root alone."""
+    are only in memory to root alone. May raise UnseenFiles."""
     for pid in pids:
         for path in _paths(f"/proc/{living_thread(pid)}"):
             with suppress(OSError):
@@ -31,11 +31,10 @@ def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
             yield facts
 
 
-def unmeasured_files(pids: Collection[int]) -> set[tuple[int, int]]:
-    """Returns the files without a name in the memory of these processes that `nameless_files` does not yield,
-    each by device and inode: a program has mapped and closed them, and only root sees how large they are."""
-    found = {file for pid in pids for file in _mapped(living_thread(pid))}
-    return found - {(facts.st_dev, facts.st_ino) for facts in nameless_files(pids)} if found else found
+def mapped_files(pids: Collection[int]) -> set[tuple[int, int]]:
+    """Returns the files without a name in the memory of these processes, each by device and inode. Those that
+    `nameless_files` does not yield are mapped and closed, and only root sees how large they are."""
+    return {file for pid in pids for file in _mapped(living_thread(pid))}
 
 
 def _mapped(process: int) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from windlass.base.isolation import calls
 from windlass.base.living_thread import has_ended, living_thread
+from windlass.base.message_files import UnseenFiles
 from windlass.base.nameless_files import nameless_files
 from windlass.base.open_files import open_files
 
@@ -33,6 +34,10 @@ class TooManyMounts(TooMuchToMeasure):
 
 class TooManyFiles(TooMuchToMeasure):
     pass
+
+
+class HiddenFiles(TooMuchToMeasure):
+    """Files in messages that could not be seen."""
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
@@ -116,9 +121,12 @@ def _files_held(pids: Collection[int]) -> int:
     if have_too_many_files(pids):
         raise TooManyFiles
     in_memory = _device_of_memory_files()
-    for found in nameless_files(pids):
-        if found.st_dev == in_memory:
-            files[found.st_ino] = found.st_blocks * _BLOCK
+    try:
+        for found in nameless_files(pids):
+            if found.st_dev == in_memory:
+                files[found.st_ino] = found.st_blocks * _BLOCK
+    except UnseenFiles as error:
+        raise HiddenFiles from error
     for pid in map(living_thread, pids):
         with suppress(OSError):
             views.setdefault(_view(pid), pid)

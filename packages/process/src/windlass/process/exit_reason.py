@@ -31,6 +31,10 @@ TOO_MANY_MOUNTS: Final = (
 TOO_MANY_FILES: Final = (
     "has too many open files for Windlass to find the memory that it holds in them: open fewer"
 )
+HIDDEN_FILES: Final = (
+    "keeps open files in messages of Unix sockets where Windlass cannot see how much memory they hold: "
+    "accept connections, receive such messages, and send none that are empty or out of band"
+)
 
 
 class Pauses(Struct, frozen=True):

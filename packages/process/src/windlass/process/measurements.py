@@ -67,7 +67,7 @@ class Measurements(Generic[T]):
                 _log.warning(_HANGS, extra={"instance": run[0].id})
         if not started.done():
             raise MeasurementHangs(time.monotonic() - began)
-        del self._started[run]
+        self._started.pop(run, None)
         return started.result()
 
 

@@ -22,6 +22,7 @@ from windlass.base.log import log
 from windlass.base.measure_pace import MeasurePace
 from windlass.base.open_files import inherited_files, mapped_files, open_files
 from windlass.base.process_memory import (
+    HiddenFiles,
     TooManyFiles,
     TooManyMounts,
     TooMuchToMeasure,
@@ -235,6 +236,8 @@ class Patrol:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
             except TooManyFiles:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_FILES
+            except HiddenFiles:
+                is_heavy, verdict = True, exit_reason.HIDDEN_FILES
             except (OSError, ValueError):  # one that cannot be weighed hides no other
                 _log.exception("An instance cannot be weighed", extra={"instance": key.id})
                 continue
