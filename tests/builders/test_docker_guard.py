@@ -92,6 +92,8 @@ REFUSED = [
     ("an image by an address", "COPY --from=https://x.example/a /a /b"),
     ("an image in a mount", "RUN --mount=type=bind,from=windlass/x:1,target=/m true"),
     ("an image in a cache", "RUN --mount=type=cache,FROM=windlass/x:1,target=/m true"),
+    ("a folder in a cache", "RUN --mount=type=cache,target=/c,source=d true"),
+    ("the same with its short name", "RUN --mount=type=cache,target=/c,SRC=d true"),
     ("an image as a base", "FROM windlass/x:1"),
     ("an image whose platform is named", "FROM --platform=linux/amd64 windlass/x:1"),
     ("an image of a layout", "FROM oci-layout://windlass/x"),
@@ -153,7 +155,7 @@ WRITTEN = [
     (
         "a cache",
         "RUN --mount=type=cache,target=/root/.cache pip",
-        ["RUN --mount=type=cache,target=/root/.cache,id=acme//root/.cache pip"],
+        ["RUN --mount=type=cache,target=/root/.cache,sharing=locked,id=acme//root/.cache pip"],
     ),
     (
         "a cache with a name",
@@ -163,7 +165,20 @@ WRITTEN = [
     (
         "two caches",
         "RUN --mount=type=cache,target=/a \\\n --mount=type=cache,target=/b,id= x",
-        ["RUN --mount=type=cache,target=/a,id=acme//a --mount=type=cache,target=/b,id=acme//b x"],
+        [
+            "RUN --mount=type=cache,target=/a,sharing=locked,id=acme//a "
+            "--mount=type=cache,target=/b,sharing=locked,id=acme//b x"
+        ],
+    ),
+    (
+        "a cache that steps share at once",
+        "RUN --mount=type=cache,target=/c,Sharing=shared x",
+        ["RUN --mount=type=cache,target=/c,sharing=locked,id=acme//c x"],
+    ),
+    (
+        "a cache that no other step shares",
+        "RUN --mount=type=cache,target=/c,sharing=Private x",
+        ["RUN --mount=type=cache,target=/c,sharing=private,id=acme//c x"],
     ),
     ("a bind", "RUN --mount=target=/src x", ["RUN --mount=target=/src x"]),
     (

@@ -200,6 +200,31 @@ async def test_without_the_guard_a_cache_mount_is_everybodys(engine):
     assert await engine.build(checked)  # the step fails where the cache is another
 
 
+AT_ONCE = """\
+FROM {box} AS one
+RUN --mount=type=cache,sharing=shared,id={id},target=/c touch /c/one; echo alone > /x; \
+    for i in $(seq 20); do [ -e /c/two ] && echo together > /x; sleep 0.1; done; rm /c/one
+FROM {box} AS two
+RUN --mount=type=cache,sharing=shared,id={id},target=/c touch /y; \
+    for i in $(seq 20); do [ -e /c/one ] && touch /c/two; sleep 0.1; done; rm -f /c/two
+FROM {box}
+COPY --from=one /x /x
+COPY --from=two /y /y
+"""
+
+
+async def test_one_step_at_a_time_changes_the_files_of_a_cache_mount(attacker):
+    """BuildKit before 0.12.5, of Docker before 25, mounts a folder of the machine if another step exchanges
+    the mounted one for a link just then (CVE-2024-23651)."""
+    made = await attacker.build(AT_ONCE.format(box=BOX, id=uuid.uuid4()))
+    assert await attacker.runs(made.ref, "cat", "/x") == "alone\n"
+
+
+async def test_without_the_guard_two_steps_change_a_cache_mount_at_once(engine, attacker):
+    made = await engine.build(AT_ONCE.format(box=BOX, id=uuid.uuid4()))
+    assert await attacker.runs(made, "cat", "/x") == "together\n"
+
+
 STEP = (
     "ARG http_proxy\nFROM {box}\nRUN echo {word}; wget -q -O /x http://packages.invalid/x || echo none > /x\n"
 )

@@ -60,6 +60,14 @@ _NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
 """Instructions that would run before the scope of the cache is set, or without being read here."""
 _MOUNTS: Final = ("bind", "cache", "tmpfs")
+_CACHE_OPTIONS: Final = (
+    *("type", "id", "target", "dst", "destination", "from", "sharing"),
+    *("ro", "readonly", "rw", "readwrite", "mode", "uid", "gid"),
+)
+"""Options of cache mounts, without `source`: an engine before Docker 25 follows a link that takes the place
+of that folder meanwhile, to any folder of its machine (CVE-2024-23651)."""
+_NOT_SHARED: Final = ("locked", "private")
+"""Sharing of a cache mount that lets one step at a time change its files."""
 _MOUNT_HINTS: Final = {
     "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
 }
@@ -402,8 +410,14 @@ class _DockerfileWriter:
             for name, equals, text in options
         ]
         if kind == "cache":
+            if other := next((name for name in flags if name not in _CACHE_OPTIONS), None):
+                raise BuildRefused(
+                    line, f"leave out {_short(other)} of the cache mount, which is not supported here"
+                )
             target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
-            written = [each for each in written if each[0].lower() != "id"]
+            sharing = flags.get("sharing", "").lower()
+            written = [each for each in written if each[0].lower() not in ("id", "sharing")]
+            written.append(("sharing", "=", sharing if sharing in _NOT_SHARED else "locked"))
             written.append(("id", "=", f"{self._around.service}/{flags.get('id') or target}"))
         return ",".join(map("".join, written))
 
