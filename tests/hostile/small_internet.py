@@ -24,10 +24,14 @@ from typing import Any, Final, NoReturn
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import calls, network
+from tests.hostile import neighbours
+from windlass.base.isolation import calls, netlink, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.base.isolation.namespace_holder import LOOK_EVERY
+from windlass.base.isolation.network import NamespaceHolder
+from windlass.base.isolation.step_launcher import StepLauncher
+from windlass.process.builds.cells import BuildStep, Cells
 from windlass.process.networks import Networks
 
 PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
@@ -333,6 +337,70 @@ async def send(folder: Path) -> dict[str, Any]:
     return found
 
 
+async def fill(folder: Path) -> dict[str, Any]:
+    """A service and a build step send to ever new neighbours. As root, the service goes on without the rules
+    of its network."""
+    isolation = Isolation("auto", folder / "engine", rules=NetworkRules())
+    rig = ProcessRig(folder, isolation=isolation)
+    program = Path(neighbours.__file__).read_text()
+    async with Station(rig) as station:
+        address = await station.engine.neighbour_address(HOME, VICTIM, "victim", PORT)
+        victim = wanted(
+            rig.made(SERVES), ports=[PORT], service=VICTIM, environment=HOME, name="victim", direct=True,
+            alone=True, variables={"WHO": "victim"},
+        )  # fmt: skip
+        await station.apply(victim)
+        await station.hears("serves")
+        reaches = json.dumps([address.host, PUBLIC])
+        made = await station.apply(
+            wanted(rig.made(program), service=ATTACKER, environment=HOME, variables={"REACHES": reaches})
+        )
+        await until(partial(said, station, 2))
+        found: dict[str, Any] = last_said(station, "first ")
+        found["service"] = last_said(station, "found ")
+        found["step"] = await fill_in_step(station, isolation, folder, program)
+        if not os.geteuid():
+            found["states"] = neighbours_on_the_way(NamespaceHolder.read(made.network), folder)
+            with network.inside(NamespaceHolder.read(made.network).open()):
+                netlink.remove_table("windlass")
+            rounds = sum(line.startswith("found ") for line in station.said)
+            await until(partial(said, station, rounds + 2))
+            found["without rules"] = last_said(station, "found ")
+        await station.engine.sweep(await station.engine.services())
+    return found
+
+
+def last_said(station: Station, begin: str) -> Any:
+    return json.loads([line for line in station.said if line.startswith(begin)][-1][len(begin) :])
+
+
+async def fill_in_step(station: Station, isolation: Isolation, folder: Path, program: str) -> Any:
+    home = folder / "step"
+    home.mkdir()
+    steps = StepLauncher(station.engine.network_of_steps)  # type: ignore[attr-defined]
+    cells = Cells(isolation, "service", home, home, launcher=steps)
+    command = [sys.base_prefix + "/bin/python3", "-c", program]
+    step = BuildStep(command, home, {"PATH": "/usr/bin:/bin", "ONCE": ""}, {})
+    async with cells.running(step) as (process, _):
+        output = (await process.stdout.read()).decode()
+    return json.loads(output.partition("found ")[2])
+
+
+def neighbours_on_the_way(instance: NamespaceHolder, folder: Path) -> dict[str, list[tuple[str, int]]]:
+    """Returns the neighbours of the networks from an instance to the machine."""
+    holders = {"instance": instance}
+    for file in (folder / "engine" / "networks").iterdir():
+        if file.name.endswith(network.HUB) or file.name == "trunk":
+            note = json.loads(file.read_text())
+            holders[file.name] = NamespaceHolder(note["pid"], note["start"])
+    found = {}
+    for name, holder in holders.items():
+        with network.inside(holder.open()):
+            found[name] = neighbours.neighbours()
+    found["machine"] = [each for each in neighbours.neighbours() if each[0].startswith("198.19.")]
+    return found
+
+
 def add_later_address(folder: Path) -> None:
     """Gives the machine one more address once the engine asks for it, as another process that may."""
     if os.fork():
@@ -368,6 +436,7 @@ MODES: Final = {
     "change without renewal": partial(change, renews=False),
     "crowd": partial(crowd, organizations=1),
     "send": partial(send),
+    "fill": partial(fill),
     "crowd of many organizations": partial(crowd, organizations=CROWD),
 }
 

@@ -15,12 +15,12 @@ from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.config import Settings
-from windlass.engines.findings import AIO, INOTIFY, kernel_limits
+from windlass.engines.findings import AIO, INOTIFY, NEIGHBOURS, kernel_limits
 from windlass.install import mark
 from windlass.install.engines import choose_engine
 from windlass.routers.builtin import BuiltinRouter
 
-LIMITS = {"docker": (AIO, INOTIFY), "process": (AIO,)}
+LIMITS = {"docker": (AIO, INOTIFY, NEIGHBOURS), "process": (AIO,)}
 
 
 class Docker:
@@ -270,17 +270,25 @@ def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, t
 
 
 @pytest.mark.parametrize(
-    ("engine", "aio", "inotify", "small"),
+    ("engine", "values", "small"),
     [
-        ("docker", 65_536, 128, ["fs.aio-max-nr=1048576", "fs.inotify.max_user_instances=1024"]),
-        ("process", 65_536, 128, ["fs.aio-max-nr=1048576"]),
-        ("docker", 1_048_576, 8192, []),
+        (
+            "docker",
+            (65_536, 128, 1024),
+            [
+                "fs.aio-max-nr=1048576",
+                "fs.inotify.max_user_instances=1024",
+                "net.ipv4.neigh.default.gc_thresh3=8192",
+            ],
+        ),
+        ("process", (65_536, 128, 1024), ["fs.aio-max-nr=1048576"]),
+        ("docker", (1_048_576, 8192, 8192), []),
     ],
 )
-def test_small_limits_of_the_kernel_are_told_with_the_command(tmp_path, engine, aio, inotify, small):
-    (tmp_path / "fs" / "inotify").mkdir(parents=True)
-    (tmp_path / "fs" / "aio-max-nr").write_text(f"{aio}\n")
-    (tmp_path / "fs" / "inotify" / "max_user_instances").write_text(f"{inotify}\n")
+def test_small_limits_of_the_kernel_are_told_with_the_command(tmp_path, engine, values, small):
+    for limit, value in zip((AIO, INOTIFY, NEIGHBOURS), values, strict=True):
+        (tmp_path / limit.file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / limit.file).write_text(f"{value}\n")
     told = kernel_limits(LIMITS[engine], tmp_path)
     assert told.level == ("warn" if small else "ok")
     assert f"sysctl -w {' '.join(small)}`" in told.advice or not small

@@ -34,7 +34,17 @@ from windlass.docker.client.transports import (
     tls_context,
 )
 from windlass.engines.engine import EngineError
-from windlass.engines.findings import AIO, INOTIFY, SECONDS, Finding, fail, kernel_limits, ok, warn
+from windlass.engines.findings import (
+    AIO,
+    INOTIFY,
+    NEIGHBOURS,
+    SECONDS,
+    Finding,
+    fail,
+    kernel_limits,
+    ok,
+    warn,
+)
 from windlass.engines.provider import (
     Availability,
     EngineReport,
@@ -156,7 +166,7 @@ class DockerProvider:
         for check in (_build_cache, _networks):
             async for finding in check(settings):
                 yield finding
-        yield kernel_limits((AIO, INOTIFY))
+        yield kernel_limits((AIO, INOTIFY, NEIGHBOURS))
 
     # Engines at other addresses
 

@@ -63,6 +63,8 @@ class KernelLimit(Struct, frozen=True):
 AIO: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
 INOTIFY: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
 """One for each user number; those of containers are numbers of the machine."""
+NEIGHBOURS: Final = KernelLimit("net.ipv4.neigh.default.gc_thresh3", 8192)
+"""Neighbours of all networks. A container can look for every address of its own."""
 PROC: Final = Path("/proc/sys")
 _LIMITS: Final = "Kernel limits"
 
@@ -74,7 +76,7 @@ def kernel_limits(limits: Sequence[KernelLimit], proc: Path = PROC) -> Finding:
             if int((proc / limit.file).read_text()) < limit.enough:
                 small.append(limit)
     if not small:
-        return ok(_LIMITS, "asynchronous I/O and inotify have room for many services")
+        return ok(_LIMITS, "they have room for many services")
     state = f"{', '.join(limit.name for limit in small)}: one service can use it up for all others"
     lines = " ".join(f"{limit.name}={limit.enough}" for limit in small)
     return warn(_LIMITS, state, f"`sysctl -w {lines}`, and the same in /etc/sysctl.d for the next boot")

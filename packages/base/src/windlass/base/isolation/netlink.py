@@ -21,11 +21,12 @@ _ERROR: Final = 2
 _HEAD: Final = struct.Struct("=IHHII")
 
 _NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 16, 17, 18, 20, 24, 26
+_NEW_NEIGHBOUR: Final = 28
 _DUMP: Final = 0x300
 _DONE: Final = 3
 ROUTES_CHANGE: Final = 0x40
 """The multicast group for changes of IPv4 routes."""
-_IFNAME, _MASTER, _LINK_INFO, _GROUP, _NS_FD = 3, 10, 18, 27, 28
+_ADDRESS, _IFNAME, _MASTER, _LINK_INFO, _GROUP, _NS_FD = 1, 3, 10, 18, 27, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 LOCAL_TABLE: Final = 255
@@ -33,6 +34,9 @@ LOCAL_TABLE: Final = 255
 _BOOT: Final = 3
 _UNIVERSE, _LINK, _HOST = 0, 253, 254
 _UNICAST, _LOCAL, _BROADCAST, _ANYCAST = 1, 2, 3, 4
+_PERMANENT: Final = 0x80
+OUTER, INNER = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
+"""The hardware addresses of a veth pair: of the interface that was made here, and of its peer."""
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -131,9 +135,9 @@ class Netlink:
     def make_pair(self, name: str, peer: str, network: int, group: int = 0) -> None:
         """Makes a veth pair: one interface here, its peer in the network of the descriptor. `group`: the
         group of the interface here."""
-        there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network)
+        there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network) + _attribute(_ADDRESS, INNER)
         info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
-        own = _text(_IFNAME, name) + _number(_GROUP, group)
+        own = _text(_IFNAME, name) + _number(_GROUP, group) + _attribute(_ADDRESS, OUTER)
         self.ask(_NEW_LINK, _CREATE | _EXCL, _link() + own + info)
 
     def remove(self, name: str) -> None:
@@ -146,6 +150,14 @@ class Netlink:
         raw = socket.inet_aton(address)
         head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, _UNIVERSE, socket.if_nametoindex(name))
         self.ask(_NEW_ADDRESS, _CREATE | _EXCL, head + _attribute(2, raw) + _attribute(1, raw))
+
+    def add_neighbour(self, name: str, address: str, hardware: bytes) -> None:
+        """Adds a permanent neighbour, which the kernel does not look for. It does not count in the table of
+        neighbours of all networks of the machine, and is found when that is full."""
+        index = socket.if_nametoindex(name)
+        head = struct.pack("=BxxxiHBB", socket.AF_INET, index, _PERMANENT, 0, 0)
+        to = _attribute(1, socket.inet_aton(address)) + _attribute(2, hardware)
+        self.ask(_NEW_NEIGHBOUR, _CREATE | _REPLACE, head + to)
 
     def route(self, target: str, prefix: int, name: str, via: str = "", table: int = _MAIN_TABLE) -> None:
         """Routes an address range to an interface. Replaces an earlier route."""
@@ -214,7 +226,13 @@ _TABLES: Final = 10
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _NEW_SET = 0, 1, 2, 3, 6, 9
 _IPV4: Final = 2
-_HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "counted": (2, 1), "postrouting": (4, 100)}
+_HOOKS: Final = {
+    "input": (1, 0),
+    "forward": (2, 0),
+    "counted": (2, 1),
+    "output": (3, 0),
+    "postrouting": (4, 100),
+}
 """The hook and priority of each chain. `counted` gets the packets that `forward` accepts."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
@@ -310,6 +328,11 @@ def _by_address(offset: int, network: str) -> Rule:
     return (field, _masked(mask), _equals(socket.inet_aton(address)))
 
 
+def goes_by(router: str) -> Rule:
+    """Matches packets whose next hop is this address."""
+    return (_expression("rt", _big(1, 1), _big(2, 1)), _equals(socket.inet_aton(router)))
+
+
 def has_protocol(protocol: int) -> Rule:
     return (_expression("meta", _big(1, 1), _big(2, 16)), _equals(bytes([protocol])))
 
@@ -359,12 +382,15 @@ def write_table(
     *,
     closed: Iterable[str] = (),
     groups: Iterable[str] = (),
+    is_first: bool = False,
 ) -> None:
     """Replaces a whole table in the network of this thread. `chains`: the rules by the name of the hook.
-    Chains in `closed` drop packets that no rule matches. `groups`: sets for `exceeds_in_group`."""
+    Chains in `closed` drop packets that no rule matches. `groups`: sets for `exceeds_in_group`. `is_first`:
+    there is no such table, so none is removed, for which the kernel takes 10 ms."""
     closed = frozenset(closed)
-    messages = [_change(_NEW_TABLE, _CREATE, _text(1, name)), _change(_DELETE_TABLE, 0, _text(1, name))]
-    messages.append(_change(_NEW_TABLE, _CREATE, _text(1, name)))
+    messages = [_change(_NEW_TABLE, _CREATE, _text(1, name))]
+    if not is_first:
+        messages += [_change(_DELETE_TABLE, 0, _text(1, name)), _change(_NEW_TABLE, _CREATE, _text(1, name))]
     for number, group in enumerate(groups, 1):
         keys = _big(3, _GROWS), _big(4, 0), _big(5, 4), _big(10, number)
         messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *keys))

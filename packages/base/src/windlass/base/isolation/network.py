@@ -220,7 +220,12 @@ def _try_pair() -> None:
         (*netlink.exceeds(1), *verdict(DROP)),
     ]
     masked = [_masked_at_random_port("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
-    chains = {"forward": forward, "counted": counted, "postrouting": masked}
+    chains = {
+        "forward": forward,
+        "counted": counted,
+        "output": [netlink.goes_by(GATE)],
+        "postrouting": masked,
+    }
     netlink.write_table("a", chains, groups=[_ALL])
 
 
@@ -282,6 +287,7 @@ def arrange(network: CellNetwork, parent: int) -> None:
     """Connects the new network of this process. `parent`: the network that it was in before."""
     with Netlink() as here:
         here.raise_link("lo")
+        here.add_neighbour("lo", "0.0.0.0", bytes(6))  # noqa: S104 (the kernel has one entry for all of lo)
     match network["kind"]:
         case "trunk":
             _arrange_trunk(network, parent)
@@ -351,6 +357,7 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
             ours, theirs = (_address_of_trunk(number, last) for last in (0, 1))
             there.add_address(name, ours, 31)
             there.raise_link(name)
+            there.add_neighbour(name, theirs, netlink.INNER)
             there.route(_address_of_trunk(number, 128), 25, name, via=theirs)
         _forward()
         _write_machine_table(number, network)
@@ -358,6 +365,7 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
     with Netlink() as here:
         here.add_address(UP, theirs, 31)
         here.raise_link(UP)
+        here.add_neighbour(UP, ours, netlink.OUTER)
         here.route("0.0.0.0", 0, UP, via=ours)  # noqa: S104 (a route)
 
 
@@ -475,15 +483,18 @@ def _arrange_hub(network: CellNetwork) -> None:
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         group = network.get("group", 0)
         number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", UP, own, group))
-        there.add_address(f"h{number}", _offset("198.19.128.0", 2 * number), 31)
-        there.raise_link(f"h{number}")
+        name, (outer, inner) = f"h{number}", (_offset("198.19.128.0", 2 * number + end) for end in (0, 1))
+        there.add_address(name, outer, 31)
+        there.raise_link(name)
+        there.add_neighbour(name, inner, netlink.INNER)
     _close_ipv6()
     with Netlink() as here:
         here.add_address("lo", GATE, 32)
         here.own(service_address(0), 17)
-        here.add_address(UP, _offset("198.19.128.0", 2 * number + 1), 31)
+        here.add_address(UP, inner, 31)
         here.raise_link(UP)
-        here.route("0.0.0.0", 0, UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
+        here.add_neighbour(UP, outer, netlink.OUTER)
+        here.route("0.0.0.0", 0, UP, via=outer)  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
     _forward()
     _write_hub_table(network)
@@ -528,8 +539,10 @@ def _arrange_instance(network: CellNetwork) -> None:
         number = _claim(_INSTANCES, lambda number: there.make_pair(f"i{number}", "eth0", own))
         name, address = f"i{number}", _offset("198.18.0.0", number)
         there.raise_link(name)
+        there.add_neighbour(name, address, netlink.INNER)
         there.route(address, 32, name)
         if network.get("service"):
+            there.add_neighbour(name, network["service"], netlink.INNER)
             # Before the addresses that the hub has as its own. It goes with the interface.
             there.route(network["service"], 32, name, table=netlink.LOCAL_TABLE)
     _write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")
@@ -539,8 +552,21 @@ def _arrange_instance(network: CellNetwork) -> None:
         if network.get("service"):
             here.add_address("eth0", network["service"], 32)
         here.raise_link("eth0")
+        here.add_neighbour("eth0", GATE, netlink.OUTER)
         here.route(GATE, 32, "eth0")
         here.route("0.0.0.0", 0, "eth0", via=GATE)  # noqa: S104 (a route)
+        here.route("224.0.0.0", 4, "lo")  # multicast reaches no other instance
+    _write_instance_table()
+
+
+def _write_instance_table() -> None:
+    """Lets packets leave only through the hub. A program may ask the kernel to send past all routers
+    (SO_DONTROUTE), and would fill the table of neighbours, which all networks of the machine share."""
+    output: list[netlink.Rule] = [
+        (*leaves_by("lo"), *verdict(ACCEPT)),
+        (*netlink.goes_by(GATE), *verdict(ACCEPT)),
+    ]
+    netlink.write_table("windlass", {"output": output}, closed=["output"], is_first=True)
 
 
 def _claim(numbers: range, make: Callable[[int], object], *, first: int | None = None) -> int:
