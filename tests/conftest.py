@@ -44,8 +44,7 @@ def pytest_sessionfinish():
     """Removes control groups of builds that the kernel kept when a test ended: a worker of xdist
     ends without the finalizers that would do it."""
     for base in filter(None, [cgroups.find(), *cgroups.find_v1().values()]):
-        for group in base.glob(f"guests.*.{os.getpid()}.*"):
-            cgroups.remove(str(group))
+        cgroups.remove(map(str, base.glob(f"guests.*.{os.getpid()}.*")))
 
 
 @pytest.fixture(scope="session")

@@ -52,8 +52,7 @@ def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     if request.param:
         groups = cgroups.GuestGroups(tmp_path, 100, 100).make("try")
         is_limited = cgroups.limits_memory(groups)
-        for group in groups:
-            cgroups.remove(group)
+        cgroups.remove(groups)
         if not is_limited:
             pytest.xfail("no control group can be made on this machine")
     return bool(request.param)
@@ -87,8 +86,7 @@ async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_
     async with guests.of("org") as organization:
         groups = [Path(group) for group in organization.groups]
         process = await asyncio.create_subprocess_exec("sleep", "60")
-        for group in groups:
-            cgroups.enter(str(group), process.pid)
+        cgroups.enter(organization.groups, process.pid)
     assert all(group.is_dir() for group in groups), "the kernel keeps it for the process"
     process.kill()
     await process.wait()
@@ -101,8 +99,7 @@ async def test_an_earlier_builder_of_the_same_process_leaves_the_control_groups_
     async with earlier.of("org"):
         pass
     async with earlier.of("org") as ending, later.of("org") as organization:
-        for group in ending.groups:  # as when the earlier builder is collected
-            cgroups.remove(group)
+        cgroups.remove(ending.groups)  # as when the earlier builder is collected
         earlier.close()
         assert all(Path(group).is_dir() for group in organization.groups), "no step has entered it yet"
 
@@ -117,8 +114,7 @@ async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
         guests.sweep()
         assert not any(Path(group).exists() for group in left)
         assert all(Path(group).is_dir() for group in (*others, *organization.groups))
-    for group in others:
-        cgroups.remove(group)
+    cgroups.remove(others)
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])

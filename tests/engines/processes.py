@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tests.engines.stations import Opener
+from windlass.base.cgroups import Cgroups
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.engines.workload import Artifact
@@ -19,9 +20,14 @@ from windlass.process.engine import ProcessEngine
 from windlass.process.exit_reason import Pauses
 
 
-def open_engine(folder: Path, *, networks: bool = True, **given: Any) -> ProcessEngine:
+def open_engine(
+    folder: Path, *, networks: bool = True, has_groups: bool = True, **given: Any
+) -> ProcessEngine:
     given.setdefault("isolation", Isolation("auto", folder, rules=NetworkRules() if networks else None))
-    return ProcessEngine(folder, SystemClock(), pauses=Pauses(first=0.1, longest=0.4), weigh=0.2, **given)
+    groups = None if has_groups else Cgroups(None, folder)
+    return ProcessEngine(
+        folder, SystemClock(), pauses=Pauses(first=0.1, longest=0.4), weigh=0.2, groups=groups, **given
+    )
 
 
 class ProcessRig:

@@ -84,7 +84,7 @@ def ways() -> dict[str, str]:
 
 async def hold(folder: Path, seconds: float) -> tuple[dict[str, int | None], list[str]]:
     """Runs a program for each way. Returns their exit codes, and what they said."""
-    rig = ProcessRig(folder)
+    rig = ProcessRig(folder, has_groups=False)
     async with Station(rig) as station:
 
         async def run(number: int, way: str) -> int | None:

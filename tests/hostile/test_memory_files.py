@@ -59,7 +59,7 @@ def has_mounts() -> bool:
 
 
 async def fill(folder: Path, way: str, seconds: float) -> tuple[int | None, list[str]]:
-    rig = ProcessRig(folder)
+    rig = ProcessRig(folder, has_groups=False)
     async with Station(rig) as station:
         ended = await station.engine.once(wanted(rig.made(FILLS.format(way=way, time=seconds)), memory=LIMIT))
         return ended.exit_code, station.said
@@ -162,7 +162,7 @@ async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
     tmp_path, monkeypatch, many_mounts
 ):
     monkeypatch.setattr(process_memory, "_MOST_MOUNTS", many_mounts)
-    rig = ProcessRig(tmp_path)
+    rig = ProcessRig(tmp_path, has_groups=False)
     async with Station(rig) as station:
         it = wanted(rig.made(MOUNTS))
         await station.apply(it)
@@ -173,7 +173,7 @@ async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
 @needs_root
 @pytest.mark.usefixtures("many_mounts")
 async def test_one_with_fewer_is_not(tmp_path):
-    rig = ProcessRig(tmp_path)
+    rig = ProcessRig(tmp_path, has_groups=False)
     async with Station(rig) as station:
         it = wanted(rig.made(MOUNTS))
         await station.apply(it)
@@ -190,7 +190,7 @@ async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_en
 ):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
     others_have_much(monkeypatch)
-    async with Station(ProcessRig(tmp_path)) as station:
+    async with Station(ProcessRig(tmp_path, has_groups=False)) as station:
         it = wanted(await station.rig.artifact(OPENS_300))
         await station.apply(it)
         await station.hears("has opened 300")

@@ -13,6 +13,7 @@ import pytest
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import kernel_buffers, living_thread
+from windlass.base.cgroups import of_machine
 from windlass.base.kernel_buffers import KernelBuffers
 from windlass.process import patrol
 from windlass.process.memory_shares import MemoryUse, heaviest, is_short
@@ -40,7 +41,7 @@ signal.pause()
 
 @pytest.fixture
 async def station(tmp_path):
-    async with Station(ProcessRig(tmp_path)) as made:
+    async with Station(ProcessRig(tmp_path, has_groups=False)) as made:
         yield made
         await made.engine.sweep(await made.engine.services())
 
@@ -79,6 +80,21 @@ async def test_while_memory_is_free_it_is_not(station, available):
     await engine._patrol._keep_memory()
     await engine._patrol._weigh()
     assert not (await station.one(FILLS)).reason
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+async def test_a_control_group_counts_what_sockets_hold(tmp_path, has_groups):
+    if has_groups and "memory" not in of_machine(tmp_path).offered():
+        pytest.xfail("no control group can be made on this machine")
+    rig = ProcessRig(tmp_path, has_groups=has_groups)
+    async with Station(rig) as station:
+        variables = {"PAIRS": "300", "FILLS": "1"}
+        await station.apply(wanted(rig.made(OPENS_SOCKETS), service=FILLS, variables=variables, memory=40))
+        if has_groups:
+            assert "more than its memory of 40 MB" in (await station.ended(FILLS)).reason
+        else:
+            await station.hears("is open")
+        await station.engine.sweep(await station.engine.services())
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def has_mark(request, monkeypatch):
 
 @pytest.fixture
 def rig(tmp_path):
-    return ProcessRig(tmp_path)
+    return ProcessRig(tmp_path, has_groups=False)
 
 
 async def leave(station: Station, program: str) -> int:

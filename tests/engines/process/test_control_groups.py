@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import cgroups, kernel
-from windlass.process.records import RecordStore
+from windlass.process.records import Record, RecordStore
 
 HIDES = """
 import os, time
@@ -52,25 +54,39 @@ def live_in(group: Path, rig: ProcessRig, answer: Any) -> None:
     answer.send(asyncio.run(_live(rig)))
 
 
-async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
+async def _live(rig: ProcessRig) -> tuple[Sequence[str], list[str], list[str]]:
     async with Station(rig) as station:
         it = wanted(rig.made(HIDES))
         await station.apply(it)
         await station.hears("here")
         record = RecordStore(rig.folder).read(KEY)
         assert record is not None
-        there = cgroups.members(record.cgroup)
+        there = cgroups.members(record.groups)
         inside = [str(kernel.stat(pid)) for pid in there if not kernel.leads_namespace(pid)]
         await station.engine.remove(it.service, grace=1)
-        return record.cgroup, inside, [str(pid) for pid in cgroups.members(record.cgroup)]
+        return record.groups, inside, [str(pid) for pid in cgroups.members(record.groups)]
 
 
 def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delegated):
-    group, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path, networks=False))
-    assert Path(group).is_relative_to(delegated)
+    groups, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path, networks=False))
+    if len(groups) == 1:
+        assert Path(groups[0]).is_relative_to(delegated)
+    else:  # version 1
+        assert {*map(Path, groups)} == {
+            at / Path(groups[0]).name for name, at in cgroups.find_v1().items() if name != "cpu"
+        }
     assert len(inside) == 2
     assert after == []
-    assert not Path(group).exists()
+    assert not any(Path(group).exists() for group in groups)
+
+
+def test_the_control_group_that_an_earlier_version_recorded_is_kept():
+    it = msgspec.json.decode(
+        b'{"service":"a","pod":"a-1-0","deployment":"","org":"","workdir":"","memory":1,"cgroup":"/x"}',
+        type=Record,
+    )
+    assert it.groups == ("/x",)
+    assert msgspec.json.decode(msgspec.json.encode(it), type=Record) == it
 
 
 @pytest.mark.parametrize(
@@ -87,7 +103,7 @@ def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, l
     (base / "cgroup.procs").touch()
     groups = cgroups.Cgroups(base, tmp_path)
     groups.prepare()
-    made = Path(groups.make("x", cpu=500, memory=64))
+    [made] = map(Path, groups.make("x", cpu=500, memory=64))
     assert {name: (made / name).read_text() for name in limits} == limits
     assert {name for name in ("cpu.max", "memory.max", "pids.max") if (made / name).exists()} == limits.keys()
     if limits:
@@ -117,3 +133,12 @@ def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, ty
     if os.getuid() != 0 and line.startswith("0::/user"):
         given = line.partition("::/")[2]  # its owner is not root
     assert found == (None if given is None else Path(os.path.normpath(mount / given)))
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+async def test_a_machine_without_control_groups_serves_one_organization(tmp_path, has_groups):
+    if os.geteuid() or (has_groups and "memory" not in cgroups.of_machine(tmp_path).offered()):
+        pytest.xfail("no control group can be made on this machine")
+    async with Station(ProcessRig(tmp_path, has_groups=has_groups)) as station:
+        why = await station.engine.why_one_organization()
+    assert why.startswith("they share memory") is not has_groups

@@ -89,7 +89,7 @@ async def station(tmp_path, monkeypatch, hanging):
     monkeypatch.setattr(memory, "is_heavy", is_heavy)
     monkeypatch.setattr(patrol, "hidden_memory", lambda: 1 << 40)
     monkeypatch.setattr(process_memory, "hidden_files", lambda: 1 << 40)
-    async with Station(ProcessRig(tmp_path)) as made:
+    async with Station(ProcessRig(tmp_path, has_groups=False)) as made:
         yield made
         await made.engine.sweep(await made.engine.services())
 
@@ -145,7 +145,7 @@ async def test_a_look_that_fails_stops_no_later_one(tmp_path, monkeypatch):
         return False
 
     monkeypatch.setattr(Networks, "trunk_has_ended", has_ended)
-    async with Station(ProcessRig(tmp_path)):
+    async with Station(ProcessRig(tmp_path, has_groups=False)):
 
         async def goes_on() -> bool:
             return looked > 5

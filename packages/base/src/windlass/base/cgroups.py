@@ -5,16 +5,17 @@ is not root. Nothing is ever done to a tree that belongs to the system. Below wh
 moves into `windlass`, because a group that hands on controllers may not hold processes.
 
 Of cgroup v1, root makes groups below its own, as container engines do: that changes nothing of its own group.
-Only guests (build steps) get such groups.
+A program is then in several groups, one for each controller.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from windlass.base.isolation.isolation import MOST_PROCESSES
@@ -23,34 +24,50 @@ from windlass.base.log import log
 _log = log("base.cgroups")
 _OWN: Final = "windlass"
 _PERIOD: Final = 100_000
+_OF_V1: Final = frozenset({"cpu", "memory", "pids"})
 _UNLIMITED: Final = 1 << 60
 _NUMBERS: Final = count()
+_NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 _GUEST_WEIGHT: Final = 50
 """Processor weight of guests, of the usual 100."""
 
 
 class Cgroups:
-    """`base` None: there are none, and nothing is limited here."""
+    """Groups of instances. Nothing is limited where the machine has none for us."""
 
-    def __init__(self, base: Path | None, folder: Path) -> None:
-        self._base, self._folder = base, folder
+    def __init__(self, base: Path | None, folder: Path, v1: Mapping[str, Path] = _NONE) -> None:
+        """`base` is a group of version 2 that we may divide, `v1` ours of version 1, by controller."""
+        self._base, self._folder, self._v1 = base, folder, v1
         self.controllers: frozenset[str] = frozenset()
 
+    def offered(self) -> frozenset[str]:
+        """Returns the controllers of groups that could be made. Changes nothing."""
+        offered: set[str] = set()
+        with suppress(OSError):
+            offered.update((self._base / "cgroup.controllers").read_text().split() if self._base else ())
+        return frozenset(self._v1 if self._uses_v1(offered) else offered)
+
     def prepare(self) -> None:
-        if self._base is None:
-            return
         try:
-            self.controllers = _hand_on(self._base)
+            self.controllers = _hand_on(self._base) if self._base else frozenset()
         except OSError as error:
             _log.warning("Control groups cannot be used at %s: %s", self._base, error.strerror)
             self._base = None
+        if self._uses_v1(self.controllers):
+            self._base, self.controllers = None, frozenset(self._v1)
 
-    def make(self, name: str, cpu: int, memory: int) -> str:
-        """The path of a group with these limits, and that of processes; empty where there are no groups."""
-        if self._base is None:
-            return ""
+    def _uses_v1(self, of_v2: Collection[str]) -> bool:
+        return "memory" in self._v1 and "memory" not in of_v2
+
+    def make(self, name: str, cpu: int, memory: int) -> tuple[str, ...]:
+        """Returns the paths of groups with these limits, and that of processes; none where there are none."""
+        if self._base is None and not self.controllers:
+            return ()
         # Another engine may divide the same group, over a folder of its own.
-        group = self._base / f"instance.{self._folder.stat().st_ino:x}.{name}"
+        name = f"instance.{self._folder.stat().st_ino:x}.{name}"
+        if self._base is None:
+            return _make_v1(name, self._v1, memory, MOST_PROCESSES)
+        group = self._base / name
         group.mkdir(exist_ok=True)
         if "memory" in self.controllers:
             (group / "memory.max").write_text(str(memory << 20))
@@ -60,7 +77,14 @@ class Cgroups:
             (group / "pids.max").write_text(str(MOST_PROCESSES))
         if "cpu" in self.controllers:
             (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
-        return str(group)
+        return (str(group),)
+
+
+def of_machine(folder: Path) -> Cgroups:
+    """Returns the groups of instances of the engine with this folder."""
+    # Groups of version 1 do not limit the processor: in one of "cpu", a service would count as much as one
+    # thread of the server, whatever its priority.
+    return Cgroups(find(), folder, {name: at for name, at in find_v1().items() if name != "cpu"})
 
 
 class GuestGroups:
@@ -78,7 +102,7 @@ class GuestGroups:
         name = f"{self._prefix()}{self._server}.{self._number}.{name}"
         base = find()
         if base is None or "memory" not in _hand_on(base):  # version 1 may have it
-            return tuple(str(_make_v1(name, at, self._limits_v1())) for at in find_v1().values())
+            return _make_v1(name, find_v1(), self._memory, self._processes)
         group = base / name
         group.mkdir(exist_ok=True)
         _write_if_there(group / "memory.max", str(self._memory << 20))
@@ -100,14 +124,6 @@ class GuestGroups:
 
     def _prefix(self) -> str:
         return f"guests.{self._folder.stat().st_ino:x}."
-
-    def _limits_v1(self) -> Mapping[str, str]:
-        return {
-            "memory.limit_in_bytes": str(self._memory << 20),
-            "memory.memsw.limit_in_bytes": str(self._memory << 20),
-            "pids.max": str(self._processes),
-            "cpu.shares": str(_GUEST_WEIGHT * 1024 // 100),
-        }
 
 
 def limits_memory(groups: Iterable[str]) -> bool:
@@ -143,7 +159,7 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
         for line in (proc / "mountinfo").read_text().splitlines():
             before, _, after = line.partition(" - ")
             kind, _, options = after.split(" ", 2)
-            for name in {"cpu", "memory", "pids"} & set(options.split(",")) if kind == "cgroup" else ():
+            for name in _OF_V1 & set(options.split(",")) if kind == "cgroup" else ():
                 root, top = before.split()[3:5]
                 group = Path(os.path.normpath(f"{top}/{inner[name].removeprefix(root)}"))
                 if os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
@@ -151,17 +167,29 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
     return found
 
 
-def _make_v1(name: str, base: Path, limits: Mapping[str, str]) -> Path:
-    group = base / name
-    group.mkdir(exist_ok=True)
-    for file, value in limits.items():
-        if (group / file).exists():
-            _write_if_there(group / file, value)
-    return group
+def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int) -> tuple[str, ...]:
+    """Makes a group below each of `bases`, with limits of memory, in MiB, and of processes. In one of "cpu",
+    it has the weight of a guest."""
+    groups = [base / name for base in dict.fromkeys(bases.values())]
+    limits = {
+        "memory.memsw.limit_in_bytes": "-1",  # it must not be below that of memory
+        "memory.limit_in_bytes": str(memory << 20),
+        "pids.max": str(processes),
+        "cpu.shares": str(_GUEST_WEIGHT * 1024 // 100),
+    }
+    for group in groups:
+        group.mkdir(exist_ok=True)
+        for file, value in limits.items():
+            if (group / file).exists():
+                (group / file).write_text(value)
+        _write_if_there(group / "memory.memsw.limit_in_bytes", str(memory << 20))
+        # The kernel counts buffers of TCP and UDP apart, and only with a limit.
+        _write_if_there(group / "memory.kmem.tcp.limit_in_bytes", str(memory << 18))
+    return tuple(map(str, groups))
 
 
-def enter(group: str, pid: int) -> None:
-    if group:
+def enter(groups: Iterable[str], pid: int) -> None:
+    for group in groups:
         with suppress(ProcessLookupError):
             (Path(group) / "cgroup.procs").write_text(str(pid))
 
@@ -195,37 +223,36 @@ def mount(proc: Path = Path("/proc/self")) -> Path | None:
     return None
 
 
-def members(group: str) -> list[int]:
-    with suppress(OSError):
-        return [int(line) for line in (Path(group) / "cgroup.procs").read_text().split()]
-    return []
+def members(groups: Iterable[str]) -> set[int]:
+    found: set[int] = set()
+    for group in groups:
+        with suppress(OSError):
+            found.update(map(int, (Path(group) / "cgroup.procs").read_text().split()))
+    return found
 
 
-def kill(group: str) -> None:
-    """All of it at once, also what is being born. Older kernels cannot; then it is done one by one."""
-    _write_if_there(Path(group) / "cgroup.kill", "1")
+def kill(groups: Iterable[str]) -> None:
+    """Ends all processes at once, also what is being born, where the kernel can."""
+    for group in groups:
+        _write_if_there(Path(group) / "cgroup.kill", "1")
 
 
-def was_killed_for_memory(group: str) -> bool:
-    return bool(group) and bool(_numbers(Path(group) / "memory.events").get("oom_kill"))
+def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
+    """Returns milliseconds of processor time and bytes; None where the kernel does not count both."""
+    time = memory = None
+    for group in map(Path, groups):
+        usage = _numbers(group / "cpu.stat").get("usage_usec")
+        time = time if usage is None else usage // 1000
+        with suppress(OSError):
+            memory = int((group / "memory.current").read_text())
+    return None if time is None or memory is None else (time, memory)
 
 
-def usage_of(group: str) -> tuple[int, int] | None:
-    """Milliseconds of processor time and bytes; None where the kernel does not count both."""
-    if not group:
-        return None
-    with suppress(OSError, ValueError, KeyError):
-        memory = int((Path(group) / "memory.current").read_text())
-        return _numbers(Path(group) / "cpu.stat")["usage_usec"] // 1000, memory
-    return None
-
-
-def remove(group: str) -> bool:
-    """Returns whether it is gone. One with processes stays."""
-    if group:
+def remove(groups: Iterable[str]) -> None:
+    """Removes groups without processes; others stay."""
+    for group in groups:
         with suppress(OSError):
             Path(group).rmdir()
-    return not (group and Path(group).exists())
 
 
 def _is_delegated(group: Path, inner: str) -> bool:

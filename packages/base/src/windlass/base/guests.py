@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -42,7 +42,7 @@ class Guests:
         self._groups = cgroups.GuestGroups(folder, self.memory, processes) if has_groups else None
         self._organizations: dict[str, OrganizationSteps] = {}
         self._made: set[str] = set()
-        self.close = finalize(self, _remove_all, self._made)
+        self.close = finalize(self, cgroups.remove, self._made)
         """Removes control groups in which a process was left when they were removed first."""
 
     @asynccontextmanager
@@ -67,19 +67,13 @@ class Guests:
 
     def sweep(self) -> None:
         """Removes control groups that a killed server has left."""
-        for group in self._groups.left() if self._groups else ():
-            cgroups.remove(group)
+        if self._groups:
+            cgroups.remove(self._groups.left())
 
     def _remove(self, name: str, groups: Sequence[str]) -> None:
         if name not in self._organizations:
-            for group in groups:
-                if cgroups.remove(group):
-                    self._made.discard(group)
-
-
-def _remove_all(groups: Iterable[str]) -> None:
-    for group in groups:
-        cgroups.remove(group)
+            cgroups.remove(groups)
+            self._made.difference_update(group for group in groups if not Path(group).exists())
 
 
 class OrganizationSteps:

@@ -21,7 +21,7 @@ from windlass.process.settings import ProcessSettings, isolation_of
 
 
 async def diagnose(settings: ProcessSettings) -> AsyncIterator[Finding]:
-    yield _limits()
+    yield _limits(settings)
     for check in (_records, _isolation):
         async for finding in check(settings):
             yield finding
@@ -32,25 +32,21 @@ async def diagnose(settings: ProcessSettings) -> AsyncIterator[Finding]:
     yield kernel_limits((AIO,))
 
 
-def _limits() -> Finding:
-    """Checks the limits of the engine process. Looks at the control group that it would take, and does not
-    change it."""
-    base = cgroups.find()
-    try:
-        offered = (
-            {"cpu", "memory"} & set((base / "cgroup.controllers").read_text().split()) if base else set()
-        )
-    except OSError:
-        offered = set()
-    if offered == {"cpu", "memory"}:
-        return ok("Limits", f"the kernel holds each instance to its CPU and memory (below {base})")
+def _limits(settings: ProcessSettings) -> Finding:
+    """Checks the limits of the engine process. Looks at the control groups that it would take, and does not
+    change them."""
+    offered = cgroups.of_machine(settings.folder).offered()
+    if offered >= {"cpu", "memory"}:
+        return ok("Limits", "the kernel holds each instance to its CPU and memory, by control groups")
     facts = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
     if "memory" not in offered:
         facts.append("memory is checked every few seconds, and an instance above its limit is ended")
         facts.append("memory of its sockets and pipes counts only once the machine gets short of memory")
+        if not settings.share_machine:
+            facts.append("so only one organization may deploy here")
     advice = (
-        "give Windlass a control group of its own: Delegate=yes in its systemd unit, or a container with "
-        "a cgroup namespace"
+        "give Windlass a control group of its own: Delegate=yes in its systemd unit, `systemd-run --scope "
+        "-p Delegate=yes`, or a container with a cgroup namespace"
     )
     return warn("Limits", "; ".join(facts), advice)
 

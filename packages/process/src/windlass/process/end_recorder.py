@@ -44,7 +44,7 @@ class EndRecorder:
         status, now, peak = result or (status, self._clock.now(), 0)
         reason = _reason(home, record, status, is_heard)
         await self._killer.end(home, record.process, record)
-        cgroups.remove(record.cgroup)
+        cgroups.remove(record.groups)
         return self._records.write(
             key,
             structs.replace(
@@ -54,7 +54,7 @@ class EndRecorder:
 
 
 def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
-    if cgroups.was_killed_for_memory(record.cgroup):
+    if cgroups.memory_kills(record.groups):
         return exit_reason.too_much(record.memory)
     reason = exit_reason.describe_exit(status)
     if not status or is_heard:

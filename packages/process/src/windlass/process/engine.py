@@ -69,6 +69,10 @@ _log = log("engines.process")
 T = TypeVar("T")
 
 _GRACE: Final = 10.0
+_SHARED_MEMORY: Final = (
+    "they share memory: without control groups, it is measured only every few seconds; start Windlass with "
+    "its systemd unit, by `systemd-run --scope -p Delegate=yes`, or in a container with a cgroup namespace"
+)
 
 
 class ProcessEngine(EngineByHand):
@@ -86,19 +90,20 @@ class ProcessEngine(EngineByHand):
         isolation: Isolation | None = None,
         builds: Path | None = None,
         disk_reserve: int = 0,
+        groups: cgroups.Cgroups | None = None,
     ) -> None:
         """`folder`: the engine's own. `builds`: the folder below which all builds are; None if they may be
         anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two
-        measurements of memory, where no cgroup limits it. `isolation`: None isolates services as far as this
-        machine allows. `disk_reserve`: bytes of the disk that instances leave free, at most a twentieth of
-        it."""
+        measurements of memory, where no control group limits it. `isolation`: None isolates services as far
+        as this machine allows. `disk_reserve`: bytes of the disk that instances leave free, at most a
+        twentieth of it. `groups`: None for those that this machine offers."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
         folder = folder.resolve()
         self._records = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
-        self._groups = cgroups.Cgroups(cgroups.find(), folder)
+        self._groups = groups or cgroups.of_machine(folder)
         self._counting = ProcessCounter(folder)
         self._output = OutputReader(self._records, clock, backlog)
         self._isolation = isolation or Isolation("auto", folder)
@@ -218,9 +223,11 @@ class ProcessEngine(EngineByHand):
         request, process, _ = self._beside(instance, command)
         return await execute.execute(self._starter.spawner, request, process, timeout)
 
-    def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process, str]:
+    def _beside(
+        self, instance: Instance, command: Sequence[str]
+    ) -> tuple[SpawnRequest, Process, Sequence[str]]:
         """Returns the request for a command beside the program of an instance, the process whose cell it
-        enters, and the cgroup of the instance."""
+        enters, and the control groups of the instance."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
         if record is None or record.process is None or not kernel.lives(record.process):
@@ -237,11 +244,11 @@ class ProcessEngine(EngineByHand):
             command = with_this_python(command)
         request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
-        return request, first or record.process, record.cgroup
+        return request, first or record.process, record.groups
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
-        spawn, process, cgroup = self._beside(instance, request.command)
-        spawn = structs.replace(spawn, cgroup=cgroup)
+        spawn, process, groups = self._beside(instance, request.command)
+        spawn = structs.replace(spawn, groups=groups)
         return await open_execution(self._starter.spawner, spawn, process, request.terminal)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
@@ -291,7 +298,9 @@ class ProcessEngine(EngineByHand):
         return await asyncio.to_thread(self._isolation.why_shared_network)
 
     async def why_one_organization(self) -> str:
-        return await asyncio.to_thread(self._isolation.why_one_organization)
+        if why := await asyncio.to_thread(self._isolation.why_one_organization):
+            return why
+        return "" if "memory" in self._groups.offered() else _SHARED_MEMORY
 
     async def network_of_steps(self, org: str) -> CellNetwork | None:
         """Returns the network of a build step, which reaches no other step and no instance."""

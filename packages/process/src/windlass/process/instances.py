@@ -342,8 +342,8 @@ class Instances:
             await self._killer.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
-            cgroups.remove(record.cgroup)
-            self._records.write(key, structs.replace(record, process=None, cgroup="", ports={}, resume_at=0))
+            cgroups.remove(record.groups)
+            self._records.write(key, structs.replace(record, process=None, groups=(), ports={}, resume_at=0))
             await self._output.flush(home)
             self._output.drop(home)
         self.notice(key.service)
@@ -388,7 +388,7 @@ class Instances:
             await self._killer.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
-            cgroups.remove(record.cgroup)
+            cgroups.remove(record.groups)
         self.supervisors.let_go(key)
         self._output.drop(home)
         aside = self._records.move_to_ended(key)

@@ -48,15 +48,14 @@ class ProcessKiller:
                 calm += 1
                 continue
             any_at_all, calm = True, 0
-            if record.cgroup:
-                cgroups.kill(record.cgroup)
+            cgroups.kill(record.groups)
             await end_these([*living, *_find_unreaped(leader)])
         return any_at_all
 
     async def _find_living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
         table = await self._counting.now()
         processes = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
-        for pid in cgroups.members(record.cgroup) if record.cgroup else ():
+        for pid in cgroups.members(record.groups):
             if pid not in processes and (stat := kernel.stat(pid)) and not stat.dead:
                 processes[pid] = stat
         return list(processes.values())

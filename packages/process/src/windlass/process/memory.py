@@ -13,7 +13,7 @@ from windlass.process.records import Record
 
 
 def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
-    counted = cgroups.usage_of(record.cgroup)
+    counted = cgroups.usage_of(record.groups)
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
     return Usage(

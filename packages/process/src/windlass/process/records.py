@@ -22,7 +22,7 @@ from typing import Final
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
@@ -84,7 +84,10 @@ class Record(Struct, frozen=True, kw_only=True):
     """The earlier process, whose end `reason` describes."""
     cell: Cell | None = None
     """The cell of the program; None if it is not isolated."""
+    groups: tuple[str, ...] = ()
+    """Its control groups."""
     cgroup: str = ""
+    """Its only control group, in a record of version 0.1.0."""
     started_at: int = 0
     restarts: int = 0
     exit_code: int | None = None
@@ -100,6 +103,11 @@ class Record(Struct, frozen=True, kw_only=True):
     peak_memory: int = 0
     """Bytes that its largest process used, if it has run once; 0 if that is not known."""
     removing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cgroup:
+            structs.force_setattr(self, "groups", (self.cgroup,))
+            structs.force_setattr(self, "cgroup", "")
 
 
 @lru_cache(4096)

@@ -1,8 +1,8 @@
 """Starts programs so that none ever runs without a record.
 
 A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Windlass
-records the process and moves it into its cgroup; then it sends the message, and the process executes the
-program. If Windlass is killed before that, the process reads the end of the pipe and exits.
+records the process and moves it into its control groups; then it sends the message, and the process
+executes the program. If Windlass is killed before that, the process reads the end of the pipe and exits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class SpawnRequest(Struct, frozen=True):
     environment: Mapping[str, str]
     output: Path
     cell: Cell | None = None
-    cgroup: str = ""
+    groups: Sequence[str] = ()
+    """Its control groups."""
     holder_file: str = ""
     """Instead of a command: the file of a process that holds a network namespace."""
 
@@ -86,7 +87,7 @@ class Spawner:
             with on_failure(partial(launcher_client.end, started)):  # no program runs without a record
                 for pid in (started.first, started.pid):
                     if pid is not None:
-                        cgroups.enter(request.cgroup, pid)
+                        cgroups.enter(request.groups, pid)
                 first = None if started.first is None else _identify(started.first)
                 spawned = SpawnedProcess(
                     _identify(started.pid),
@@ -112,7 +113,7 @@ class Spawner:
         because programs of the cell can delay that. May raise an OSError."""
         launch = _launch_request(request, waits=False)
         launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
-        launch["cgroup"] = request.cgroup
+        launch["groups"] = request.groups
         return self._launcher.start_program(launch, output, process if request.cell else None, input)
 
 
@@ -141,7 +142,7 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
         waits=waits,
         has_input=False,
         has_terminal=False,
-        cgroup="",
+        groups=(),
     )
     if request.holder_file:
         launch["holder_file"] = request.holder_file

@@ -175,8 +175,8 @@ class InstanceStarter:
             restarts=record.restarts + bool(record.started_at),
             resume_at=0,
         )
-        cgroup = self._groups.make(key.id, workload.cpu, workload.memory)
-        record = structs.replace(record, cell=request.cell, cgroup=cgroup)
+        groups = self._groups.make(key.id, workload.cpu, workload.memory)
+        record = structs.replace(record, cell=request.cell, groups=groups)
 
         def completed(spawned: SpawnedProcess) -> Record:
             return structs.replace(record, process=spawned.process, first=spawned.first, space=spawned.space)
@@ -184,7 +184,7 @@ class InstanceStarter:
         def note(spawned: SpawnedProcess) -> None:
             self._records.write(key, completed(spawned))
 
-        loop, request = asyncio.get_running_loop(), structs.replace(request, cgroup=cgroup)
+        loop, request = asyncio.get_running_loop(), structs.replace(request, groups=groups)
         return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
 
 

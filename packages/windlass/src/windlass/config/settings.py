@@ -170,8 +170,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     share_machine: Annotated[
         bool,
         _says(
-            "Whether several organizations may deploy on the engine process where services share a network "
-            "or a user, so that one can take the ports of another or stop it"
+            "Whether several organizations may deploy on the engine process where services share a network, "
+            "a user or memory, so that one can take the ports of another or stop it"
         ),
     ] = False
     network_allow: Annotated[

@@ -49,6 +49,13 @@ def namespaces(cell: Cell) -> int:
     return flags | (calls.CLONE_NEWPID if cell["processes"] else 0)
 
 
+def enter_groups(groups: Sequence[str]) -> None:
+    """Enters control groups."""
+    for group in groups:
+        with open(f"{group}/cgroup.procs", "w") as members:  # noqa: PTH123 (pathlib takes long to load)
+            members.write("0")
+
+
 def enter(cell: Cell) -> None:
     """Creates the namespaces and mounts of a cell. Only its child processes enter the process namespace."""
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root

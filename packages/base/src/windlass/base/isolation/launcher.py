@@ -54,8 +54,8 @@ class LaunchRequest(TypedDict):
     """True if that input is a terminal, which the program controls."""
     holder_file: NotRequired[str]
     """Set in place of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
-    cgroup: str
-    """The cgroup that it enters before anything else; empty to stay in that of the launcher."""
+    groups: Sequence[str]
+    """The control groups that it enters before anything else; none to stay in those of the launcher."""
 
 
 class LaunchAnswer(TypedDict, total=False):
@@ -169,9 +169,7 @@ def _start(
         assert cell is not None
         _hold(request["holder_file"], cell["network"], go, answer)
     lower_priority()
-    if request["cgroup"]:
-        with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
-            members.write("0")
+    cell_entry.enter_groups(request["groups"])
     if process and cell:
         cell_entry.join(cell, process[0])
     elif cell:

@@ -35,9 +35,7 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
     _take_streams(output, errors)
     cell = request["cell"]
     try:
-        for group in request["groups"]:
-            with open(f"{group}/cgroup.procs", "w") as members:  # noqa: PTH123 (pathlib takes long to load)
-                members.write("0")
+        cell_entry.enter_groups(request["groups"])
         cell_entry.enter(cell)
         _end_with(server)
         if not cell["processes"]:

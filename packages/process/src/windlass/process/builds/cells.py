@@ -90,8 +90,7 @@ class Cells:
         cell = await subprocesses.in_thread(self.cell, step.operators)
         if cell is None:
             async with subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process:
-                for group in groups:
-                    cgroups.enter(group, process.pid)
+                cgroups.enter(groups, process.pid)
                 yield process, False
             return
         request = StepRequest(

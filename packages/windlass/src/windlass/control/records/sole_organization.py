@@ -1,9 +1,9 @@
-"""The organization that a place serves where its services share a network or a user of the kernel: the first
-that has something built, started or kept there.
+"""The organization that a place serves where its services share a network, a user of the kernel or memory:
+the first that has something built, started or kept there.
 
 In a shared network, a program can take the port of another one, and with it requests, passwords and tokens.
-Of a shared user, it can use up what the kernel counts for the user. Within one organization that is a matter
-of trust; between two it is not.
+Of a shared user, it can use up what the kernel counts for the user; without control groups, the memory of the
+machine. Within one organization that is a matter of trust; between two it is not.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
         raise Conflict(
             "Use a cluster with another engine, or have the organization that has services here delete them, "
             "or have the operator follow `windlass doctor`, or set WINDLASS_SHARE_MACHINE=1 if the "
-            "organizations here trust each other: services of this machine share a network or a user, so "
-            "that one can take the ports of another or stop it, and only one organization may deploy"
+            "organizations here trust each other: services of this machine share a network, a user or "
+            "memory, so that one can take the ports of another or stop it, and only one organization may "
+            "deploy"
         )
     await tx.facts.set(fact, org.encode())
 
