@@ -78,6 +78,11 @@ ROWS: Final = {
         "windlass.config.settings:Settings.parallel_deployments",
         "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
     ),
+    "the time of changes, which are stored one after the other": SharedResource(
+        "organizations on one database",
+        "windlass.store:LARGEST",
+        "running/test_large_changes.py::test_an_environment_with_very_much_in_it_is_not_copied_by_one_request",
+    ),
     "the queue of work": SharedResource(
         "clusters of one server",
         "windlass.store.turns:OrganizationQueue",

@@ -40,7 +40,7 @@ from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.runs import RunRow
 from windlass.store.tables.statuses import StatusRow
-from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
+from windlass.store.tables.table import FAR, LARGEST, DatabaseSession, NameTaken
 from windlass.store.tables.timetables import TimetableRow
 from windlass.store.tables.work import (
     Claim,
@@ -54,6 +54,7 @@ __all__ = (
     "DEAF",
     "FAR",
     "FIRST_PLACE",
+    "LARGEST",
     "NOT_TOLD",
     "ROUTE",
     "Claim",

@@ -195,9 +195,19 @@ class Tx(Reads):
         """Has listeners of this process count the change, after the commit."""
         self.session.measured.append((word, seconds, labels))
 
+    def limit(self, cost: int) -> None:
+        """Limits what this change may cost from now on."""
+        self.session.left = cost
+
+    async def foresee_removal(self, row: Row) -> list[str]:
+        """Returns what is below a resource. Counts the cost of its removal, also of one that comes later."""
+        below = await self.tree.below(row.id)
+        self.session.spend(1 + len(below))
+        return below
+
     async def remove(self, row: Row) -> list[str]:
         """Removes a resource and all below it from every table; returns the ids of services among them."""
-        below = await self.tree.below(row.id)
+        below = await self.foresee_removal(row)
         await self.lists.remove(row)
         return [id for id in (row.id, *below) if await self._forget(id)]
 

@@ -82,6 +82,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
         await delete_resource(ctx, tx, row, requester_of(call))
         await _remove_emptied(ctx, tx, above)
         return
+    await tx.foresee_removal(row)
     for id in services:
         service = await tx.resources.get(id)
         assert service is not None

@@ -28,7 +28,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.reading import paging, slice_of
 from windlass.control.request.repeats import Repeatable, answer_once
-from windlass.store import Tx
+from windlass.store import LARGEST, Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
     importlib.import_module(_module.name)
@@ -69,6 +69,7 @@ class Dispatch:
             await prepare(self._ctx, call)
 
         async def change(tx: Tx) -> tuple[Reply, bool]:
+            tx.limit(LARGEST)
             if repeatable is None:
                 return await handler(self._ctx, tx, call), False
             return await answer_once(self._ctx, tx, call, handler, repeatable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from windlass.base.errors import Conflict
@@ -16,6 +18,11 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family, Spec
 from windlass.families.variable import Variable, VariableAlias, VariableValue, secret
 from windlass.store import Row, Tx
+
+MOST_ALIASES: Final = 500
+"""Aliases of a variable, with aliases of these: a change of its value changes all of them at once."""
+MOST_OF_BUILT_IN: Final = 100
+"""The same for a variable that is built in: a service has many of them, which change together."""
 
 
 class Derivation(Struct, frozen=True):
@@ -81,12 +88,26 @@ async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body
     return await create_derived(ctx, tx, call, asked, spec, "ALIAS")
 
 
+async def _refuse_many_aliases(tx: Tx, target: Row) -> None:
+    first = target.id
+    while above := await tx.links.target(first, "aliases"):
+        first = above
+    most = MOST_ALIASES if await tx.resources.get(first) else MOST_OF_BUILT_IN
+    if await tx.links.count_chained(first, "aliases", most) >= most:
+        raise Conflict(
+            f"Use its name in a value instead, as {{{{{target.name}}}}}: a variable has at most {most} "
+            "aliases"
+        )
+
+
 def value_of(ctx: Context, row: Row) -> str:
     """Returns the value of a variable or a secret; empty for a secret that is built in."""
     return decrypt_hidden(ctx, row).get("value", "") if row.sealed else row.read(Variable).value
 
 
 async def create_derived(ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Spec, kind: str) -> Reply:
+    if kind == "ALIAS":
+        await _refuse_many_aliases(tx, asked.target)
     noun = "secret" if asked.family is secret else "variable"
     participle, link = ("overridden", "overrides") if kind == "OVERRIDE" else ("aliased", "aliases")
     extras: Document = {"variable_type": kind, f"{participle}_{noun}": shown_target(asked.target)}

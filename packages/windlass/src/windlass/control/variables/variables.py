@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,8 @@ from windlass.families.variable import (
 from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
+MOST_AT_LEVEL: Final = 1000
+"""Variables of one level, and secrets: each service below reads all of them."""
 _OWN_TYPES = {"FILE", "VALUE"}
 """Types of variables that are neither aliases nor overrides."""
 
@@ -141,8 +144,13 @@ async def find_built_in(
 @behaves(variable, secret)
 class Variables(Behaviour[Variable | Secret]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
-        await self._refuse_twin(tx, draft)
         level = draft.above
+        await self._refuse_twin(tx, draft)
+        if await tx.lists.length(level.id, draft.family.name) >= MOST_AT_LEVEL:
+            noun = "secrets" if draft.family is secret else "variables"
+            raise Conflict(
+                f"Delete some {noun} first: one {level.family} has at most {MOST_AT_LEVEL} of its own"
+            )
         word = ctx.registry[level.family].enum_value
         draft.give(scope=word)
         draft.extras.setdefault("variable_type", _type_of(draft.spec))

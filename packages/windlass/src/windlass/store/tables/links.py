@@ -16,6 +16,13 @@ SELECT {columns(Row, "resource")}
 FROM link JOIN resource ON resource.id = link.source
 WHERE link.target = $1 ORDER BY resource.created, resource.id"""
 TARGET: Final = "SELECT target FROM link WHERE source = $1 AND field = $2"
+COUNT_CHAINED: Final = """
+WITH RECURSIVE chained (id) AS (
+    SELECT source FROM link WHERE target = $1 AND field = $2
+    UNION ALL
+    SELECT link.source FROM chained JOIN link ON link.target = chained.id AND link.field = $2
+)
+SELECT count(*) FROM (SELECT id FROM chained LIMIT $3) AS first"""
 TARGETS_AT_OR_BELOW: Final = """
 WITH RECURSIVE below (id) AS (
     SELECT id FROM resource WHERE id = $1
@@ -47,6 +54,13 @@ class LinkTable(Table):
     async def target(self, source: str, field: str) -> str | None:
         rows = await self._session.all(TARGET, source, field)
         return str(rows[0][0]) if rows else None
+
+    async def count_chained(self, target: str, field: str, most: int) -> int:
+        """Returns how many resources refer to `target` by this field, or to one that does; no more than
+        `most`."""
+        row = await self._session.one(COUNT_CHAINED, target, field, most)
+        assert row is not None
+        return int(row[0])
 
     async def targets_at_or_below(self, id: str, family: str) -> list[str]:
         """Returns the resources of a family to which a resource refers, or one below it."""

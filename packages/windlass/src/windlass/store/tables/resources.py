@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from windlass.core.declare.stored import read
 from windlass.store.tables import lists
-from windlass.store.tables.table import ChangeSession, Table, columns, places
+from windlass.store.tables.table import STORED, ChangeSession, Table, columns, places
 
 R = TypeVar("R", bound=Struct)
 
@@ -101,10 +101,12 @@ class ResourceChanges(ResourceTable):
 
     async def add(self, row: Row) -> None:
         """Adds a resource at the place it was given; raises `NameTaken` if a sibling has its name."""
+        self._session.spend(STORED + (len(row.body) >> 10))
         await self._session.all(ADD, *msgspec.structs.astuple(row))
 
     async def change(self, row: Row) -> None:
         """Replaces a resource; raises `NameTaken` if a sibling has its new name."""
+        self._session.spend(STORED)
         self._known.pop(row.id, None)
         await self._session.all(CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
         await self._session.all(lists.EDIT, row.parent, row.family)

@@ -11,8 +11,14 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from windlass.base.errors import Conflict
+
 FAR: Final = 2**62
 """A time that never comes."""
+LARGEST: Final = 20_000
+"""The cost of the largest change that a request may make: about a second, for which all others wait."""
+STORED: Final = 4
+"""The cost of storing a resource, in removals."""
 
 NewEvent = tuple[Any, ...]
 """An event as it is emitted: without its number and its hash."""
@@ -35,10 +41,10 @@ class DatabaseSession(Protocol):
 
 
 class ChangeSession:
-    """The session of a change: its time, and the events, nudges and measurements that take effect with its
-    commit."""
+    """The session of a change: its time, what it may still cost, and the events, nudges and measurements that
+    take effect with its commit."""
 
-    __slots__ = ("all", "emitted", "many", "measured", "now", "nudges", "one")
+    __slots__ = ("all", "emitted", "left", "many", "measured", "now", "nudges", "one")
 
     def __init__(self, session: DatabaseSession, now: int) -> None:
         self.one = session.one
@@ -49,12 +55,23 @@ class ChangeSession:
     def begin(self, now: int) -> None:
         """Begins the next change of the group."""
         self.now = now
+        self.left = FAR
         self.emitted: list[NewEvent] = []
         self.nudges: list[str] = []
         self.measured: list[Measured] = []
 
     def nudge(self, word: str) -> None:
         self.nudges.append(word)
+
+    def spend(self, cost: int) -> None:
+        """Raises Conflict if the change costs more than it may: changes are stored one after the other, so a
+        large one holds up those of all organizations."""
+        self.left -= cost
+        if self.left < 0:
+            raise Conflict(
+                "Send several smaller requests, such as one for each service: this one would store or remove "
+                "so much at once that all others wait"
+            )
 
 
 class Table:

@@ -1,0 +1,144 @@
+"""Changes are stored one after the other, so no request makes one for which all others wait long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.running.deployments import deploy
+from tests.world import REPOSITORY, World
+from windlass.control.request import dispatch
+from windlass.control.variables import deriving, variables
+from windlass.store import LARGEST
+
+APPLICATIONS, VARIABLES = 3, 4
+COPY = {"name": "copy", "mode": "DEVELOPMENT"}
+IN_PARTS = "Send several smaller requests, such as one for each service"
+
+
+class Street:
+    """An environment whose services have variables."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def build(self) -> None:
+        self.project = await self.world.project()
+        self.id = await self.world.environment(self.project)
+        made, self.applications = self.world.made, list[str]()
+        for number in range(APPLICATIONS):
+            spec = {"name": f"web-{number}", "git_repository": {"url": REPOSITORY}}
+            self.applications.append(await made(f"/environment/{self.id}/application", spec))
+        for application in self.applications:
+            for number in range(VARIABLES):
+                body = {"key": f"KEY_{number}", "value": "a"}
+                await made(f"/application/{application}/environmentVariable", body)
+
+    async def variables_of(self, application: str) -> list[dict[str, Any]]:
+        listed = await self.world.get(f"/application/{application}/environmentVariable")
+        own: list[dict[str, Any]] = listed["results"]
+        return own
+
+    async def environments(self) -> int:
+        return len((await self.world.get(f"/project/{self.project}/environment"))["results"])
+
+
+@pytest.fixture
+async def street(world: World) -> Street:
+    made = Street(world)
+    await made.build()
+    return made
+
+
+@pytest.mark.parametrize("largest", [40, LARGEST])
+async def test_an_environment_with_very_much_in_it_is_not_copied_by_one_request(street, monkeypatch, largest):
+    """Negative control: without so small a limit, the same request copies it."""
+    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    answer = await street.world.post(f"/environment/{street.id}/clone", COPY)
+    if largest == LARGEST:
+        assert (answer.status, await street.environments()) == (202, 2)
+        return
+    assert (answer.status, answer.message.partition(":")[0]) == (409, IN_PARTS)
+    assert await street.environments() == 1
+    one = street.applications[0]
+    copied = await street.world.post(
+        f"/application/{one}/clone", {"name": "second", "environment_id": street.id}
+    )
+    assert copied.status == 202, "in parts, all of it can be copied"
+
+
+async def test_long_values_count_as_several_resources(street, monkeypatch):
+    monkeypatch.setattr(dispatch, "LARGEST", 40)
+    one = street.applications[0]
+    path = f"/application/{one}/environmentVariable"
+    assert (await street.world.post(path, {"key": "SHORT", "value": "a"})).status == 201
+    assert (await street.world.post(path, {"key": "LONG", "value": "a" * 50_000})).status == 409
+
+
+@pytest.mark.parametrize("largest", [10, LARGEST])
+@pytest.mark.parametrize("is_deployed", [True, False])
+async def test_an_environment_with_very_much_in_it_is_deleted_in_parts(
+    street, monkeypatch, is_deployed, largest
+):
+    """Negative control: without so small a limit, one request deletes it. Where a service is deployed, the
+    rest is removed later, by no request."""
+    if is_deployed:
+        await deploy(street.world, street.applications[0])
+    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    answer = await street.world.delete(f"/environment/{street.id}")
+    if largest == LARGEST:
+        assert answer.status == 204
+        await street.world.settle()
+        assert await street.environments() == 0
+        return
+    assert (answer.status, answer.message.partition(":")[0]) == (409, IN_PARTS)
+    for application in street.applications:
+        assert (await street.world.delete(f"/application/{application}")).status == 204
+        await street.world.settle()
+    assert (await street.world.delete(f"/environment/{street.id}")).status == 204
+    await street.world.settle()
+    assert await street.environments() == 0
+
+
+async def test_background_work_ends_what_a_request_has_begun(street, monkeypatch):
+    await deploy(street.world, street.applications[0])
+    assert (await street.world.delete(f"/environment/{street.id}")).status == 204
+    monkeypatch.setattr(dispatch, "LARGEST", 0)
+    await street.world.settle()
+    assert await street.environments() == 0
+
+
+@pytest.mark.parametrize("most", [3, deriving.MOST_ALIASES])
+async def test_a_variable_has_so_few_aliases_that_it_can_be_changed(street, monkeypatch, most):
+    """Aliases of aliases count, too. Negative control: without so small a number, there is another one."""
+    monkeypatch.setattr(deriving, "MOST_ALIASES", most)
+    path = f"/application/{street.applications[0]}/environmentVariable"
+    first = (await street.variables_of(street.applications[0]))[0]
+    target = first["id"]
+    for number in range(3):
+        target = await street.world.made(f"{path}/{target}/alias", {"key": f"ALIAS_{number}"})
+    answer = await street.world.post(f"{path}/{target}/alias", {"key": "ONE_MORE"})
+    assert answer.status == (409 if most == 3 else 201)
+    changed = await street.world.patch(f"{path}/{first['id']}", {"value": "b"})
+    assert changed.status == 200
+    assert (await street.world.get(f"{path}/{target}"))["value"] == "b"
+
+
+async def test_a_variable_that_is_built_in_has_fewer_aliases(street, monkeypatch):
+    monkeypatch.setattr(deriving, "MOST_OF_BUILT_IN", 1)
+    path = f"/application/{street.applications[0]}/environmentVariable"
+    listed = (await street.world.get(f"/compat{path}"))["results"]
+    built_in = next(one for one in listed if one["scope"] == "BUILT_IN")
+    assert (await street.world.post(f"{path}/{built_in['id']}/alias", {"key": "ONE"})).status == 201
+    assert (await street.world.post(f"{path}/{built_in['id']}/alias", {"key": "TWO"})).status == 409
+
+
+@pytest.mark.parametrize("most", [VARIABLES, variables.MOST_AT_LEVEL])
+async def test_a_level_has_so_few_variables_that_services_read_all_of_them(street, monkeypatch, most):
+    """Negative control: without so small a number, there is another one."""
+    monkeypatch.setattr(variables, "MOST_AT_LEVEL", most)
+    service = f"/application/{street.applications[0]}"
+    answer = await street.world.post(f"{service}/environmentVariable", {"key": "MORE", "value": "a"})
+    assert answer.status == (409 if most == VARIABLES else 201)
+    assert (await street.world.post(f"{service}/secret", {"key": "OTHER", "value": "a"})).status == 201
