@@ -22,6 +22,7 @@ from tests.engines.dockers import BOX, build
 from windlass.docker import names as words
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.engine import DockerEngine
+from windlass.docker.execute import execute
 from windlass.docker.resources import DockerResources
 from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.engine_limits import UNKNOWN
@@ -267,3 +268,36 @@ async def test_without_empty_labels_the_image_says_what_the_engine_should(raw, l
     assert said["exitCode"] == "abc"
     assert said["traefik.enable"] == "true"
     await raw.raw("DELETE", f"/containers/{container}")
+
+
+CHECKED = "HEALTHCHECK --interval=1ms --timeout=1s CMD echo checked >>/tmp/checks"
+
+
+@pytest.fixture
+async def checked(raw):
+    """An image whose check the engine starts again and again, which takes it far more time than the check."""
+    ref = f"windlass-test/checked-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": f"FROM {BOX}\n{CHECKED}\n"})
+    yield ref
+    await raw.raw("DELETE", f"/images/{ref}", params={"force": True})
+
+
+async def test_the_health_check_of_an_image_is_not_executed(engine, raw, checked):
+    it = await engine.run(wanted(artifact=Artifact(kind="image", ref=checked)), 0)
+    await asyncio.sleep(1)
+    container = await raw.json("GET", f"/containers/{it.id}/json")
+    assert "Health" not in container["State"]
+    code, said = await engine.execute(it, ("cat", "/tmp/checks"), 5.0)
+    assert (code, "checked" in said) == (1, False)
+
+
+async def test_without_that_the_engine_executes_it_all_the_time(raw, checked):
+    body = {"Image": checked, "Cmd": ["sleep", "1000"], "HostConfig": {"NetworkMode": "none"}}
+    container = (await raw.json("POST", "/containers/create", body=body))["Id"]
+    try:
+        await raw.raw("POST", f"/containers/{container}/start")
+        await asyncio.sleep(3)
+        code, said = await execute(raw, container, ("cat", "/tmp/checks"), 5.0)
+        assert (code, said.count("checked") > 5) == (0, True)
+    finally:
+        await raw.raw("DELETE", f"/containers/{container}", params={"force": True})
