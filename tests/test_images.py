@@ -92,6 +92,8 @@ def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
 class SilentRegistry:
     """A Docker engine that answers, beside a registry that does not."""
 
+    host = ""
+
     async def json(self, method: str, path: str, **_: Any) -> Any:
         if path.startswith("/distribution/"):
             await asyncio.Event().wait()

@@ -47,6 +47,8 @@ class Docker:
                 return
             with line:
                 asked = line.recv(65_536)
+                if not asked:  # only who listens here was asked
+                    continue
                 needed = [
                     {"ID": f"{number:064}", "Size": 1 << 40, "Shared": True} for number in range(20_000)
                 ]

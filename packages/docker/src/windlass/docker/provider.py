@@ -22,8 +22,10 @@ from msgspec.structs import replace
 
 from windlass.base.addresses import Reach
 from windlass.base.errors import BadSetting, Invalid
+from windlass.base.subprocesses import in_thread
 from windlass.docker import names
 from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.engine_memory import is_limited
 from windlass.docker.client.subnets import build_reserve, free_subnets, read_range, taken_subnets
 from windlass.docker.client.tls_failures import TLS_PORT
 from windlass.docker.client.transports import (
@@ -163,7 +165,7 @@ class DockerProvider:
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
-        for check in (_build_cache, _networks):
+        for check in (_build_cache, _networks, _memory):
             async for finding in check(settings):
                 yield finding
         yield kernel_limits((AIO, INOTIFY, NEIGHBOURS))
@@ -306,6 +308,18 @@ async def _build_cache(settings: DockerSettings) -> AsyncIterator[Finding]:
         yield warn("Build cache", f"{state}, more than build_cache_bytes", _CACHE_ADVICE)
     else:
         yield ok("Build cache", state)
+
+
+async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
+    is_bounded = await in_thread(is_limited, settings.host)
+    if is_bounded:
+        yield ok("Memory of Docker", "a control group limits that of the engine itself")
+    elif is_bounded is not None:
+        advice = (
+            "give docker.service a MemoryMax, and Docker live-restore, see docs/operations.md: a registry "
+            "can have the engine read more than there is memory for, and the kernel then ends services"
+        )
+        yield warn("Memory of Docker", "the engine itself has no limit", advice)
 
 
 async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:

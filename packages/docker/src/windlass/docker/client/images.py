@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from windlass.docker.client.answers import EngineRefused
+from windlass.docker.client.answers import AnswerTooLong, EngineRefused
 from windlass.docker.client.client import Docker
+from windlass.docker.client.engine_memory import TOO_MUCH, limited_memory
 from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
 
@@ -25,6 +26,7 @@ LEAST: Final = 64 * 1024
 MEASURED: Final = 120.0
 """Seconds over which that is measured."""
 TOO_SLOW: Final = "the registry sends too slowly"
+TOO_LONG: Final = "the image says too much of itself"
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
@@ -49,7 +51,7 @@ async def ask_registry(docker: Docker, ref: str, login: RegistryLogin | None = N
     """Returns the digest that a registry has for an image. The engine asks: its network decides what can be
     pulled. Raises EngineRefused with the reason."""
     try:
-        async with asyncio.timeout(LOOKING):
+        async with asyncio.timeout(LOOKING), limited_memory(docker):
             answer = await docker.json("GET", f"/distribution/{ref}/json", auth=registry_auth(login))
     except TimeoutError as error:  # the engine answers: its registry does not
         raise EngineRefused(504, "timed out") from error
@@ -69,6 +71,7 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     try:
         async with (
             asyncio.timeout(SILENT) as limit,
+            limited_memory(docker),
             docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer,
         ):
             async for message in answer.objects():
@@ -77,6 +80,21 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                     raise EngineRefused(404, str(message["error"]))
     except TimeoutError as error:  # the engine answers: its registry does not
         raise EngineRefused(504, TOO_SLOW if speed.is_loading else "timed out") from error
+    await _refuse_long(docker, ref)
+
+
+async def _refuse_long(docker: Docker, ref: str) -> None:
+    """Removes an image that was just pulled if its description is long: the engine reads those of all images
+    for each of its lists."""
+    try:
+        for part in ("json", "history"):
+            await docker.json("GET", f"/images/{ref}/{part}")
+    except AnswerTooLong as error:
+        await docker.raw("DELETE", f"/images/{ref}")
+        raise EngineRefused(413, TOO_LONG) from error
+    except EngineRefused as refused:
+        if refused.status != 404:
+            raise
 
 
 class _PullSpeed:
@@ -153,6 +171,15 @@ _REASONS: Final = (
     (
         r"x509|certificate|http response to https client",
         "Ask the operator to let the Docker engine trust the registry of {ref}: its certificate is refused",
+    ),
+    (
+        TOO_LONG,
+        "Use an image with a shorter configuration and history than {ref}: they may have 1 MiB",
+    ),
+    (
+        TOO_MUCH,
+        "Take {ref} from another registry, or deploy again: the Docker engine needs too much memory for what "
+        "its registry says of it",
     ),
     (
         TOO_SLOW,

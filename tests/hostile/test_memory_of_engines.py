@@ -1,0 +1,206 @@
+"""A registry that says too much of an image: how far a Docker engine grows, and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.dockers import docker_host
+from windlass.docker.client import Docker, EngineRefused, engine_memory
+from windlass.docker.client import images as pulls
+from windlass.docker.client.engine_memory import TOO_MUCH, is_limited
+from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
+
+REF = "ghcr.io/acme/shop:1"
+
+ENGINE = """
+import http.server, socketserver, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def address_string(self):
+        return ""
+
+    def do_GET(self):
+        if "/distribution/" in self.path:
+            kept = []
+            for _ in range(1000):
+                kept.append(b"x" * (1 << 20))
+                time.sleep(0.01)
+        body = b'{"ApiVersion": "1.41"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+with Server(sys.argv[1], Handler) as server:
+    print("ready", flush=True)
+    server.serve_forever()
+"""
+"""An engine that grows by a megabyte each 10 ms while it reads what a registry says."""
+
+
+@asynccontextmanager
+async def growing_engine(folder: Path) -> AsyncIterator[Docker]:
+    socket = folder / "engine.sock"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-c", ENGINE, str(socket), stdout=-1, stderr=-3
+    )
+    docker = Docker(f"unix://{socket}")
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        yield docker
+    finally:
+        await docker.close()
+        process.kill()
+        await process.wait()
+
+
+async def test_a_call_ends_once_the_engine_has_grown_too_much_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine_memory, "MOST_GROWTH", 16 << 20)
+    async with growing_engine(tmp_path) as docker:
+        with pytest.raises(EngineRefused, match=TOO_MUCH) as raised:
+            await ask_registry(docker, REF)
+    assert why_not_pulled(REF, raised.value.message).startswith(f"Take {REF} from another registry")
+
+
+async def test_without_the_limit_the_engine_grows_as_long_as_the_call_may_take(tmp_path, monkeypatch):
+    monkeypatch.setattr(pulls, "LOOKING", 1.5)
+    async with growing_engine(tmp_path) as docker:
+        with pytest.raises(EngineRefused, match="timed out"):
+            await ask_registry(docker, REF)
+
+
+async def test_a_call_that_takes_too_long_is_not_said_to_take_too_much(tmp_path):
+    async with growing_engine(tmp_path) as docker:
+        with pytest.raises(TimeoutError):
+            async with engine_memory.limited_memory(docker):
+                raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "text", "limited"),
+    [
+        ("0::/system.slice/docker.service", "system.slice/docker.service/memory.max", "1000000", True),
+        ("0::/system.slice/docker.service", "system.slice/memory.max", "1000000", True),
+        ("0::/system.slice/docker.service", "system.slice/docker.service/memory.max", "max", False),
+        ("3:cpu,memory:/a", "memory/a/memory.limit_in_bytes", "1000000", True),
+        ("3:cpu:/a", "memory/a/memory.limit_in_bytes", "1000000", False),
+        (None, "memory.max", "1", None),
+    ],
+)
+def test_a_limit_of_the_engine_is_that_of_its_groups(tmp_path, line, file, text, limited):
+    (tmp_path / "groups" / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "groups" / file).write_text(text)
+    (tmp_path / "0").mkdir()  # of the process of an engine that is not at a socket here
+    if line:
+        (tmp_path / "0" / "cgroup").write_text(f"{line}\n")
+    assert is_limited("tcp://elsewhere", tmp_path, tmp_path / "groups") is limited
+
+
+class Registry:
+    """A registry with one image without content, and a long description."""
+
+    def __init__(self, **more: Any) -> None:
+        layer = _empty_layer()
+        diff = f"sha256:{hashlib.sha256(gzip.decompress(layer)).hexdigest()}"
+        config = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Cmd": ["/none"]},
+            "rootfs": {"type": "layers", "diff_ids": [diff]},
+            **more,
+        }
+        self._blobs = dict(map(_named, (layer, json.dumps(config).encode())))
+        names = list(self._blobs)
+        kinds = ("image.rootfs.diff.tar.gzip", "container.image.v1+json")
+        told = [
+            {
+                "mediaType": f"application/vnd.docker.{kind}",
+                "size": len(self._blobs[name]),
+                "digest": name,
+            }
+            for kind, name in zip(kinds, names, strict=True)
+        ]
+        self._kind = "application/vnd.docker.distribution.manifest.v2+json"
+        manifest = {"schemaVersion": 2, "mediaType": self._kind, "config": told[1], "layers": [told[0]]}
+        self._manifest = json.dumps(manifest).encode()
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Yields the host of the registry."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        async with server:
+            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, _, rest = (await reader.read(4096)).decode(errors="replace").partition(" ")
+        if method not in ("GET", "HEAD"):  # the engine tries TLS first
+            writer.close()
+            return
+        path = rest.partition(" ")[0]
+        is_manifest = "/manifests/" in path
+        body = self._manifest if is_manifest else self._blobs.get(path.rpartition("/")[2], b"")
+        lines = (
+            "HTTP/1.1 200 OK",
+            f"Content-Type: {self._kind if is_manifest else 'application/octet-stream'}",
+            f"Docker-Content-Digest: {_named(self._manifest)[0]}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        writer.write("\r\n".join((*lines, "", "")).encode() + (b"" if method == "HEAD" else body))
+        await writer.drain()
+        writer.close()
+
+
+def _named(content: bytes) -> tuple[str, bytes]:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}", content
+
+
+def _empty_layer() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w"):
+        pass
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+LONG = "x" * (2 << 20)
+DESCRIPTIONS = [{"comment": LONG}, {"history": [{"created_by": LONG}]}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("description", DESCRIPTIONS, ids=["configuration", "history"])
+async def test_an_image_with_a_long_description_does_not_stay_on_the_engine(description):
+    docker = Docker(docker_host())
+    async with Registry(**description).served() as host:
+        ref = f"{host}/acme/long:1"
+        with pytest.raises(EngineRefused, match=pulls.TOO_LONG) as raised:
+            await pull(docker, ref)
+        assert why_not_pulled(ref, raised.value.message).startswith("Use an image with a shorter")
+        assert await image(docker, ref) is None
+    await docker.close()
+
+
+@pytest.mark.slow
+async def test_an_image_with_a_short_description_stays():
+    docker = Docker(docker_host())
+    async with Registry(comment="x").served() as host:
+        ref = f"{host}/acme/short:1"
+        await pull(docker, ref)
+        assert await image(docker, ref) is not None
+        await docker.raw("DELETE", f"/images/{ref}")
+    await docker.close()
