@@ -107,9 +107,9 @@ def test_an_open_file_without_a_name_is_measured(tmp_path: Path):
         file.flush()
         holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file)
     with holder:
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == Amount()
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == Amount()
         (tmp_path / "zeros").unlink()
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == ONE
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == ONE
 
 
 MAPS = """
@@ -148,7 +148,7 @@ def test_a_file_without_a_name_is_measured_after_the_end_of_the_first_thread(tmp
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
         assert is_empty(Path(f"/proc/{holder.pid}/fd")) is (how == "alone")
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == ONE
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == ONE
 
 
 def is_empty(folder: Path) -> bool:
@@ -169,7 +169,7 @@ def test_a_program_without_a_name_is_measured(tmp_path: Path, *, is_unlinked: bo
         assert path == program
         if is_unlinked:
             program.unlink()
-        assert disk_reserve.unlinked([holder.pid], tmp_path).files == files
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path).files == files
         holder.kill()
 
 
@@ -180,7 +180,7 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == held
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == held
 
 
 @pytest.mark.parametrize(("how", "is_unmeasured"), [("maps", True), ("closes", False)])
@@ -192,7 +192,7 @@ def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
-        seen = disk_reserve.unlinked([holder.pid], tmp_path)
+        seen = disk_reserve.unlinked(lambda: [holder.pid], tmp_path)
         assert seen == Amount(has_unmeasured=is_unmeasured)
 
 
@@ -231,8 +231,8 @@ def test_files_without_a_name_that_are_only_in_messages_are_measured(tmp_path, h
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"done\n"
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == held
-        assert disk_reserve.unlinked([holder.pid], tmp_path) == held, "the messages are still there"
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == held
+        assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == held, "the messages are still there"
 
 
 def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path: Path, monkeypatch):
@@ -317,4 +317,4 @@ async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, 
 @pytest.mark.parametrize(("most", "is_hidden"), [(2, True), (100_000, False)])
 def test_more_open_files_than_can_be_looked_through_are_hidden(tmp_path, monkeypatch, most, is_hidden):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
-    assert unlinked([os.getpid()], tmp_path).is_hidden is is_hidden
+    assert unlinked(lambda: [os.getpid()], tmp_path).is_hidden is is_hidden

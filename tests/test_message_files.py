@@ -114,9 +114,9 @@ def test_a_file_that_cannot_be_copied_from_its_message_is_known_to_be_hidden(hol
     pids = hold(make)
     with pytest.raises(UnseenFiles):
         sizes(pids)
-    assert disk_reserve.unlinked(pids, tmp_path).is_hidden
+    assert disk_reserve.unlinked(lambda: pids, tmp_path).is_hidden
     with pytest.raises(process_memory.HiddenFiles):
-        process_memory.used_by(pids)
+        process_memory.used_by(lambda: dict.fromkeys(pids, 0))
 
 
 @pytest.mark.parametrize("make", [send_without_text, send_out_of_band])
@@ -124,7 +124,7 @@ def test_without_the_count_of_the_kernel_it_would_not_be_known(hold, make, monke
     monkeypatch.setattr(message_files, "_count_own", lambda file: 0)
     pids = hold(make)
     assert SIZE not in sizes(pids)
-    assert not disk_reserve.unlinked(pids, tmp_path).is_hidden
+    assert not disk_reserve.unlinked(lambda: pids, tmp_path).is_hidden
 
 
 @pytest.mark.parametrize("options", [(), (PASS_CREDENTIALS,), (PASS_CREDENTIALS, PASS_LABEL, PASS_PROCESS)])
@@ -186,7 +186,7 @@ def test_a_program_that_moves_the_position_from_which_one_copies_is_known_to_hid
     pids = hold(lambda: send(messages=3))
     with pytest.raises(UnseenFiles):
         sizes(pids)
-    assert disk_reserve.unlinked(pids, tmp_path).is_hidden
+    assert disk_reserve.unlinked(lambda: pids, tmp_path).is_hidden
 
 
 @pytest.mark.parametrize("most", [10_000, 1 << 60])

@@ -115,8 +115,8 @@ def test_a_file_system_in_memory_counts_whatever_the_bytes_of_its_path_are(tmp_p
         calls.run_to_exit(hold, lambda error: os.write(tell, repr(error).encode()), 0)
     assert os.read(hear, 100) == b"+"
     try:
-        assert process_memory.are_above({child: 0}, 7 << 20)
-        assert not process_memory.are_above({child: 0}, 40 << 20)
+        assert process_memory.are_above(lambda: {child: 0}, 7 << 20)
+        assert not process_memory.are_above(lambda: {child: 0}, 40 << 20)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -212,6 +212,6 @@ def test_a_table_of_mounts_is_read_once_for_all_processes_that_see_it(monkeypatc
 
     monkeypatch.setattr(process_memory, "_mounts", mounts)
     with subprocess.Popen(["/bin/sleep", "100"]) as other:
-        process_memory.are_above({os.getpid(): 1, other.pid: 1}, 1)
+        process_memory.are_above(lambda: {os.getpid(): 1, other.pid: 1}, 1)
         other.kill()
     assert len([process for process in read if process != "self"]) == 1, "once for both"

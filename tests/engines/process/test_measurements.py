@@ -130,7 +130,7 @@ async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(statio
 
 
 def test_processes_that_have_just_ended_do_not_keep_others_from_being_weighed():
-    assert not process_memory.are_above({1 << 22: 5}, 4)
+    assert not process_memory.are_above(lambda: {1 << 22: 5}, 4)
 
 
 async def test_a_look_that_fails_stops_no_later_one(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ from windlass.base.measure_pace import MeasurePace
 from windlass.base.message_files import UnseenFiles
 from windlass.base.nameless_files import mapped_files, nameless_files
 from windlass.base.process_memory import have_too_many_files
+from windlass.base.repeated_looks import looks
 
 _LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
@@ -239,22 +240,25 @@ class _Count:
         return Amount(self._bytes, self._files, new_bytes=self._new_bytes, new_files=self._new_files)
 
 
-def unlinked(pids: Collection[int], folder: Path, new_since: float = 0) -> Amount:
-    """Measures files on the disk of this folder that have no name any more, and that these processes hold."""
-    if have_too_many_files(pids):
-        return Amount(is_hidden=True)
+def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float = 0) -> Amount:
+    """Measures files on the disk of this folder that have no name any more, and that processes hold. `find`
+    lists the processes."""
     device = folder.stat().st_dev
     files: dict[int, os.stat_result] = {}
-    is_hidden = False
+    mapped: set[tuple[int, int]] = set()
     try:
-        for facts in nameless_files(pids):
-            if facts.st_dev == device:
-                files[facts.st_ino] = facts
+        for pids in looks(find):
+            if have_too_many_files(pids):
+                return Amount(is_hidden=True)
+            mapped |= mapped_files(pids)
+            for facts in nameless_files(pids):
+                if facts.st_dev == device:
+                    files[facts.st_ino] = facts
     except UnseenFiles:
-        is_hidden = True
+        return Amount(is_hidden=True)
     count = _Count(0, new_since)
     for facts in files.values():
         if stat.S_ISREG(facts.st_mode):
             count.add(facts)
-    has_unmeasured = any(at == device and inode not in files for at, inode in mapped_files(pids))
-    return count.amount() + Amount(is_hidden=is_hidden, has_unmeasured=has_unmeasured)
+    has_unmeasured = any(at == device and inode not in files for at, inode in mapped)
+    return count.amount() + Amount(has_unmeasured=has_unmeasured)

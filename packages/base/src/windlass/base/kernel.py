@@ -16,6 +16,7 @@ from msgspec import Struct
 from windlass.base.isolation.calls import mount_path
 from windlass.base.living_thread import has_ended, living_thread
 from windlass.base.process_memory import resident
+from windlass.base.repeated_looks import MOST_LOOKS
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
@@ -89,10 +90,26 @@ def stat(pid: int) -> Stat | None:
     )
 
 
-def everyone() -> Iterator[Stat]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 (names, not paths)
-        if name.isdecimal() and (process := stat(int(name))):
-            yield process
+def everyone() -> list[Stat]:
+    """Returns all processes, the oldest first."""
+    return [*newcomers(set())][::-1]
+
+
+def newcomers(seen: set[int]) -> Iterator[Stat]:
+    """Yields the processes whose number is not in `seen`, the newest first, and adds their numbers. Lists
+    again if one has ended before it was read: it may have started a child after the list."""
+    for _ in range(MOST_LOOKS):
+        has_lost = False
+        for name in reversed(os.listdir("/proc")):  # noqa: PTH208 (names, not paths)
+            if name.isdecimal() and (pid := int(name)) not in seen:
+                seen.add(pid)
+                if process := stat(pid):
+                    has_lost = has_lost or process.dead
+                    yield process
+                else:
+                    has_lost = has_lost or not os.path.exists(f"/proc/{pid}")  # noqa: PTH110 (of thousands)
+        if not has_lost:
+            return
 
 
 def identify(pid: int) -> Process | None:

@@ -30,6 +30,11 @@ def living_thread(pid: int) -> int:
     return pid
 
 
+def is_alive(pid: int) -> bool:
+    """Returns whether a thread of a process still runs code."""
+    return not _has_ended(f"/proc/{living_thread(pid)}/stat")
+
+
 def open_thread(pid: int, thread: int) -> int:
     """Returns a descriptor of a thread of a process. Before Linux 6.9, raises an OSError for other threads
     than the first."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +14,13 @@ from windlass.base.living_thread import has_ended, living_thread
 from windlass.base.message_files import UnseenFiles
 from windlass.base.nameless_files import nameless_files
 from windlass.base.open_files import open_files
+from windlass.base.repeated_looks import looks
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _IN_MEMORY: Final = b"tmpfs"
+FindSizes = Callable[[], Mapping[int, int]]
+"""Lists processes, each with its resident bytes."""
 MOST_OPEN_FILES: Final = 500_000
 _MOST_MOUNTS: Final = 8 << 20
 """Bytes of all tables of mounts of an instance that are read: some 80,000 mounts. Reading more would take too
@@ -42,9 +45,9 @@ class HiddenFiles(TooMuchToMeasure):
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
     """Returns whether these processes and their descendants use more bytes of memory than `most`."""
-    sizes = _sizes_below(roots)
+    find = partial(_sizes_below, roots)
     try:
-        return sum(sizes.values()) + hidden_memory() > most and are_above(sizes, most)
+        return sum(find().values()) + hidden_memory() > most and are_above(find, most)
     except TooMuchToMeasure:
         return True
 
@@ -88,23 +91,27 @@ def _of_machine() -> dict[str, int]:
     return {}
 
 
-def are_above(sizes: Mapping[int, int], most: int) -> bool:
-    """Returns whether processes, given with their resident bytes, use more bytes than `most`. Shared memory
-    is counted once, which is slow, and so is done only where they look heavy. May raise TooMuchToMeasure."""
-    known = sum(sizes.values()) + sum(map(_page_tables, sizes))
+def are_above(find: FindSizes, most: int) -> bool:
+    """Returns whether processes use more bytes than `most`. Shared memory is counted once, which is slow, and
+    so is done only where they look heavy. May raise TooMuchToMeasure."""
+    known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in looks(find))
     if known + hidden_files() <= most:
         return False
-    files = _files_held(sizes)
-    return known + files > most and _with_shared_once(sizes, files) > most
+    files = max(map(_files_held, looks(find)))
+    return known + files > most and _with_shared_once(find, files) > most
 
 
-def used_by(pids: Collection[int]) -> int:
+def used_by(find: FindSizes) -> int:
     """Returns the bytes that processes use, with shared memory counted once, which is slow. May raise
     TooMuchToMeasure."""
-    return _with_shared_once(pids, _files_held(pids))
+    return _with_shared_once(find, max(map(_files_held, looks(find))))
 
 
-def _with_shared_once(pids: Collection[int], files: int) -> int:
+def _with_shared_once(find: FindSizes, files: int) -> int:
+    return max(_sum_with(files, pids) for pids in looks(find))
+
+
+def _sum_with(files: int, pids: Collection[int]) -> int:
     parts = [_proportional(pid) for pid in pids]
     # Files that are mapped are in both sums.
     shared = max(files, sum(shared for _, shared in parts))
@@ -216,7 +223,8 @@ def _sizes_below(roots: Collection[int]) -> dict[int, int]:
     """Returns the resident bytes of these processes and their descendants."""
     sizes: dict[int, int] = {}
     children: dict[int, list[int]] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 (names, not paths)
+    # The newest first: they may be gone soonest.
+    for name in filter(str.isdecimal, reversed(os.listdir("/proc"))):  # noqa: PTH208 (names, not paths)
         with suppress(OSError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             words = file.read(2048).rpartition(b")")[2].split()
             children.setdefault(int(words[1]), []).append(int(name))

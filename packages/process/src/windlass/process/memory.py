@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from windlass.base import cgroups, kernel, kernel_buffers
 from windlass.base.process_memory import are_above, used_by
+from windlass.base.repeated_looks import looks
 from windlass.engines.workload import Usage
 from windlass.process.memory_shares import MemoryUse
-from windlass.process.process_table import OwnedProcess
+from windlass.process.process_table import InstanceProcesses, OwnedProcess
 from windlass.process.records import Record
 
 
@@ -27,16 +28,20 @@ def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int
     return 0 < record.memory << 20 < _resident(processes) + hidden
 
 
-def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
+def is_heavy(record: Record, processes: InstanceProcesses) -> bool:
     """Returns whether an instance is above its limit, with shared memory counted once. This is slow, so it is
     called only for those that look heavy. May raise TooMuchToMeasure."""
-    return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
+    return are_above(lambda: _sizes(processes), record.memory << 20)
 
 
-def use(record: Record, processes: Collection[OwnedProcess]) -> MemoryUse:
+def use(record: Record, processes: InstanceProcesses) -> MemoryUse:
     """Measures all memory of an instance that can be known or estimated. Slow. May raise TooMuchToMeasure."""
-    pids = [process.stat.pid for process in processes]
-    return MemoryUse(record.memory << 20, used_by(pids), kernel_buffers.held_by(pids))
+    buffers = max(map(kernel_buffers.held_by, looks(processes.find)), key=lambda buffers: buffers.bytes)
+    return MemoryUse(record.memory << 20, used_by(lambda: _sizes(processes)), buffers)
+
+
+def _sizes(processes: InstanceProcesses) -> Mapping[int, int]:
+    return {pid: process.stat.memory for pid, process in processes.find().items()}
 
 
 def _resident(processes: Collection[OwnedProcess]) -> int:

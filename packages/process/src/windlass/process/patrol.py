@@ -29,6 +29,7 @@ from windlass.base.process_memory import (
     available_memory,
     hidden_memory,
 )
+from windlass.base.repeated_looks import looks
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
 from windlass.process.instances import Instances
 from windlass.process.measurements import MeasurementHangs, Measurements
@@ -37,7 +38,13 @@ from windlass.process.networks import Networks
 from windlass.process.orphans import Orphans
 from windlass.process.output_reader import OutputReader
 from windlass.process.ports import PortClaims
-from windlass.process.process_table import OwnedProcess, ProcessCounter, ProcessTable, members
+from windlass.process.process_table import (
+    InstanceProcesses,
+    OwnedProcess,
+    ProcessCounter,
+    ProcessTable,
+    members,
+)
 from windlass.process.records import InstanceKey, Record, RecordStore
 
 EVERY: Final = 1.0
@@ -80,11 +87,16 @@ def _own_files(table: ProcessTable, record: Record, processes: Collection[OwnedP
     return _files(table, record, processes) - sum(starmap(inherited_files, pairs))
 
 
+def _count_most(count: Callable[[Collection[OwnedProcess]], int], processes: InstanceProcesses) -> int:
+    return max(count(found.values()) for found in looks(processes.find))
+
+
 def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
-    """Where it shares the network of the machine, nobody knows whose they are."""
+    """Counts those in the network of the oldest process. Where it shares the network of the machine, nobody
+    knows whose they are."""
     if record.cell is None or "network" not in record.cell:
         return 0
-    return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][:1]), default=0)
+    return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][-1:]), default=0)
 
 
 class Patrol:
@@ -228,7 +240,8 @@ class Patrol:
             verdict = exit_reason.too_much(record.memory)
             try:
                 is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.measure(
-                    (key, record.process), partial(memory.is_heavy, record, processes)
+                    (key, record.process),
+                    partial(memory.is_heavy, record, self._processes(table, key, record)),
                 )
             except MeasurementHangs:  # its result counts as soon as it is there
                 continue
@@ -274,8 +287,8 @@ class Patrol:
 
         async def use(key: InstanceKey, count: Count) -> kernel_shares.KernelUse:
             record = records[key]
-            processes = members(table, self._records.home(key), record.process, record)
-            used = await asyncio.to_thread(count, table, record, processes)
+            processes = self._processes(table, key, record)
+            used = await asyncio.to_thread(_count_most, partial(count, table, record), processes)
             return kernel_shares.KernelUse(record.org or record.service, used)
 
         uses = {key: await use(key, count) for key, record in records.items() if record.process}
@@ -305,6 +318,9 @@ class Patrol:
                 "most": scarce.most,
             }
             self._warn(_UNEXPLAINED, facts)
+
+    def _processes(self, table: ProcessTable, key: InstanceKey, record: Record) -> InstanceProcesses:
+        return InstanceProcesses(table, self._records, key, record)
 
     def _warn(self, words: str, facts: Mapping[str, object]) -> None:
         """Logs a warning, once a minute at most."""
@@ -356,7 +372,7 @@ class Patrol:
         uses = {}
         for key, record in records.items():
             if record.process is not None:
-                processes = members(table, self._records.home(key), record.process, record)
+                processes = self._processes(table, key, record)
                 with suppress(MeasurementHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
                     uses[key] = await self._memory_uses.measure(
                         (key, record.process), partial(memory.use, record, processes)
@@ -377,7 +393,7 @@ class Patrol:
     ) -> DiskShare:
         home = self._records.home(key)
         own = [home / name for name in (*files.WRITTEN, files.ONCE, "output")]
-        pids = [process.stat.pid for process in members(table, home, record.process, record)]
+        processes = self._processes(table, key, record)
         made_at = record.made_at / 1000
 
         def measure() -> DiskShare:
@@ -389,7 +405,7 @@ class Patrol:
 
         try:
             held = await self._open_files.measure(
-                (key, record.process), partial(disk_reserve.unlinked, pids, home, new_since)
+                (key, record.process), partial(disk_reserve.unlinked, processes.find, home, new_since)
             )
         except MeasurementHangs as hangs:
             held = Amount(is_hidden=hangs.seconds > _PATIENCE)

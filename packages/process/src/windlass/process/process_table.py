@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from windlass.base import kernel
 from windlass.base.kernel import Process, Stat
 from windlass.process.marks import mark_of, read_mark
-from windlass.process.records import Record
+from windlass.process.records import InstanceKey, Record, RecordStore
 
 INSTANCE: Final = "WINDLASS_INSTANCE"
 FILES: Final = "WINDLASS_FILES"
@@ -56,7 +56,11 @@ class OwnedProcess(Struct, frozen=True, gc=False):
 class ProcessTable:
     """All living processes, by process id, instance, session and process namespace."""
 
-    def __init__(self, everyone: Iterable[OwnedProcess], dead: Iterable[Stat] = ()) -> None:
+    def __init__(
+        self, everyone: Iterable[OwnedProcess], dead: Iterable[Stat] = (), seen: Iterable[int] = ()
+    ) -> None:
+        self.seen = frozenset(seen)
+        """The numbers of all processes that were read, also of the kernel's own."""
         self.by_pid = {process.stat.pid: process for process in everyone}
         self.dead_children = Counter(stat.parent for stat in dead)
         """How many processes each one has started that have ended, and that it has not reaped."""
@@ -77,19 +81,23 @@ class ProcessTable:
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
     change once the environment of the process was read."""
-    prefix, processes, spaces = (
-        os.fsencode(folder) + b"/",
-        before.by_pid if before else {},
-        _ProcessNamespaces(folder),
-    )
-    everyone = [*kernel.everyone()]
-    living = [stat for stat in everyone if not stat.dead]
-    known = {stat.pid: process for stat in living if (process := _reuse(processes, stat))}
+    reader, processes = _ProcessReader(folder), before.by_pid if before else {}
+    seen: set[int] = set()
+    known: dict[int, OwnedProcess] = {}
+    others: dict[int, _ProcessIdentity] = {}
+    stats = []
+    for stat in kernel.newcomers(seen):
+        stats.append(stat)
+        if process := _reuse(processes, stat):
+            known[stat.pid] = process
+        elif not stat.dead:  # one that lives for milliseconds only has gone when all are listed
+            others[stat.pid] = reader.identify(stat)
+    stats.reverse()
     homes = _homes(known.values())
-    dead = (stat for stat in everyone if stat.dead)
-    return ProcessTable(
-        (known.get(stat.pid) or _member(stat, prefix, spaces, homes) for stat in living), dead
+    living = (
+        known.get(stat.pid) or reader.read(stat, others[stat.pid], homes) for stat in stats if not stat.dead
     )
+    return ProcessTable(living, [stat for stat in stats if stat.dead], seen)
 
 
 def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
@@ -101,7 +109,7 @@ def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
 
 
 def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
-    before = processes.get(stat.pid)
+    before = None if stat.dead else processes.get(stat.pid)
     if before is None or not before.is_told or not (before.home or before.space):
         return None
     if before.stat.start != stat.start:
@@ -109,16 +117,31 @@ def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | 
     return OwnedProcess(stat, before.home, before.space, is_told=True, mark=before.mark)
 
 
-def _member(stat: Stat, prefix: bytes, spaces: _ProcessNamespaces, homes: Mapping[int, str]) -> OwnedProcess:
-    space = spaces.of(stat.thread)
-    if space in homes:
-        return OwnedProcess(stat, homes[space], space, is_told=True)
-    marks = kernel.marks(stat.thread, MARKS)
-    files = marks.get(FILES, b"") if marks else b""
-    ours = marks is not None and INSTANCE in marks and files.startswith(prefix)
-    home = os.fsdecode(files.rpartition(b"/")[0]) if ours else spaces.home(space, stat.thread)
-    mark = 0 if space else read_mark(stat.thread)
-    return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
+class _ProcessIdentity(NamedTuple):
+    space: int
+    mark: int
+
+
+class _ProcessReader:
+    """Reads what is not known of processes from an earlier list."""
+
+    def __init__(self, folder: Path) -> None:
+        self._prefix = os.fsencode(folder) + b"/"
+        self._spaces = _ProcessNamespaces(folder)
+
+    def identify(self, stat: Stat) -> _ProcessIdentity:
+        space = self._spaces.of(stat.thread)
+        return _ProcessIdentity(space, 0 if space else read_mark(stat.thread))
+
+    def read(self, stat: Stat, identity: _ProcessIdentity, homes: Mapping[int, str]) -> OwnedProcess:
+        space, mark = identity
+        if space in homes:
+            return OwnedProcess(stat, homes[space], space, is_told=True)
+        marks = kernel.marks(stat.thread, MARKS)
+        files = marks.get(FILES, b"") if marks else b""
+        ours = marks is not None and INSTANCE in marks and files.startswith(self._prefix)
+        home = os.fsdecode(files.rpartition(b"/")[0]) if ours else self._spaces.home(space, stat.thread)
+        return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
 
 
 class _ProcessNamespaces:
@@ -177,6 +200,42 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
     named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
     others = [process for process in _session(table, home, leader) if process.home != str(home)]
     return [*marked, *(process for process in (*named, *others) if not process.mark)]
+
+
+class InstanceProcesses:
+    """Lists the processes of an instance again and again: fast, because only those that were born since are
+    identified."""
+
+    def __init__(self, table: ProcessTable, records: RecordStore, key: InstanceKey, record: Record) -> None:
+        self._home, self._record = records.home(key), record
+        self._reader, self._seen = _ProcessReader(records.folder), {*table.seen}
+        self._known = members(table, self._home, record.process, record)[::-1]
+        numbers = [process.pid for process in (record.first, record.process) if process]
+        self._leaders = [found for pid in numbers if (found := table.by_pid.get(pid))]
+
+    def find(self) -> dict[int, OwnedProcess]:
+        """Returns those that live now by their process ids, the newest first."""
+        born = [
+            self._reader.read(stat, self._reader.identify(stat), {})
+            for stat in kernel.newcomers(self._seen)
+            if not stat.dead
+        ]
+        born = [process for process in born if self._is_member(process)]
+        older = [present for process in self._known if (present := _now(process))]
+        self._known = [*born, *older]
+        return {process.stat.pid: process for process in self._known}
+
+    def _is_member(self, process: OwnedProcess) -> bool:
+        table = ProcessTable([*self._leaders, process])
+        return process in members(table, self._home, self._record.process, self._record)
+
+
+def _now(process: OwnedProcess) -> OwnedProcess | None:
+    """Returns a process as it is now; None if it has ended."""
+    stat = kernel.stat(process.stat.pid)
+    if stat is None or stat.dead or stat.start != process.stat.start:
+        return None
+    return structs.replace(process, stat=stat)
 
 
 def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:

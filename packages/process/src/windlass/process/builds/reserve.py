@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -43,8 +44,8 @@ async def check_room(folder: Path, reserve: int) -> None:
 def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]) -> Amount:
     """Measures what a build holds of the disk: its folder, what it put into its cache, and files without a
     name that its steps have open. `pids`: the first processes of its steps."""
-    processes = with_descendants(tuple(pids))
-    return measure([folder]) + measure([cache], began, began) + unlinked(processes, folder)
+    find = partial(with_descendants, tuple(pids))
+    return measure([folder]) + measure([cache], began, began) + unlinked(find, folder)
 
 
 async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:

@@ -1,0 +1,107 @@
+"""Memory counts that a program hands on from process to process: to a child every few milliseconds, while the
+parent ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, wanted
+from windlass.base import kernel, process_memory
+from windlass.base.guests import Guests
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.kernel import Stat
+from windlass.builders.builder import BuildError
+from windlass.process.builds.cells import BuildStep, Cells
+from windlass.process.process_table import InstanceProcesses, OwnedProcess
+
+LIMIT = 100
+MOVES = """
+import os, time
+if os.fork():
+    time.sleep({time})
+    os._exit(0)
+parts, file = [], os.memfd_create("x")
+print("moves", flush=True)
+ends, left = time.monotonic() + {time}, 30
+while time.monotonic() < ends:
+    if left:
+        {holds}
+        left -= 1
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.003)
+"""
+HOLDS = {
+    "in memory": "parts.append(b'x' * (5 << 20))",
+    "in a file": "os.write(file, bytes(5 << 20))",
+}
+
+
+@pytest.fixture(params=HOLDS)
+def holds(request) -> str:
+    return HOLDS[request.param]
+
+
+async def move(folder: Path, holds: str, seconds: float) -> int | None:
+    rig = ProcessRig(folder, has_groups=False)
+    async with Station(rig) as station:
+        program = rig.made(MOVES.format(holds=holds, time=seconds))
+        ended = await station.engine.once(wanted(program, memory=LIMIT))
+        assert "moves" in station.said
+        return ended.exit_code
+
+
+async def test_memory_that_goes_from_parents_to_children_counts(tmp_path, holds):
+    assert await move(tmp_path, holds, 100) == 137
+
+
+async def test_a_program_would_hide_it_from_a_list_that_is_old_when_memory_is_read(
+    tmp_path, holds, monkeypatch
+):
+    newcomers: Any = kernel.newcomers
+
+    def read_before(seen: set[int]) -> Iterator[Stat]:
+        found = [*newcomers(seen)]
+        time.sleep(0.3)  # as if there were a thousand processes
+        return iter(found)
+
+    def listed(processes: InstanceProcesses) -> dict[int, OwnedProcess]:
+        return {process.stat.pid: process for process in processes._known}
+
+    monkeypatch.setattr(kernel, "newcomers", read_before)
+    monkeypatch.setattr(InstanceProcesses, "find", listed)
+    assert await move(tmp_path, holds, 4) == 0
+
+
+async def move_in_build(folder: Path, holds: str, seconds: float) -> int:
+    home = folder / "home"
+    home.mkdir()
+    guests = Guests(folder, LIMIT, has_groups=False)
+    cells = Cells(Isolation("auto", folder), "org", home, home, guests=guests)
+    program = [sys.base_prefix + "/bin/python3", "-c", MOVES.format(holds=holds, time=seconds)]
+    async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
+        return await process.wait()
+
+
+async def test_memory_of_build_steps_that_goes_to_children_counts(tmp_path, holds):
+    with pytest.raises(BuildError, match="build_memory"):
+        await move_in_build(tmp_path, holds, 100)
+
+
+async def test_a_build_step_would_hide_it_from_a_list_that_is_old(tmp_path, holds, monkeypatch):
+    sizes_below = process_memory._sizes_below
+
+    def list_slowly(roots: Collection[int]) -> dict[int, int]:
+        found = sizes_below(roots)
+        time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(process_memory, "_sizes_below", list_slowly)
+    assert await move_in_build(tmp_path, holds, 4) == 0
