@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,9 @@ class Server(Struct):
 
 
 @contextlib.contextmanager
-def serving(folder: Path, files: int) -> Iterator[Server]:
+def serving(folder: Path, files: int, as_user: Sequence[str] = ()) -> Iterator[Server]:
+    """`as_user`: the beginning of a command that runs the server as another user."""
+
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
@@ -81,8 +83,19 @@ def serving(folder: Path, files: int) -> Iterator[Server]:
         "WINDLASS_ENGINE": "process",
         "WINDLASS_LOG_FORMAT": "json",
         "WINDLASS_RATE_LIMIT": "1000000",
+        "HOME": str(folder),
     }
-    command = [sys.executable, "-m", "windlass", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    command = [
+        *as_user,
+        sys.executable,
+        "-m",
+        "windlass",
+        "serve",
+        "--port",
+        "0",
+        "--data-dir",
+        str(folder / "data"),
+    ]
     folder.mkdir(exist_ok=True)
     with (
         (folder / "log").open("w") as log,

@@ -23,6 +23,7 @@ from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.process import networks
 
 PORT = 8000
+LONGER_THAN_A_LOOK = namespace_holder.LOOK_EVERY + 0.5
 OF_USERS = Path(__file__).with_name("networks_of_users.py")
 
 
@@ -75,6 +76,31 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
         return found.network != made.network and await ask(found, PORT) == "hello from it"
 
     await until(is_new)
+
+
+async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(programs.SLEEPS)))
+        used = [kept(rig, name) for name in (*hubs(rig), "trunk")]
+        await station.engine._starter.networks.hub("empty", "acme")  # type: ignore[attr-defined]
+        empty = kept(rig, "empty.hub")
+        await asyncio.sleep(LONGER_THAN_A_LOOK)
+        assert lives(empty), "an engine runs"
+
+    async def have_ended():
+        return not any(map(lives, ended))
+
+    ended = [empty]
+    await until(have_ended)
+    assert all(map(lives, used)), "an instance is in them"
+    async with Station(rig) as station:
+        await station.engine.discard(SERVICE)
+    ended = used
+    await until(have_ended)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(programs.SLEEPS), service=f"2{SERVICE[1:]}"))
+        assert all(map(lives, [kept(rig, name) for name in (*hubs(rig), "trunk")]))
+        await station.engine.sweep(await station.engine.services())
 
 
 async def test_networks_end_with_their_folder(rig, station):
@@ -145,22 +171,6 @@ async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(
     assert await station.engine.network_of_steps("acme") == made
     await station.engine._patrol.tidy_networks()
     assert hubs(rig) == ["steps-acme.hub"]
-
-
-async def test_networks_that_nothing_uses_end_without_a_server(rig, station):
-    await station.apply(wanted(rig.made(programs.SLEEPS)))
-    networks = station.engine._starter.networks
-    await networks.hub("empty", "acme")
-    folder = rig.folder / "networks"
-    for name in (*hubs(rig), "trunk"):
-        os.utime(folder / name, (0, 0))
-
-    async def has_ended():
-        return "empty.hub" not in hubs(rig)
-
-    await until(has_ended)
-    assert len(hubs(rig)) == 1, "an instance is in the other one"
-    assert (folder / "trunk").exists()
 
 
 LOOKS_ITSELF_UP = """

@@ -1,8 +1,8 @@
 """The hubs and the trunk that the networks of instances are connected to (base/isolation/network.py).
 
 A sleeping process, its holder, holds each of them open. A small file has its process id, so that another
-engine over the same folder finds it, also after a restart. A hub ends after the last instance of its
-environment.
+engine over the same folder finds it, also after a restart. A hub ends some time after the last instance of
+its environment, and at once where no engine runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,9 +23,11 @@ from msgspec import structs
 
 from windlass.base import filelock, kernel
 from windlass.base.atomic_files import write_whole
+from windlass.base.cleanup import on_failure
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.namespace_holder import SERVERS
 from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
 from windlass.base.isolation.pasta import find_pasta
 from windlass.base.kernel import Process
@@ -77,6 +80,14 @@ class Networks:
         """Process ids of holders that this process has started."""
         self._names: dict[str, dict[str, str]] = {}
         """Addresses in the hosts file of each environment, with their names."""
+        self._lock: int | None = None
+        """The file that this engine has locked since it first used a network, so that none ends meanwhile."""
+
+    def close(self) -> None:
+        self._hubs.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     async def is_offered(self) -> bool:
         if self._is_offered is None:
@@ -176,6 +187,7 @@ class Networks:
         return filelock.holding(self._folder / "lock", _PATIENCE)
 
     def _open(self, environment: str, org: str) -> Process:
+        self._keep_networks()
         name = f"{safe(environment)}{_HUB}"
         if kernel.lives(hub := self._read(name)):
             assert hub is not None
@@ -188,11 +200,17 @@ class Networks:
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
             trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
-        else:
-            os.utime(self._folder / _TRUNK)
         self._connect_trunk(trunk)
         joins = not environment.startswith(_STEPS)
         return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
+
+    def _keep_networks(self) -> None:
+        """Lets no network end by itself from now on."""
+        if self._lock is None:
+            lock = filelock.open_lock_file(self._folder / SERVERS)
+            with on_failure(partial(os.close, lock)):
+                filelock.wait_for(lock, shared=True, patience=_PATIENCE)
+            self._lock = lock
 
     def _forget_networks(self) -> None:
         """Ends the hubs and the exit of a trunk that has ended: they are connected to nothing."""

@@ -65,6 +65,7 @@ class InstanceStarter:
 
     async def close(self) -> None:
         await asyncio.to_thread(self.spawner.close)
+        self.networks.close()
 
     def environment(
         self, key: InstanceKey, record: Record, process: Process, workload: Workload | None

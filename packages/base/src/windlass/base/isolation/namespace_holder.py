@@ -1,9 +1,8 @@
 """The process that holds a network namespace open. It sleeps until its file is gone or names another process.
 
-So it ends with its installation, even if the folder is erased. Without a server, it ends some time after its
-last instance. The holder of an
-ordinary user's trunk also serves sockets (socket_server.py); another process of this kind runs pasta, which
-connects that trunk to the machine.
+So it ends with its installation, even if the folder is erased. Where no server runs, it ends after its last
+instance. The holder of an ordinary user's trunk also serves sockets (socket_server.py); another process of
+this kind runs pasta, which connects that trunk to the machine.
 
 The file has the rules of the network, too. When the server changes those of the trunk, as after a change of
 its settings, the holder of the trunk writes the tables of the trunk and of all hubs again.
@@ -21,6 +20,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, NoReturn, cast
 
+from windlass.base import filelock
 from windlass.base.isolation import calls, network
 from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NamespaceHolder
@@ -29,8 +29,8 @@ from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
 LOOK_EVERY: Final = 2.0
-_UNUSED: Final = 900.0
-"""Seconds without use after which it ends itself: later than a server would end it."""
+SERVERS: Final = "servers"
+"""The file beside those of the holders that is locked by each server that uses the networks."""
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
 """Interfaces in /proc/net/dev of the networks that use this one."""
 _OOM_SCORE: Final = -900
@@ -106,15 +106,25 @@ def _names_us(file: str) -> bool:
 
 
 def _is_needed(file: str, held: CellNetwork) -> bool:
+    """Returns whether a server or an instance may use this network. Removes its file if none does."""
     if not _names_us(file):
         return False
     with suppress(OSError):
-        with open("/proc/self/net/dev") as interfaces:  # noqa: PTH123
-            is_used = any(_INNER_INTERFACES[held["kind"]].match(line) for line in interfaces)
-        if not is_used and time.time() - os.stat(file).st_mtime > _UNUSED:  # noqa: PTH116
-            os.unlink(file)  # noqa: PTH108
-            return False
+        if not _is_used(held):
+            servers = os.open(f"{os.path.dirname(file)}/{SERVERS}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
+            try:
+                # A server that begins waits for the lock, and then finds no file.
+                if filelock.try_lock(servers) and not _is_used(held):
+                    os.unlink(file)  # noqa: PTH108
+                    return False
+            finally:
+                os.close(servers)
     return True
+
+
+def _is_used(held: CellNetwork) -> bool:
+    with open("/proc/self/net/dev") as interfaces:  # noqa: PTH123
+        return any(_INNER_INTERFACES[held["kind"]].match(line) for line in interfaces)
 
 
 def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:
