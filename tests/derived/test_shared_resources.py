@@ -62,7 +62,7 @@ ROWS: Final = {
         "hostile/test_listings.py::test_two_organizations_with_all_their_reads_leave_one_for_another",
     ),
     "checks of archives": SharedResource(
-        "organizations on one server",
+        "organizations on one server, and environments of an organization",
         "windlass.control.context.upload_files:CHECKED",
         "running/test_uploads.py::test_archives_of_one_organization_are_not_all_checked_before_one_of_another",
         ("control.context.upload_files",),

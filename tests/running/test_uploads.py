@@ -256,8 +256,8 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
     id = await begun(world, app)
     await sent(world, app, id, FOLDER)
     others = [AsyncExitStack() for _ in range(CHECKED)]
-    for other in others:
-        await other.enter_async_context(uploads.checking("another"))
+    for number, other in enumerate(others):
+        await other.enter_async_context(uploads.checking("another", f"play-{number}"))
     completed = asyncio.ensure_future(world.post(f"/application/{app}/upload/{id}/complete"))
     while "Wait until" not in (await sent(world, app, id, b"x", len(FOLDER))).message:
         assert not completed.done()
@@ -266,24 +266,51 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
     assert (await completed)["state"] == "READY"
 
 
-@pytest.mark.parametrize(("org", "is_next"), [("ada", True), ("mallory", False)])
-async def test_archives_of_one_organization_are_not_all_checked_before_one_of_another(tmp_path, org, is_next):
+@pytest.mark.parametrize(
+    ("org", "environment", "is_next"), [("ada", "home", True), ("mallory", "play", False)]
+)
+async def test_archives_of_one_organization_are_not_all_checked_before_one_of_another(
+    tmp_path, org, environment, is_next
+):
     uploads, ends = UploadFiles(tmp_path), [asyncio.Event() for _ in range(20)]
 
-    async def check(name: str, end: asyncio.Event) -> None:
-        async with uploads.checking(name):
+    async def check(end: asyncio.Event, org: str, environment: str) -> None:
+        async with uploads.checking(org, environment):
             await end.wait()
 
-    first = [asyncio.create_task(check("mallory", end)) for end in ends]
+    places = ("play", "toys")
+    first = [asyncio.create_task(check(end, "mallory", places[n % 2])) for n, end in enumerate(ends)]
     await asyncio.sleep(0)
     over = asyncio.Event()
     over.set()
-    other = asyncio.create_task(check(org, over))
+    other = asyncio.create_task(check(over, org, environment))
     await asyncio.sleep(0)
     ends[0].set()
     for _ in range(10):
         await asyncio.sleep(0)
     assert other.done() is is_next
+    for task in (*first, other):
+        task.cancel()
+    await asyncio.gather(*first, other, return_exceptions=True)
+
+
+@pytest.mark.parametrize("environment", ["prod", "play"])
+async def test_archives_of_one_environment_do_not_hold_up_those_of_another(tmp_path, environment):
+    """Negative control: one more archive of the same environment waits."""
+    uploads, ends = UploadFiles(tmp_path), asyncio.Event()
+
+    async def check(environment: str, end: asyncio.Event) -> None:
+        async with uploads.checking("acme", environment):
+            await end.wait()
+
+    first = [asyncio.create_task(check("play", ends)) for _ in range(20)]
+    await asyncio.sleep(0)
+    over = asyncio.Event()
+    over.set()
+    other = asyncio.create_task(check(environment, over))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert other.done() is (environment == "prod")
     for task in (*first, other):
         task.cancel()
     await asyncio.gather(*first, other, return_exceptions=True)

@@ -75,11 +75,12 @@ class UploadFiles:
         self._checks_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def checking(self, org: str) -> AsyncIterator[None]:
-        """Held while an archive is read to its end. Further archives of an organization wait behind those of
-        others."""
-        own = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
-        async with own, self._checks:
+    async def checking(self, org: str, environment: str) -> AsyncIterator[None]:
+        """Held while an archive is read to its end. Of an environment, one is read at a time. Further
+        archives of an organization wait behind those of others."""
+        own = self._checks_of.setdefault(environment, asyncio.Semaphore(1))
+        of_org = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
+        async with own, of_org, self._checks:
             yield
 
     def path(self, upload: UploadIdentity) -> Path:

@@ -145,9 +145,10 @@ async def check_content(ctx: Context, call: Call) -> None:
             f"Send the rest first, from byte {has}: {has} of {spec.size} bytes have arrived",
             {_OFFSET: str(has)},
         )
+    application = await parent_of(ctx.store.reads, call)
     with ctx.uploads.writing(row):
         try:
-            async with ctx.uploads.checking(row.org):
+            async with ctx.uploads.checking(row.org, application.parent):
                 content = await in_thread(_examine, ctx.uploads.path(row), spec, limits_of(ctx.settings))
         except UploadError as error:
             # The bytes are wrong: they have to be sent again.
