@@ -1,10 +1,12 @@
-"""All steps of the builds of an organization have a limit of memory together, and end before services do."""
+"""All steps of the builds of an environment have limits together, those of an organization larger ones, and
+they end before services do."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -33,11 +35,53 @@ BRIEF = CHILDREN.replace("sleep(4)", "sleep(1)")
 MODEST = BRIEF.replace("30 << 20", "1 << 20")
 
 
+FORKS = """
+import os, time
+forks = []
+try:
+    while True:
+        pid = os.fork()
+        if not pid:
+            time.sleep(60)
+            os._exit(0)
+        forks.append(pid)
+except BlockingIOError:
+    open("full", "w").close()
+time.sleep(60)
+"""
+HOLDS = """
+import time
+taken = [b"x" * (10 << 20) for _ in range({})]
+open("full", "w").close()
+time.sleep({})
+"""
+"""Holds so many pieces of 10 MiB, in one process, for so many seconds."""
+
+
 def cells(top: Path, mode: Mode = "auto", *, has_groups: bool, memory: int = 150) -> Cells:
-    home = top / "home"
+    return cells_of("play", top, Guests(top, memory, has_groups=has_groups), mode)
+
+
+def cells_of(environment: str, top: Path, guests: Guests, mode: Mode = "auto") -> Cells:
+    home = top / environment
     home.mkdir()
-    guests = Guests(top, memory, has_groups=has_groups)
-    return Cells(Isolation(mode, top), "org", home, home, guests=guests)
+    isolation, owner = Isolation(mode, top), f"service in {environment}"
+    return Cells(isolation, owner, home, home, guests=guests, org="org", environment=environment)
+
+
+def parents(groups: Iterable[str]) -> list[str]:
+    return [str(Path(group).parent) for group in groups]
+
+
+async def until_full(attacker: Cells, step: asyncio.Task[int]) -> None:
+    while not (attacker.writable[0] / "full").exists():
+        assert not step.done()
+        await asyncio.sleep(0.05)
+
+
+async def end(step: asyncio.Task[int]) -> None:
+    step.cancel()
+    await asyncio.gather(step, return_exceptions=True)
 
 
 async def run(cells: Cells, script: str) -> int:
@@ -50,9 +94,9 @@ async def run(cells: Cells, script: str) -> int:
 @pytest.fixture(params=[True, False], ids=["control group", "weighed"])
 def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     if request.param:
-        groups = cgroups.GuestGroups(tmp_path, 100, 100).make("try")
+        groups = cgroups.GuestGroups(tmp_path, 100, 100).make("try", "one")
         is_limited = cgroups.limits_memory(groups)
-        cgroups.remove(groups)
+        cgroups.remove([*groups, *parents(groups)])
         if not is_limited:
             pytest.xfail("no control group can be made on this machine")
     return bool(request.param)
@@ -60,7 +104,9 @@ def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
 async def test_steps_whose_children_take_all_memory_end_with_a_message(tmp_path, has_groups, mode):
-    with pytest.raises(BuildError, match=r"^Make the build need less memory, .* more than 150 MiB\.$"):
+    with pytest.raises(
+        BuildError, match=r"^Make the build need less memory, .* more than 150 MiB, .* 225 MiB\.$"
+    ):
         await run(cells(tmp_path, mode, has_groups=has_groups), CHILDREN)
 
 
@@ -73,12 +119,68 @@ async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
     assert await run(cells(tmp_path, has_groups=has_groups), MODEST) == 0
 
 
+@pytest.mark.parametrize("environment", ["prod", "play"])
+async def test_steps_of_one_environment_do_not_end_those_of_another(tmp_path, has_groups, environment):
+    """Negative control: in the same environment, the attacker ends a step that has less than half of the
+    limit. The kernel chooses the largest process, and the attacker's are smaller."""
+    guests = Guests(tmp_path, 150, has_groups=has_groups)
+    attacker = cells_of("play", tmp_path, guests)
+    victim = attacker if environment == "play" else cells_of("prod", tmp_path, guests)
+    step = asyncio.create_task(run(victim, HOLDS.format(6, 6)))
+    await until_full(victim, step)
+    attack = asyncio.create_task(run(attacker, CHILDREN))
+    try:
+        if environment == "prod":
+            assert await step == 0
+        else:
+            with pytest.raises(BuildError, match="build_memory"):
+                await step
+    finally:
+        await end(attack)
+        await end(step)
+
+
+async def test_two_environments_that_have_too_much_together_end_with_a_message(tmp_path, has_groups):
+    guests = Guests(tmp_path, 150, has_groups=has_groups)
+    first, second = (cells_of(name, tmp_path, guests) for name in ("play", "prod"))
+    steps = [asyncio.create_task(run(each, HOLDS.format(12, 6))) for each in (first, second)]
+    ends = await asyncio.gather(*steps, return_exceptions=True)
+    assert sorted(map(str, ends))[0] == "0", "the other one goes on"
+    assert isinstance(next(one for one in ends if one != 0), BuildError)
+
+
+@pytest.mark.parametrize("environment", ["prod", "play"])
+async def test_processes_of_one_environment_leave_some_for_another(tmp_path, environment):
+    """Negative control: in the same environment, no step starts."""
+    guests = Guests(tmp_path, 4096, 60)
+    async with guests.of("org", "play") as steps:
+        if not any((Path(group) / "pids.max").exists() for group in steps.groups):
+            pytest.xfail("no control group can be made on this machine")
+        attacker = cells_of("play", tmp_path, guests)
+        victim = attacker if environment == "play" else cells_of("prod", tmp_path, guests)
+        attack = asyncio.create_task(run(attacker, FORKS))
+        try:
+            await until_full(attacker, attack)
+            assert (await run(victim, MODEST) == 0) is (environment == "prod")
+        finally:
+            await end(attack)
+
+
 async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
     guests = Guests(tmp_path, 150)
     async with guests.of("org") as organization:
-        groups = [Path(group) for group in organization.groups]
+        groups = [Path(group) for group in (*organization.groups, *organization.groups_around)]
         assert all(group.is_dir() for group in groups)
     assert not any(group.exists() for group in groups)
+
+
+async def test_a_control_group_of_an_environment_is_removed_while_another_one_builds(tmp_path):
+    guests = Guests(tmp_path, 150)
+    async with guests.of("org", "play") as steps:
+        async with guests.of("org", "prod") as ending:
+            groups = [Path(group) for group in ending.groups]
+        assert not any(group.exists() for group in groups)
+        assert all(Path(group).is_dir() for group in (*steps.groups, *steps.groups_around))
 
 
 async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_builder_is_gone(tmp_path):
@@ -107,14 +209,14 @@ async def test_an_earlier_builder_of_the_same_process_leaves_the_control_groups_
 async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
     killed = await asyncio.create_subprocess_exec("true")
     await killed.wait()
-    left = cgroups.GuestGroups(tmp_path, 150, 100, server=killed.pid).make("org")
-    others = cgroups.GuestGroups(tmp_path, 150, 100, server=os.getppid()).make("org")
+    left = cgroups.GuestGroups(tmp_path, 150, 100, server=killed.pid).make("org", "play")
+    others = cgroups.GuestGroups(tmp_path, 150, 100, server=os.getppid()).make("org", "play")
     guests = Guests(tmp_path, 150)
     async with guests.of("org") as organization:
         guests.sweep()
-        assert not any(Path(group).exists() for group in left)
+        assert not any(Path(group).exists() for group in (*left, *parents(left)))
         assert all(Path(group).is_dir() for group in (*others, *organization.groups))
-    cgroups.remove(others)
+    cgroups.remove([*others, *parents(others)])
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])

@@ -40,9 +40,9 @@ class SharedResource(NamedTuple):
 
 ROWS: Final = {
     "memory and processes of build steps": SharedResource(
-        "organizations on one place",
+        "organizations on one place, and environments of an organization",
         "windlass.base.guests:Guests",
-        "builders/test_build_memory.py::test_steps_whose_children_take_all_memory_end_with_a_message",
+        "builders/test_build_memory.py::test_steps_of_one_environment_do_not_end_those_of_another",
     ),
     "the thread that starts build steps": SharedResource(
         "organizations on one place",

@@ -28,6 +28,8 @@ _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
 _UNLIMITED: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
+_INNER: Final = "environment."
+"""The beginning of the names of groups inside that of an organization."""
 _GUEST_WEIGHT: Final = 50
 """Processor weight of guests, of the usual 100."""
 
@@ -87,29 +89,38 @@ def of_machine(folder: Path) -> Cgroups:
     return Cgroups(find(), folder, {name: at for name, at in find_v1().items() if name != "cpu"})
 
 
+def of_organization(most: int) -> int:
+    """Returns the limit of an organization, from that of each of its environments: one that has all that it
+    may have leaves half as much to others."""
+    return most * 3 // 2
+
+
 class GuestGroups:
-    """Groups that all guests of an organization share, each with limits of its own."""
+    """Groups that all guests of an environment share, in groups of their organization, with limits."""
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
         """`folder` tells groups of several installations apart, and `server`, a process id, those of servers
-        with one folder. `memory` is in MiB. Two objects of a process have no group in common: one could
-        remove it when the other has made it, but has no process in it yet."""
+        with one folder. `memory`, in MiB, and `processes` are those of an environment. Two objects of a
+        process have no group in common: one could remove it when the other has made it, but has no process in
+        it yet."""
         self._folder, self._memory, self._processes = folder, memory, processes
         self._server, self._number = server or os.getpid(), next(_NUMBERS)
 
-    def make(self, name: str) -> tuple[str, ...]:
-        """Returns the paths of the groups of this name; none where this machine has none for us."""
-        name = f"{self._prefix()}{self._server}.{self._number}.{name}"
+    def make(self, org: str, environment: str) -> tuple[str, ...]:
+        """Returns the paths of the groups of an environment, whose parents are those of its organization;
+        none where this machine has none for us."""
+        name, inner = f"{self._prefix()}{self._server}.{self._number}.{org}", f"{_INNER}{environment}"
+        memory, processes = of_organization(self._memory), of_organization(self._processes)
         base = find()
         if base is None or "memory" not in _hand_on(base):  # version 1 may have it
-            return _make_v1(name, find_v1(), self._memory, self._processes)
-        group = base / name
-        group.mkdir(exist_ok=True)
-        _write_if_there(group / "memory.max", str(self._memory << 20))
-        _write_if_there(group / "memory.swap.max", "0")
-        _write_if_there(group / "pids.max", str(self._processes))
-        _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
-        return (str(group),)
+            v1 = find_v1()
+            _make_v1(name, v1, memory, processes)
+            parents = {controller: at / name for controller, at in v1.items()}
+            return _make_v1(inner, parents, self._memory, self._processes)
+        whole = _make_v2(base / name, memory, processes)
+        for controller in _hand_on(base):
+            _write_if_there(whole / "cgroup.subtree_control", f"+{controller}")
+        return (str(_make_v2(whole / inner, self._memory, self._processes)),)
 
     def left(self) -> Iterator[str]:
         """Yields the paths of groups whose server has ended. Another one with the same folder may run."""
@@ -120,10 +131,19 @@ class GuestGroups:
             for group in base.glob(f"{prefix}*"):
                 server = group.name.removeprefix(prefix).partition(".")[0]
                 if not Path(f"/proc/{server}").exists():
-                    yield str(group)
+                    yield from map(str, (*group.glob(f"{_INNER}*"), group))
 
     def _prefix(self) -> str:
         return f"guests.{self._folder.stat().st_ino:x}."
+
+
+def _make_v2(group: Path, memory: int, processes: int) -> Path:
+    group.mkdir(exist_ok=True)
+    _write_if_there(group / "memory.max", str(memory << 20))
+    _write_if_there(group / "memory.swap.max", "0")
+    _write_if_there(group / "pids.max", str(processes))
+    _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
+    return group
 
 
 def limits_memory(groups: Iterable[str]) -> bool:
@@ -250,7 +270,7 @@ def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
 
 def remove(groups: Iterable[str]) -> None:
     """Removes groups without processes; others stay."""
-    for group in groups:
+    for group in sorted(groups, key=len, reverse=True):  # one in another comes first
         with suppress(OSError):
             Path(group).rmdir()
 

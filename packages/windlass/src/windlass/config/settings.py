@@ -258,8 +258,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_memory: Annotated[
         int,
         _says(
-            "MiB of memory for the build steps of an organization together, on the engine process; 0 is "
-            "half of the memory of the machine",
+            "MiB of memory for the build steps of an environment together, on the engine process; all of an "
+            "organization have half as much again. 0 is half of the memory of the machine",
             ge=0,
             le=16_777_216,
         ),
@@ -267,7 +267,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_processes: Annotated[
         int,
         _says(
-            "Processes of the build steps of an organization together, where the machine has control groups",
+            "Processes of the build steps of an environment together, where the machine has control groups; "
+            "all of an organization have half as many again",
             ge=64,
             le=1_000_000,
         ),

@@ -75,7 +75,7 @@ class NativeBuilder:
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
         toolchains that the machine lacks come from registries. `network`: that of each step. `calls` read
         the files of commits. `build_memory` (MiB) and `build_processes` are limits of all steps of an
-        organization together. `disk_reserve`: bytes of the disk that builds leave free."""
+        environment together. `disk_reserve`: bytes of the disk that builds leave free."""
         self._disk_reserve = disk_reserve
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
@@ -165,6 +165,7 @@ class NativeBuilder:
             launcher=self._steps,
             guests=self._guests,
             org=order.org,
+            environment=order.environment,
         )
 
     def _begin(

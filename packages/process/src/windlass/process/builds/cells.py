@@ -46,10 +46,12 @@ class Cells:
         launcher: StepLauncher | None = None,
         guests: Guests | None = None,
         org: str = "",
+        environment: str = "",
     ) -> None:
         """Cells of the same `owner`, such as a service, have the same user. The limits of `guests` are those
-        of `org`, or of the owner."""
+        of an `environment` of `org`, or of the owner."""
         self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
+        self._environment = environment
         self.guests = guests or Guests(temporary)
         self.launcher = launcher or StepLauncher()
         self._temporary = temporary
@@ -65,22 +67,24 @@ class Cells:
     @asynccontextmanager
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
         """Runs a program in a cell. True: nothing that it leaves running outlives it. Raises a BuildError if
-        the steps of the organization needed too much memory."""
-        async with self.guests.of(self._org) as organization:
-            before = organization.kills()
+        the steps of the environment, or of the organization, needed too much memory."""
+        async with self.guests.of(self._org, self._environment) as steps:
+            before = steps.kills()
             async with (
-                self._start(step, organization.groups) as (process, ends_all),
-                organization.watched(process),
+                self._start(step, steps.groups) as (process, ends_all),
+                steps.watched(process),
             ):
                 self.pids.add(process.pid)
                 try:
                     yield process, ends_all
                 finally:
                     self.pids.discard(process.pid)
-            if process.returncode and organization.kills() > before:
+            if process.returncode and steps.kills() > before:
+                together = cgroups.of_organization(self.guests.memory)
                 raise BuildError(
                     "Make the build need less memory, or ask the operator to raise build_memory: the build "
-                    f"steps of the organization together used more than {self.guests.memory} MiB."
+                    f"steps of the environment together used more than {self.guests.memory} MiB, or those of "
+                    f"all environments of the organization more than {together} MiB."
                 )
 
     @asynccontextmanager
