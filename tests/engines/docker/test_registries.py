@@ -7,6 +7,7 @@ import pytest
 from tests.engines.docker.watched import wanted
 from tests.engines.dockers import BOX
 from tests.registries.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry
+from windlass.docker import images
 from windlass.docker.client import Docker
 from windlass.docker.client.images import image, push
 from windlass.engines.engine import ArtifactLost, EngineError
@@ -102,3 +103,19 @@ async def test_a_registry_decides_what_its_tag_stands_for_and_not_the_engine(eng
     with pytest.raises(EngineError, match="no tag 1 of it"):
         await engine.resolve(PullRequest(f"{name}:1", LOGIN, is_registered=True), lambda line: None)
     await forget(raw, f"{name}:1")
+
+
+async def test_an_image_built_for_a_service_is_refused_under_every_address_of_its_registry(
+    engine, raw, registry, monkeypatch
+):
+    """The address of the installation's registry is refused by its name; it may have others."""
+    name = f"{registry.host}/windlass/of-another"
+    ref = f"{name}:1"
+    await put(raw, name, "1", "LABEL windlass.service=of-another")
+    artifact = Artifact(kind="image", ref=ref)
+    for _ in range(2):  # pulled, and there already
+        with pytest.raises(EngineError, match="images that Windlass built are for their own service alone"):
+            await engine.prepare(artifact, print, LOGIN)
+    monkeypatch.setattr(images, "_is_built", lambda _: False)
+    await engine.prepare(artifact, print, LOGIN)
+    await forget(raw, ref)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.client.built_images import BuiltImages
+from windlass.docker.client.built_images import SERVICE, BuiltImages
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError, Say
-from windlass.engines.image_names import is_named_by_id, is_ours
+from windlass.engines.image_names import NOT_ITS_OWN, is_named_by_id, is_ours
 from windlass.engines.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
 
 
@@ -61,14 +61,21 @@ class DockerImages:
             if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service
                 raise ArtifactLost(f"The image is no longer on the Docker engine. {why}") from refused
             raise EngineError(why) from refused
-        return await image(self._docker, ref) or {}
+        return await self._own(ref) or {}
 
     async def _own(self, ref: str) -> Mapping[str, Any] | None:
         """Returns the metadata of an image that is on the engine under this name."""
         inspection = await image(self._docker, ref)
         if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):
             raise EngineError("Name the image by its name and tag: an image cannot be named by its id")
+        # The registry of the installation may have other addresses than the one in its settings.
+        if inspection and not is_ours(ref) and _is_built(inspection):
+            raise EngineError(f"Name another image than {ref}: {NOT_ITS_OWN}")
         return inspection
+
+
+def _is_built(inspection: Mapping[str, Any]) -> bool:
+    return SERVICE in ((inspection.get("Config") or {}).get("Labels") or {})
 
 
 def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
