@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import socket
+import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from windlass.process.builds.cells import BuildStep, Cells
 
 CLONE = 56 if os.uname().machine == "x86_64" else 220
 VMSPLICE = 278 if os.uname().machine == "x86_64" else 75
+X86_64 = 0xC000003E
 ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = (
     """
@@ -232,6 +234,39 @@ async def test_the_first_process_of_a_build_step(tmp_path, filtered):
     status = await said_by_a_step(tmp_path, "print(open('/proc/1/status').read())")
     assert ("Seccomp:\t2" in status) is filtered
     assert "NoNewPrivs:\t1" in status
+
+
+def answer_of_filter(architecture: int, number: int, *arguments: int) -> int:
+    """Runs the filter of x86_64 as the kernel does for a system call."""
+    code = socket_filter._program(socket_filter._INTERFACES["x86_64"], has_limits=True, sees_others=False)
+    call = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    at = word = 0
+    while True:
+        kind, _, skipped, value = struct.unpack_from("=HBBI", code, 8 * at)
+        at += 1
+        match kind:
+            case socket_filter._LOAD:
+                (word,) = struct.unpack_from("=I", call, value)
+            case socket_filter._AND:
+                word &= value
+            case socket_filter._IF_EQUAL:
+                at += 0 if word == value else skipped
+            case socket_filter._IF_ABOVE:
+                at += 0 if word > value else skipped
+            case socket_filter._IF_SET:
+                at += 0 if word & value else skipped
+            case _:
+                return int(value)
+
+
+@pytest.mark.parametrize("number", [39, 54, 278, 425, 532, 541])
+def test_calls_of_the_interface_x32_are_missing(number):
+    """Of these, 532 and 541 are `vmsplice` and `setsockopt` there, and no calls of x86_64."""
+    missing = socket_filter._REFUSE | errno.ENOSYS
+    assert answer_of_filter(X86_64, 0x40000000 | number) == missing
+    refused = {54: socket_filter._REFUSE | errno.EINVAL, 278: missing, 425: missing}
+    expected = refused.get(number, socket_filter._ALLOW)
+    assert answer_of_filter(X86_64, number, 0, socket.SOL_SOCKET, 60) == expected
 
 
 def probed() -> str:

@@ -69,8 +69,8 @@ _LARGEST_SEGMENT: Final = 16 << 10
 """Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
 _LOAD, _AND, _IF_EQUAL, _IF_ABOVE, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_NOT_X32: Final = 0xBFFFFFFF
-"""x32 programs use the numbers of x86_64 with one more bit, which this mask removes."""
+_X32: Final = 0x40000000
+"""x32 programs use numbers from here on, of which some are not those of x86_64: all are missing."""
 _SET_FILTER: Final = 1
 _NO_ROOM: Final = (
     "raise net.core.bpf_jit_limit, or end services that load many seccomp filters: the kernel has no room "
@@ -172,7 +172,7 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
     no_own_files = _step(_AND, _THREAD | _FILES) + _if(_THREAD, forbidden) + _return(_ALLOW)
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
-        block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
+        block = _up_to(_NUMBER, _X32 - 1, missing)
         block += b"".join(
             _if(number, missing)
             for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, interface.vmsplice, *interface.keys)
