@@ -6,7 +6,7 @@ import pytest
 
 from windlass.base import disk_reserve
 from windlass.base.disk_reserve import Room
-from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildSettings
 
 MIB = 1 << 20
 FILES = {"requirements.txt": "", "main.py": "", "Procfile": "web: python main.py\n"}

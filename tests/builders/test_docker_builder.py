@@ -17,8 +17,7 @@ from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.builder import BuilderAway, BuildError, BuildSettings
 from windlass.docker.builds import builder
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.images import image, pull, push

@@ -9,8 +9,7 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import read
 from windlass.detect.recipe import SITE
 from windlass.docker.builds.image_notes import NOTES, ImageNotes, notes_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildSettings
 from windlass.detect.procfile import PROCFILE
 from windlass.process.builds.detected import follow
 from windlass.process.builds.start import Start

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
 from tests.needs import needs
-from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildSettings
 
 needs_node = needs("node", "npm")
 

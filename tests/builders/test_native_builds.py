@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.test_native_recipes import with_tool
 from tests.needs import needs
-from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildSettings
 from windlass.builders.remedies import failure
 from windlass.process.builds.tools import LONGEST, OutputLines
 

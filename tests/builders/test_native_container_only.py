@@ -8,8 +8,7 @@ import pytest
 
 from tests.detect.trees import DJANGO
 from tests.needs import needs
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.engines.workload import StaticSite
 from windlass.process.builds import sources
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from windlass.builders.build_settings import BuildSettings
+from windlass.builders.builder import BuildSettings
 
 PROCFILE = "release: python migrate.py\nweb: python main.py\nworker: python work.py\n"
 SCRIPTS = {"main.py": "print('web')", "work.py": "print('work')", "migrate.py": "print('migrated')"}

@@ -12,8 +12,7 @@ import pytest
 
 from tests.builders.native_sites import wheel
 from tests.needs import needs
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError
+from windlass.builders.builder import BuildError, BuildSettings
 from windlass.engines.workload import StaticSite
 from windlass.process.builds import NativeBuilder
 

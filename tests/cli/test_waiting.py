@@ -19,7 +19,7 @@ from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDe
 from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
-from windlass.control.deploying.still_serving import with_remarks
+from windlass.control.deploying.ledger import with_remarks
 from windlass.terminal.stopped import Stopped
 
 REFUSAL = "Ask the server that runs this service, that of the place local: lines are only known there"

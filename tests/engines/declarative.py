@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from windlass.engines.engine import (
+    UNKNOWN,
     EngineError,
     Execution,
     ExecutionRequest,
@@ -27,7 +28,6 @@ from windlass.engines.engine import (
     miss_nothing,
     note_nothing,
 )
-from windlass.engines.engine_limits import UNKNOWN
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
     Artifact,

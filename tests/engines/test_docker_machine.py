@@ -14,7 +14,7 @@ from tests.engines.docker.watched import until
 from windlass.docker import watch
 from windlass.docker.engine import DockerEngine
 from windlass.docker.inspection import milliseconds, outcome_of
-from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.engine import UNKNOWN
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

@@ -13,6 +13,7 @@ from tests.fakes.execution import FakeExecution
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
+    UNKNOWN,
     ArtifactLost,
     EngineAway,
     EngineError,
@@ -23,7 +24,6 @@ from windlass.engines.engine import (
     VolumeLost,
     miss_nothing,
 )
-from windlass.engines.engine_limits import UNKNOWN
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
     Artifact,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.native_sites import Site
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError
+from windlass.builders.builder import BuildError, BuildSettings
 from windlass.builders.node_managers import manager_of
 from windlass.builders.node_packages import package
 from windlass.detect import languages

@@ -14,7 +14,7 @@ from windlass.engines.registries import may_give_tokens
 from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
 from windlass.registries.client import MOST_PAGES, RegistryClient, RequestPauses
 from windlass.registries.docker_hub import search_images
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 
 URL = "https://reg.example.com"
 

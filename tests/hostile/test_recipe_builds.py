@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import read
 from windlass.docker.builds.guard import Around, Rewritten, rewritten
 from windlass.docker.builds.recipes import choose_dockerfile

@@ -17,7 +17,7 @@ from windlass.engines.registries import BuildRegistry, RegistryLogin, may_give_t
 from windlass.registries.aws import AccessKeys, ecr_login, sign
 from windlass.registries.challenge import next_page, read_challenge, wait_of
 from windlass.registries.client import RegistryClient, RequestPauses
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 
 LOGIN = RegistryLogin("reader", "reads-only")
 BASIC = "Basic " + base64.b64encode(b"reader:reads-only").decode()

@@ -11,7 +11,7 @@ from tests.free_ports import free_port
 from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, standstill
 from tests.routers.town import calling, reply, request, route, until
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.builtin.ports import explain
+from windlass.routers.builtin.router import explain
 from windlass.routers.router import Endpoint, Listen, RouteError, Router
 
 

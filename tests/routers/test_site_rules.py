@@ -10,9 +10,9 @@ from tests.routers.sites import FILES, PAGE, serve
 from tests.routers.town import request
 from tests.tables import rows
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
-from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.media_types import media_type
 from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
+from windlass.routers.sites.publish import has_content_hash
 from windlass.routers.sites.rules import (
     MOST_FIELDS,
     MOST_HEADER_RULES,

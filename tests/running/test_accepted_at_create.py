@@ -13,7 +13,7 @@ from tests.builders.test_databases import machine, postgresql
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
 from windlass.core.deploy import databases
-from windlass.engines.engine_limits import EngineLimits
+from windlass.engines.engine import EngineLimits
 from windlass.process.databases import NativeDatabases
 
 GIT = {"git_repository": {"url": REPOSITORY}}

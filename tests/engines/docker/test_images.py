@@ -8,8 +8,7 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
-from windlass.engines.engine import ArtifactLost, EngineError
-from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.engine import UNKNOWN, ArtifactLost, EngineError
 from windlass.engines.workload import (
     Artifact,
     Phase,

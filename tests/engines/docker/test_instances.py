@@ -24,8 +24,7 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.engine import DockerEngine
 from windlass.docker.execute import execute
 from windlass.docker.resources import DockerResources
-from windlass.engines.engine import EngineError, InstanceEnded
-from windlass.engines.engine_limits import UNKNOWN
+from windlass.engines.engine import UNKNOWN, EngineError, InstanceEnded
 from windlass.engines.workload import (
     Artifact,
     Phase,

@@ -20,8 +20,7 @@ from windlass.docker.host_ports import HostPorts
 from windlass.docker.images import DockerImages
 from windlass.docker.resources import DockerResources
 from windlass.docker.watch import EventWatcher
-from windlass.engines.engine import EngineError, output_too_long
-from windlass.engines.engine_limits import Demand, EngineLimits, unmet
+from windlass.engines.engine import Demand, EngineError, EngineLimits, output_too_long, unmet
 from windlass.engines.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
 
 LEAVING: Final = 60.0

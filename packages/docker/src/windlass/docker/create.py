@@ -12,8 +12,7 @@ from windlass.docker import names as words
 from windlass.docker.client.fit import LONGEST_COMMAND, LONGEST_VARIABLES, why_unfit, written
 from windlass.docker.descriptions import MachineSummary
 from windlass.docker.host_ports import as_label
-from windlass.engines.engine import EngineError
-from windlass.engines.engine_limits import EngineLimits
+from windlass.engines.engine import EngineError, EngineLimits
 from windlass.engines.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 
 MEGABYTE: Final = 1024 * 1024

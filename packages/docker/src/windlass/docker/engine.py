@@ -46,6 +46,7 @@ from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.engine import (
+    UNKNOWN,
     EngineAway,
     EngineError,
     Execution,
@@ -56,7 +57,6 @@ from windlass.engines.engine import (
     Sink,
     miss_nothing,
 )
-from windlass.engines.engine_limits import UNKNOWN
 from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.engines.workload import (
     Artifact,

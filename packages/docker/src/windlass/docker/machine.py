@@ -12,7 +12,7 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.transports import HERE
 from windlass.docker.create import SERVER_HOST, limits_of
 from windlass.docker.descriptions import MachineSummary
-from windlass.engines.engine_limits import EngineLimits
+from windlass.engines.engine import EngineLimits
 
 _PATIENCE: Final = 5.0
 _LONGEST_ID: Final = 128

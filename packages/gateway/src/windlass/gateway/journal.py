@@ -23,8 +23,8 @@ from msgspec.structs import replace
 
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
+from windlass.gateway.link import frame, frames
 from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Reserve, Retire, SetRoutes, encode
-from windlass.gateway.wire import frame, frames
 
 _log = log("gateway")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -1,11 +1,13 @@
 """The link of a server to its gateway: starts a gateway if none runs, and reconnects after a restart of
-either."""
+either. A message is a length of four bytes, and msgpack.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -28,8 +30,36 @@ from windlass.gateway.messages import (
     refuse_another_place,
 )
 from windlass.gateway.starting import has_ended, start_gateway
-from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import RouteError
+
+_LENGTH: Final = struct.Struct(">I")
+MOST: Final = 64 * 1024 * 1024
+"""Bytes of one message."""
+
+
+def frame(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
+    """Returns the next message; None at the end."""
+    try:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        return None if length > MOST else await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+def frames(content: bytes) -> list[bytes]:
+    """Splits the content of a file into messages. Leaves out an incomplete last message."""
+    messages, at = [], 0
+    while at + _LENGTH.size <= len(content):
+        (length,) = _LENGTH.unpack_from(content, at)
+        begin, at = at + _LENGTH.size, at + _LENGTH.size + length
+        if at <= len(content):
+            messages.append(content[begin:at])
+    return messages
+
 
 _log = log("gateway")
 _PATIENCE: Final = 15.0

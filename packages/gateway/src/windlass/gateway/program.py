@@ -36,6 +36,7 @@ from windlass.gateway.files import (
 )
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
+from windlass.gateway.link import frame, read_frame
 from windlass.gateway.messages import (
     Ask,
     AskTraffic,
@@ -50,7 +51,6 @@ from windlass.gateway.messages import (
     refuse_another_place,
 )
 from windlass.gateway.starting import LogFile
-from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")

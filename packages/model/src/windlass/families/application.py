@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta
 
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
-from windlass.builders.build_settings import BuilderChoice
+from windlass.builders.builder import BuilderChoice
 from windlass.core.declare.build_shapes import (
     Command,
     File,

@@ -31,6 +31,7 @@ from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
     EngineAway,
     EngineError,
+    EngineLimits,
     Execution,
     ExecutionRequest,
     Missed,
@@ -38,7 +39,6 @@ from windlass.engines.engine import (
     Sink,
     miss_nothing,
 )
-from windlass.engines.engine_limits import EngineLimits
 from windlass.engines.workload import (
     Artifact,
     Instance,

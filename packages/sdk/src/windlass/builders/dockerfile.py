@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.builders.heredocs import Opening
 from windlass.builders.instructions import (
     Argument,
     DockerfileError,
     Heredoc,
     Instruction,
+    Opening,
     arguments,
     instruction,
     short,

@@ -4,17 +4,19 @@ An engine runs generations of services. Instances go on running when Windlass en
 `start` adopts them. An instance is identified by (service, generation, index); there is never more than one
 live copy of one. It belongs to one deployment: where another one has its generation, as after a restore of an
 older database, that one ends the instance and starts its own.
+
+Its limits are asked when a service is created or changed, and by the engine itself before it starts an
+instance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
-from windlass.engines.engine_limits import EngineLimits
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
     LONGEST_OUTPUT,
@@ -32,6 +34,44 @@ from windlass.engines.workload import (
     Volume,
     Workload,
 )
+
+
+class Demand(Struct, frozen=True):
+    """The resources that a service asks for, for each instance; the fields are those of its settings."""
+
+    cpu: int
+    memory: int
+    gpu: int = 0
+
+
+class EngineLimits(Struct, frozen=True, kw_only=True):
+    """The resources that an engine can give to one instance. A maximum of None is not known."""
+
+    cpu: int | None = None
+    """Thousandths of a core."""
+    memory: int | None = None
+    """Megabytes."""
+    gpu: int | None = None
+    least_cpu: int = 1
+    least_memory: int = 1
+
+
+UNKNOWN: Final = EngineLimits()
+
+
+def unmet(limits: EngineLimits, demand: Demand) -> Iterator[tuple[str, str]]:
+    """Yields each field that asks for more or less than the engine can give, and what it should be."""
+    rows = (
+        ("cpu", demand.cpu, limits.cpu, limits.least_cpu, "thousandths of a core"),
+        ("memory", demand.memory, limits.memory, limits.least_memory, "MB"),
+        ("gpu", demand.gpu, limits.gpu, 0, "GPUs"),
+    )
+    for field, asked, most, least, unit in rows:
+        if most is not None and asked > most:
+            yield field, f"must be at most {most}: the engine of this cluster has {most or 'no'} {unit}"
+        elif asked < least:
+            yield field, f"must be at least {least}: the engine of this cluster gives no fewer {unit}"
+
 
 PORTS_OF_ENGINES: Final = range(10_000, 30_000)
 """Ports of the machine that engines choose from. They are below those of outgoing connections, which begin at

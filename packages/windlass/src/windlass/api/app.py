@@ -16,9 +16,11 @@ from windlass.api.access_log import access_log_of
 from windlass.api.account import AccountRequests
 from windlass.api.answers import (
     HttpAnswer,
+    ServedFile,
     answer_of,
     check_length,
     failure_answer,
+    file_answer,
     internal_error,
     rate_limit_headers,
     send_answer,
@@ -27,7 +29,6 @@ from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.cors import CrossOrigin
 from windlass.api.executions import ExecutionSockets
-from windlass.api.files import ServedFile, file_answer
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota

@@ -44,7 +44,7 @@ from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.services.engine_access import find_access
+from windlass.control.services.clusters import find_access
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster

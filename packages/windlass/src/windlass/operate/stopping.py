@@ -23,7 +23,7 @@ from windlass.config import Settings
 from windlass.control.background.everywhere import LONGEST_APART
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.services.engine_access import find_access
+from windlass.control.services.clusters import find_access
 from windlass.control.services.stopping import StoppedService, stop_everything, up
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import OPEN, Progress

@@ -27,7 +27,7 @@ from windlass.base.http_out import (
 )
 from windlass.engines.registries import RegistryLogin
 from windlass.registries.client import SECONDS
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 
 _TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
 _TYPE: Final = "application/x-amz-json-1.1"

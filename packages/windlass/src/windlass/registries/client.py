@@ -42,8 +42,7 @@ from windlass.registries.challenge import (
     read_challenge,
     wait_of,
 )
-from windlass.registries.failures import Problem, RegistryFailure
-from windlass.registries.refusals import RegistryFailures
+from windlass.registries.refusals import Problem, RegistryFailure, RegistryFailures
 
 T = TypeVar("T", bound=Struct)
 

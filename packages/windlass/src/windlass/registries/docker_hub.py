@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.registries.client import LONGEST, SECONDS
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 
 _HUB: Final = "https://hub.docker.com/v2"
 OFFICIAL: Final = "library"

@@ -1,7 +1,6 @@
 """Dockerfiles of recipes: `dockerfile(recipe, tree)` writes one. Runs nothing and reads no registry."""
 
-from windlass.detect.dockerfile.shell import argv
 from windlass.detect.dockerfile.stages import DockerfileOptions
-from windlass.detect.dockerfile.writer import dockerfile, is_static
+from windlass.detect.dockerfile.writer import argv, dockerfile, is_static
 
 __all__ = ["DockerfileOptions", "argv", "dockerfile", "is_static"]

@@ -18,11 +18,14 @@ from windlass.detect.python_frameworks import (
     serve_asgi,
     serve_wsgi,
 )
-from windlass.detect.python_pins import LOCKS, SETUPTOOLS, old_package_in, python_of_pins
-from windlass.detect.python_requirements import (
+from windlass.detect.python_pins import (
+    LOCKS,
     REQUIREMENTS,
+    SETUPTOOLS,
     missing_requirements,
+    old_package_in,
     package_name,
+    python_of_pins,
     requirements_files,
 )
 from windlass.detect.python_runners import without_runner

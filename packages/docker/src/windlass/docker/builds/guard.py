@@ -20,8 +20,7 @@ from msgspec import Struct
 from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
-from windlass.builders.heredocs import UNCERTAIN
-from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
+from windlass.builders.instructions import UNCERTAIN, DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
 from windlass.docker.builds.expansion import FromImages, check_expansion
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from windlass.base import dockerignore
 from windlass.base.file_names import read_beginning
-from windlass.builders.build_settings import FILES, BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import FILES, BuildError, BuildSettings, Order
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package, builds_of, package, workspace_of
 from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named

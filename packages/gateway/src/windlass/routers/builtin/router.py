@@ -2,12 +2,13 @@
 
 Everything runs in callbacks on one event loop, so that a change of routes holds for the next request at once.
 It keeps nothing: after a restart it is told everything again. Its sockets can be handed to another one, in
-another process: see `leave`, `adopt` and `inherited`.
+another process: see `leave`, `adopt` and `inherited`. A port that cannot be bound is explained in words.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -15,16 +16,57 @@ from typing import Any, Final
 
 from windlass.base.held_ports import hold_other_family
 from windlass.base.http_in.bounds import Bounds
+from windlass.base.isolation.instance_connections import make_socket
+from windlass.base.isolation.socket_server import TCP, TCP_6, SocketServerUnavailable
 from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
-from windlass.routers.builtin.ports import bind
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Port, RoutingTable, is_inside, port_key
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+
+_BACKLOG: Final = 2048
+_PRIVILEGED: Final = 1024
+
+
+def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
+    """Returns a socket that listens. `way_out` says what to do if the port is taken."""
+    network, _, address = host.rpartition("/")
+    try:
+        listening = make_socket(network, TCP_6 if ":" in address else TCP)
+    except (ProcessLookupError, SocketServerUnavailable) as error:
+        raise RouteError(
+            f"deploy again: port {port} cannot be listened on, since the network of its environment has ended"
+        ) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise RouteError(explain(error, host, port, holder, way_out)) from error
+    listening.setblocking(False)
+    return listening
+
+
+def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use by {holder}: {way_out}"
+    if error.errno in {errno.EACCES, errno.EPERM} and port < _PRIVILEGED:
+        return (
+            f"port {port} needs a right that Windlass does not have, as all below {_PRIVILEGED}: choose a "
+            f"higher one, or give it the right (CAP_NET_BIND_SERVICE)"
+        )
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return (
+            f"port {port} cannot be listened on, because {host} is no address of this machine: "
+            f"change the setting gateway_host"
+        )
+    return f"port {port} cannot be listened on: {error.strerror or error}"
+
 
 _LOCAL: Final = "127.0.0.1"
 _LAST_BYTES, _LOOK = 5.0, 0.05

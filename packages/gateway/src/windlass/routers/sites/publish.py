@@ -2,16 +2,22 @@
 
 A build is of strangers. Only regular files are taken that have a place below the folder and no hidden part in
 their path; a link counts as the file that it leads to, if that one may be taken, too.
+
+Files whose name contains a digest of their content never change. A mistake there makes browsers keep an old
+file for a year, so that only what is certain counts: folders that build tools reserve for such files, and
+digests that are neither a word, nor a number, nor a date.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +25,52 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.base.atomic_files import write_whole
-from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteRules, encode_index
-from windlass.routers.sites.media_types import is_compressible, media_type
+from windlass.routers.sites.media_types import is_asset, is_compressible, media_type, suffix_of
 from windlass.routers.sites.rules import (
     MOST_BYTES_OF_RULES,
     HeaderRule,
     parse_headers,
     parse_redirects,
 )
+
+_RESERVED: Final = ("_next/static/", "_astro/", "_app/immutable/")
+"""Folders of Next, Astro and SvelteKit in which everything has a digest or an id of its build."""
+_CODE: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
+_DATA: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
+"""Types that people download, publish and name by themselves."""
+_HEX: Final = re.compile(r"[0-9a-f]{8,64}")
+_MIXED: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
+_SEPARATORS: Final = re.compile(r"[.~-]")
+_CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
+"""The least number of changes between digits and letters, and between these and capitals."""
+
+
+def has_content_hash(path: str) -> bool:
+    """True if the content at this path never changes. `path` is relative to the site."""
+    suffix = suffix_of(path)
+    if not is_asset(path) or suffix in _DATA:
+        return False
+    if path.startswith(_RESERVED):
+        return True
+    _, *tokens = _SEPARATORS.split(path.rpartition("/")[2].removesuffix(f".{suffix}").removesuffix(".js"))
+    return any(_is_digest(token, is_code=suffix in _CODE) for token in tokens)
+
+
+def _is_digest(token: str, *, is_code: bool) -> bool:
+    changes = _changes(token)
+    if _HEX.fullmatch(token):
+        return changes >= _CHANGES_OF_HEX
+    has_all = any(map(str.isupper, token)) and any(map(str.isdigit, token))
+    least = _CHANGES_OF_CODE if is_code else _CHANGES
+    return bool(_MIXED.fullmatch(token)) and has_all and changes >= least
+
+
+def _changes(token: str) -> int:
+    """Returns how often a small letter, a capital or a digit follows one of another kind."""
+    kinds = [letter.isdigit() + 2 * letter.isupper() for letter in token]
+    return sum(before != after for before, after in pairwise(kinds))
+
 
 REDIRECTS, HEADERS = "_redirects", "_headers"
 NOT_FOUND: Final = "404.html"

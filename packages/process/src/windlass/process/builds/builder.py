@@ -27,8 +27,7 @@ from windlass.base.disk_reserve import Amount, DiskWatch
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
 from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
-from windlass.builders.build_settings import FILES
-from windlass.builders.builder import FULL, BuilderAway, BuildError, Order, Say
+from windlass.builders.builder import FILES, FULL, BuilderAway, BuildError, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.engines.workload import Artifact
 from windlass.process.builds import tree

@@ -14,8 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError
+from windlass.builders.builder import BuildError, BuildSettings
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package
 from windlass.detect import (

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from windlass.base.shell import shell_command
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Say
+from windlass.builders.builder import BuildError, BuildSettings, Say
 from windlass.process.builds.command import Site, resolve_command
 from windlass.process.builds.dockerfile_hints import Command
 from windlass.process.builds.start import Start, text_of

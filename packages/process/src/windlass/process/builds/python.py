@@ -19,8 +19,13 @@ from msgspec.structs import replace
 from windlass.base import subprocesses
 from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Say
-from windlass.detect.python_pins import MOST_OF_LOCK, SETUPTOOLS, old_package_in
-from windlass.detect.python_requirements import REQUIREMENTS, missing_requirements
+from windlass.detect.python_pins import (
+    MOST_OF_LOCK,
+    REQUIREMENTS,
+    SETUPTOOLS,
+    missing_requirements,
+    old_package_in,
+)
 from windlass.process.builds import pipfile, tree
 from windlass.process.builds.pip import find_pip, pip_install
 from windlass.process.builds.pyproject import (

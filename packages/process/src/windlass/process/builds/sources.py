@@ -11,8 +11,7 @@ from msgspec import Struct, field
 
 from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile, node_packages
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.node_packages import Commands, Package, builds_of, workspace_of

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
-from windlass.engines.engine import Engine
-from windlass.engines.engine_limits import UNKNOWN, EngineLimits
+from windlass.engines.engine import UNKNOWN, Engine, EngineLimits
 from windlass.engines.provider import RemoteEngine
 from windlass.engines.servers import Servers
 from windlass.gateway.messages import ServiceTraffic

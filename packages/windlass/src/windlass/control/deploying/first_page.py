@@ -17,8 +17,7 @@ import msgspec
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
-from windlass.control.deploying.other_machines import hosts_of, machine_of
-from windlass.control.deploying.routes import endpoints_of
+from windlass.control.deploying.routes import endpoints_of, hosts_of, machine_of
 from windlass.control.records.served_names import row_of
 from windlass.core.deploy.states import DeploymentStage
 from windlass.engines.start_remedies import LOOK, LOOKED_AT, database_remedy, remedy_of

@@ -1,6 +1,9 @@
 """Records how a service goes on: each method is one transaction, and writes only while the claim is held.
 
 A worker that was paused past its lease raises LostClaim here and changes nothing.
+
+What Windlass chooses, such as a port, is a change of what clients change: the document gets a new tag, and
+the audit an event of Windlass itself. What a success shows, such as the commit that runs, is not.
 """
 
 from __future__ import annotations
@@ -12,18 +15,19 @@ from typing import Concatenate, ParamSpec, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base import ids
+from windlass.base.clock import stamp
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.context.place import Place
-from windlass.control.deploying.documents import write_choices, write_deployed
 from windlass.control.deploying.followers import fail_followers, wake_followers
-from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import (
     finish,
     give_way,
     has_switched,
     move,
+    name_of,
     note_wait,
     particulars,
     record_health,
@@ -31,14 +35,84 @@ from windlass.control.records.deployments import (
     with_report,
 )
 from windlass.control.records.names import reserve_declared, reserve_names
+from windlass.control.records.recording import record
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
+from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.variables.injected import refresh_derived
+from windlass.core.access import SYSTEM
+from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import FIRST_STAGES, Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
-from windlass.core.deploy.states import WORDS, Do, Progress, State
-from windlass.engines.workload import Workload
+from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, WORDS, Do, Progress, State
+from windlass.core.words.events import Event
+from windlass.engines.engine import EngineError
+from windlass.engines.workload import Phase, Workload
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
+
+
+async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
+    """Called in the transaction that freezes the workload: neither is there without the other."""
+    service = await tx.resources.get(workload.service)
+    assert service is not None
+    changes = ctx.kinds[service.family].frozen(service, workload)
+    if not changes:
+        return
+    tag = ids.new_tag()
+    body = rewritten(service.body, {**changes, "updated_at": stamp(max(tx.now, service.created))})
+    sealed = encrypt_hidden(ctx, service.org, service.id, tag, decrypt_hidden(ctx, service))
+    changed = replace(service, tag=tag, body=body, sealed=sealed)
+    await tx.resources.change(changed)
+    await refresh_derived(ctx, tx, changed)
+    await record(ctx, tx, Event.UPDATED, changed, SYSTEM, None, before=service.body, after=body)
+
+
+async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
+    """Writes what a successful deployment changes."""
+    service = await tx.resources.get(current.service)
+    assert service is not None
+    changes = ctx.kinds[service.family].deployed(service, particulars(current))
+    if not changes:
+        return service
+    body = rewritten(service.body, changes)
+    await tx.resources.rewrite(service.id, body)
+    return replace(service, body=body)
+
+
+async def still_serving(
+    ctx: Context, place: Place, service: Row, status: StatusRow, deployment: DeploymentRow
+) -> str:
+    """Returns the sentence that belongs below the message; empty for deployments that release nothing."""
+    if Do(deployment.action) not in RELEASES:
+        return ""
+    serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
+    if serving is None:
+        return f"No version of {name_of(service)} serves now"
+    try:
+        instances = (await place.engine.observe(service.id)).of(serving.number).instances
+    except EngineError as error:
+        return (
+            f"{_version(serving)} is to serve as before, but its engine does not say whether it runs: {error}"
+        )
+    if status.instances and not any(instance.phase is Phase.RUNNING for instance in instances):
+        return f"{_version(serving)} is to serve as before, but none of its instances runs now"
+    return f"{_version(serving)} still serves"
+
+
+def _version(deployment: DeploymentRow) -> str:
+    """Names the version of a deployment: v3 (174e685, deployment 01999f…)."""
+    details = particulars(deployment)
+    short = details.image_tag or (details.commit_id or "")[:7]
+    return f"v{deployment.number} ({', '.join(filter(None, (short, f'deployment {deployment.id}')))})"
+
+
+def with_remarks(failure: str, serving: str = "", output: str = "") -> str:
+    """Returns the message of a deployment: the reason first, and the last lines of the service at the end."""
+    apart = "\n" if "\n" in failure else ". "
+    reason = apart.join(filter(None, (failure.rstrip(".") if serving else failure, serving)))
+    return f"{reason}{OUTPUT_FOLLOWS}{output}" if output else reason
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

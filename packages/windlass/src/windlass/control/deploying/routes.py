@@ -1,4 +1,6 @@
-"""Computes the routes of services from records and observed instances, whenever either changes."""
+"""Computes the routes of services from records and observed instances, whenever either changes. The names of
+services that another machine serves lead to a page that names it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
-from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
 from windlass.control.deploying.sites import find_folder, served_folder
-from windlass.control.records.links import last_workload
+from windlass.control.records.links import host_of, last_workload, url_of_name
 from windlass.control.records.names import host_keys, reserve_ports
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
@@ -22,8 +23,32 @@ from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
 from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
-from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
-from windlass.store import NameRow, StatusRow
+from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError, ServedElsewhere
+from windlass.store import NameRow, StatusRow, Surroundings
+
+
+def machine_of(ctx: Context, place: Place) -> Surroundings | None:
+    """Returns what is told of the machine that serves a place, if it is another one."""
+    if place.elsewhere is not None:
+        return place.elsewhere
+    return ctx.ownership.elsewhere if place is ctx.places.local else None
+
+
+def hosts_of(ctx: Context, place: Place, held: NameRow) -> tuple[str, ...]:
+    """Returns the hosts that lead to a service here: also those of the machine that serves it."""
+    machine = machine_of(ctx, place)
+    hosts = [host_of(ctx, held), *([host_of(ctx, held, machine.domain)] if machine else [])]
+    return tuple(dict.fromkeys(hosts))
+
+
+def served_elsewhere(ctx: Context, place: Place, held: NameRow, path: str = "/") -> ServedElsewhere | None:
+    machine = machine_of(ctx, place)
+    if machine is None:
+        return None
+    name = place.machine or ctx.ownership.place
+    url = url_of_name(ctx, held, machine.domain, machine.port, path) if machine.port else ""
+    return ServedElsewhere(name, url)
+
 
 _log = log("routes")
 

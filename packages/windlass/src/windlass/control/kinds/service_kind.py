@@ -29,7 +29,7 @@ from windlass.core.deploy.injected_variables import BuiltIn, address_variables, 
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.words.naming import enum_value
-from windlass.engines.engine_limits import Demand
+from windlass.engines.engine import Demand
 from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 

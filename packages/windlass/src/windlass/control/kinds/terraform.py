@@ -75,7 +75,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs
-from windlass.engines.engine_limits import Demand
+from windlass.engines.engine import Demand
 from windlass.engines.workload import Artifact, Volume, Workload
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform

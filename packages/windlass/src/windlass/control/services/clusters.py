@@ -1,4 +1,6 @@
-"""Clusters: connected to an engine, checked when that happens, and whether the engine has answered since."""
+"""Clusters: connected to an engine, whose address is read from the store, checked when that happens, and
+whether the engine has answered since.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from windlass.base.encryption import Encryption
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
@@ -16,16 +19,49 @@ from windlass.control.records.ports import PORT, PortOwner, beyond_share
 from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden import decrypt_hidden, decrypt_with
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
-from windlass.control.services.engine_access import access_of
 from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
 from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
-from windlass.store import FIRST_PLACE, Reads, Row, Tx, cluster_word, queue_of, queues_of
+from windlass.store import FIRST_PLACE, NOT_TOLD, Reads, Row, Tx, cluster_word, queue_of, queues_of
+
+
+async def find_access(ctx: Context, id: str) -> EngineAccess | None:
+    row = await ctx.store.reads.resources.find(cluster.name, id)
+    if row is None:
+        return None
+    access = access_in(ctx.encryption, row)
+    if access.place in {"", ctx.ownership.place}:
+        return access
+    owner = await ctx.store.reads.owners.get(access.place)
+    return replace(access, surroundings=owner.surroundings if owner else NOT_TOLD)
+
+
+def access_in(encryption: Encryption, row: Row) -> EngineAccess:
+    """Returns the engine that the row of a cluster names."""
+    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
+
+
+def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
+    return EngineAccess(
+        cluster=id,
+        org=org,
+        name=spec.name,
+        engine=spec.engine or "",
+        is_elsewhere=spec.is_elsewhere,
+        address=spec.engine_address or "",
+        ca_certificate=spec.engine_ca_certificate or "",
+        certificate=spec.engine_certificate or "",
+        key=key,
+        router_port=spec.router_port or 0,
+        engine_id=spec.engine_id or "",
+        place=place_of(spec),
+    )
+
 
 _ENGINE_ID = "engine_id"
 _MOST_NAMED = 5

@@ -41,7 +41,7 @@ from windlass.families.container_registry import (
     container_registry,
 )
 from windlass.registries.client import RegistryClient
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 from windlass.store import Row, Tx
 
 _CHECK: Final = "check"

@@ -28,7 +28,7 @@ from windlass.families.container import (
 )
 from windlass.families.container_registry import container_registry
 from windlass.registries.client import RegistryClient
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 from windlass.store import Row, Tx
 
 # A new tag

@@ -21,7 +21,7 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.client import RegistryClient
 from windlass.registries.docker_hub import OFFICIAL, public_images, search_images
-from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import Problem, RegistryFailure
 
 MOST_TAGS: Final = 10_000
 MOST_IMAGES: Final = 10_000

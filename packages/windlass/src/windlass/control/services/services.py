@@ -43,7 +43,7 @@ from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
-from windlass.engines.engine_limits import unmet
+from windlass.engines.engine import unmet
 from windlass.sources.git import GitCommit, GitError
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 

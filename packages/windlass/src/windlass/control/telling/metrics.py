@@ -1,7 +1,9 @@
 """Metrics of the installation as it is now: the database and the engines are asked once for each scrape.
 
 Nothing is named after a customer: services are counted by state, and clusters have their ids. A part that
-does not answer in time is down, and never keeps the scrape waiting for longer than that.
+does not answer in time is down, and never keeps the scrape waiting for longer than that. Counting the values
+that are still sealed with a former key reads every sealed value, so it is done only while a key is being
+replaced, and seldom.
 """
 
 from __future__ import annotations
@@ -10,22 +12,88 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
+from cryptography import x509
 from msgspec import Struct
 
-from windlass.base.clock import SECOND
+from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
-from windlass.control.context.place import Place
-from windlass.control.telling.certificate_metrics import certificate_metrics
-from windlass.control.telling.sealing_metrics import FormerKeyMetrics
+from windlass.control.context.place import EngineAccess, Place
+from windlass.control.records.sealing_keys import read_keys, values_by_key
 from windlass.core.deploy.states import OPEN, State
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
+
+KEPT: Final = MINUTE
+"""Time for which a count is told again."""
+
+"""Seconds after which a scrape does not wait for the database."""
+
+
+class FormerKeyMetrics:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._counted_at: int | None = None
+        self._count = 0
+
+    async def all(self) -> list[Metric]:
+        """Returns nothing while the database is away."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._catch_up()
+        except (Unavailable, TimeoutError):
+            return []
+        help = "Values that are still sealed with a former key; counted once a minute"
+        return [gauge("former_key_values", help, self._count)]
+
+    async def _catch_up(self) -> None:
+        now = self._ctx.clock.now()
+        if self._counted_at is None or now >= self._counted_at + KEPT:
+            # A count that does not end in time is not begun again with each scrape.
+            self._counted_at = now
+            self._count = await self._read_count()
+
+    async def _read_count(self) -> int:
+        """With every former key retired, nothing is sealed with one: that was checked."""
+        reads = self._ctx.store.reads
+        state = await read_keys(reads)
+        if state is None or state.is_settled:
+            return 0
+        values = await values_by_key(reads)
+        return sum(count for key, count in values.items() if key != state.current)
+
+
+def certificate_metrics(accesses: Iterable[EngineAccess]) -> Iterator[Metric]:
+    samples: list[Sample] = []
+    for access in accesses:
+        pems = [pem for pem in (access.ca_certificate, access.certificate) if pem]
+        with suppress(ValueError):  # `windlass doctor` tells of those that cannot be read
+            if pems:
+                samples.append(((access.cluster,), min(map(end_of, pems)).timestamp()))
+    yield Metric(
+        "cluster_certificate_end_timestamp_seconds",
+        "Time when the first certificate ends that was given for the engine of the cluster",
+        MetricType.GAUGE,
+        ("place",),
+        samples,
+    )
+
+
+@lru_cache(256)
+def end_of(pem: str) -> datetime:
+    """Returns the end of the first of these certificates that ends."""
+    return min(
+        certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem.encode())
+    )
+
 
 PATIENCE: Final = 2.0
 """Seconds that the database, and each engine, may take."""

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
-from windlass.builders.build_settings import BuildSettings
-from windlass.builders.builder import BuildError, Order
+from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import declared_arguments
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.small_files import read_small_text

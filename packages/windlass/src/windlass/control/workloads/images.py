@@ -27,7 +27,7 @@ from windlass.families.container_registry import (
     RegistryConfig,
     container_registry,
 )
-from windlass.registries.failures import RegistryFailure
+from windlass.registries.refusals import RegistryFailure
 from windlass.store import Reads, Row
 
 _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")

@@ -7,8 +7,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from windlass.builders.build_settings import FILES, BuildSettings
-from windlass.builders.builder import Order
+from windlass.builders.builder import FILES, BuildSettings, Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.workloads.builds import cache_secret_of, commit_record

@@ -7,11 +7,10 @@ from typing import Final
 
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.steps.build import build
-from windlass.control.deploying.steps.delete import delete
 from windlass.control.deploying.steps.keep import clear, keep
 from windlass.control.deploying.steps.release import abandon, release
 from windlass.control.deploying.steps.run import run
-from windlass.control.deploying.steps.stop import stop, uninstall
+from windlass.control.deploying.steps.stop import delete, stop, uninstall
 from windlass.core.deploy.plan import Step
 
 STEPS: Final[Mapping[Step, Callable[[Ledger], Awaitable[None]]]] = {

@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.control.deploying.documents import write_deployed
-from windlass.control.deploying.ledger import Ledger, in_transaction
+from windlass.control.deploying.ledger import Ledger, in_transaction, write_deployed
 from windlass.control.deploying.patience import PutOff
 from windlass.control.records.deployments import finish, particulars, status_of, with_report
 from windlass.control.records.runs import (
