@@ -102,7 +102,11 @@ class DeclarativeEngine:
         return request.ref
 
     async def prepare(
-        self, artifact: Artifact, say: Callable[[str], None], login: RegistryLogin | None = None
+        self,
+        artifact: Artifact,
+        say: Callable[[str], None],
+        login: RegistryLogin | None = None,
+        org: str = "",
     ) -> None:
         """A node pulls images itself."""
 

@@ -151,7 +151,11 @@ class FakeEngine(EngineByHand):
         return f"{name}@{digest}" if digest else request.ref
 
     async def prepare(
-        self, artifact: Artifact, say: Callable[[str], None], login: RegistryLogin | None = None
+        self,
+        artifact: Artifact,
+        say: Callable[[str], None],
+        login: RegistryLogin | None = None,
+        org: str = "",
     ) -> None:
         self._answer()
         if self.missing:

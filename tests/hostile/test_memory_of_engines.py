@@ -19,7 +19,7 @@ import pytest
 from tests.engines.dockers import docker_host
 from windlass.docker.client import Docker, EngineRefused, engine_memory
 from windlass.docker.client import images as pulls
-from windlass.docker.client.engine_memory import TOO_MUCH, is_limited
+from windlass.docker.client.engine_memory import TOO_MUCH, PullBackoff, is_limited
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
 
 REF = "ghcr.io/acme/shop:1"
@@ -90,6 +90,41 @@ async def test_a_call_that_takes_too_long_is_not_said_to_take_too_much(tmp_path)
         with pytest.raises(TimeoutError):
             async with engine_memory.limited_memory(docker):
                 raise TimeoutError
+
+
+def test_each_further_pull_that_takes_too_much_doubles_the_pause_of_its_organization(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    backoff, pauses = PullBackoff(), []
+    for _ in range(9):
+        with pytest.raises(EngineRefused, match=TOO_MUCH), backoff.of("acme"):
+            raise EngineRefused(413, TOO_MUCH)
+        began = now[0]
+        while _is_paused(backoff, "acme"):
+            assert not _is_paused(backoff, "another")
+            now[0] += 30
+        pauses.append(now[0] - began)
+    assert pauses == [0, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    now[0] += engine_memory.LONGEST_PAUSE
+    with pytest.raises(EngineRefused, match=TOO_MUCH), backoff.of("acme"):
+        raise EngineRefused(413, TOO_MUCH)
+    assert not _is_paused(backoff, "acme")
+
+
+def test_other_refusals_pause_no_pulls():
+    backoff = PullBackoff()
+    for _ in range(9):
+        with pytest.raises(EngineRefused, match="unknown"), backoff.of("acme"):
+            raise EngineRefused(404, "manifest unknown")
+    assert not _is_paused(backoff, "acme")
+
+
+def _is_paused(backoff: PullBackoff, org: str) -> bool:
+    try:
+        with backoff.of(org):
+            return False
+    except EngineRefused as refused:
+        return why_not_pulled(REF, refused.message).startswith(f"Deploy {REF} again within the hour")
 
 
 @pytest.mark.parametrize(

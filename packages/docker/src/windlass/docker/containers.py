@@ -146,7 +146,7 @@ class ContainerClient:
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources
         await resources.check_volumes(workload)  # an image is of no use until the volume is back
-        image = await self._images.have(workload.artifact.ref)
+        image = await self._images.have(workload.artifact.ref, org=workload.org)
         await resources.make_volumes(workload)
         count = len(create.published_ports(workload, once=once))
         async with resources.network(workload) as network, self._ports.claim(workload.org, count) as ports:

@@ -176,9 +176,11 @@ class DockerEngine(EngineByHand):
         with self._translated():
             return await self._images.resolve(request, say)
 
-    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+    async def prepare(
+        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+    ) -> None:
         with self._translated():
-            await self._images.have(artifact.ref, say, login)
+            await self._images.have(artifact.ref, say, login, org)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         with self._translated():

@@ -11,6 +11,7 @@ from typing import Any
 
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.built_images import SERVICE, BuiltImages
+from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError, Say
 from windlass.engines.image_names import NOT_ITS_OWN, is_named_by_id, is_ours
@@ -26,6 +27,7 @@ class DockerImages:
         """`registry` has the images that Windlass built, if it is set."""
         self._docker = docker
         self._built = BuiltImages(docker, registry)
+        self._backoff = PullBackoff()
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
         """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
@@ -34,7 +36,8 @@ class DockerImages:
         if own and not own.get("RepoDigests"):
             return request.ref  # the operator has put it there: no registry has it
         try:
-            digest = await ask_registry(self._docker, request.ref, request.login)
+            with self._backoff.of(request.org):
+                digest = await ask_registry(self._docker, request.ref, request.login)
         except EngineRefused as refused:
             why = why_not_pulled(request.ref, refused.message, has_login=request.login is not None)
             if own is None:
@@ -44,7 +47,7 @@ class DockerImages:
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
-        self, ref: str, say: Say = _ignore, login: RegistryLogin | None = None
+        self, ref: str, say: Say = _ignore, login: RegistryLogin | None = None, org: str = ""
     ) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata."""
         if inspection := await self._own(ref):
@@ -55,7 +58,8 @@ class DockerImages:
             raise ArtifactLost("Deploy again: the image of this release is no longer on the Docker engine")
         say(f"Pulling {ref}")
         try:
-            await pull(self._docker, ref, login)
+            with self._backoff.of(org):
+                await pull(self._docker, ref, login)
         except EngineRefused as refused:
             why = why_not_pulled(ref, refused.message, has_login=login is not None)
             if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service

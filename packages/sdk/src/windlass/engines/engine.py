@@ -235,7 +235,9 @@ class Engine(Protocol):
         has keeps its name."""
         ...
 
-    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+    async def prepare(
+        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+    ) -> None:
         """Does what may take long before an instance can start, such as pulling an image. `say` takes a line
         of the build log. May be left out unless it takes a login: `apply` does it then."""
         ...

@@ -151,6 +151,7 @@ class PullRequest(Struct, frozen=True):
     is_registered: bool = False
     """True for an image of a registry that the organization has added: only that registry decides what the
     tag stands for, and never what the engine has under the same name."""
+    org: str = ""
 
 
 class ImageRef(Struct, frozen=True):

@@ -45,6 +45,7 @@ from windlass.docker.builds.progress import BuildProgress
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSES, AnswerTooLong
 from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
+from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.fit import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.client.subnets import SubnetsUsedUp
@@ -117,6 +118,7 @@ class DockerBuilder:
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
         self._left_steps = LeftSteps(self._docker)
+        self._backoff = PullBackoff()
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
         """Organizations, and images by digest that a registry gave them."""
@@ -388,7 +390,8 @@ class DockerBuilder:
         say(f"Pulling {ref}")
         try:
             # A pull of a digest that the engine has asks no registry.
-            await (ask_registry if metadata else pull)(self._docker, ref)
+            with self._backoff.of(org):
+                await (ask_registry if metadata else pull)(self._docker, ref)
         except EngineRefused as refused:
             why, is_away = why_not_pulled(ref, refused.message), is_undecided(refused.message)
             if not (metadata and is_away and (org, ref) in self._given):

@@ -12,8 +12,9 @@ import asyncio
 import os
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,9 @@ MOST_GROWTH: Final = 256 << 20
 PART: Final = 16
 """One part in so many of the machine's memory, at most."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
+PAUSED: Final = "the engine needed too much memory for others of the organization"
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+"""Seconds in which an organization pulls nothing after the second such pull, and at most."""
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _PAUSE: Final = 0.05
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -59,6 +63,36 @@ async def limited_memory(docker: Docker) -> AsyncIterator[None]:
         raise EngineRefused(413, TOO_MUCH) from error
 
 
+class PullBackoff:
+    """Refuses pulls of an organization for longer after each one for which the engine needed too much memory.
+    One costs nothing: pulls that are under way at the same time end together."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[str, tuple[float, float]] = {}
+        """By organization: how long the last pause was, and when it ended."""
+
+    @contextmanager
+    def of(self, org: str) -> Iterator[None]:
+        now = time.monotonic()
+        self._pauses = {each: pause for each, pause in self._pauses.items() if now < pause[1] + LONGEST_PAUSE}
+        if now < self._pauses.get(org, (0.0, now))[1]:
+            raise EngineRefused(429, PAUSED)
+        try:
+            yield
+        except EngineRefused as refused:
+            if refused.message == TOO_MUCH and org:
+                self._extend(org)
+            raise
+
+    def _extend(self, org: str) -> None:
+        last = self._pauses.get(org)
+        pause = 0.0 if last is None else min(max(2 * last[0], FIRST_PAUSE), LONGEST_PAUSE)
+        self._pauses[org] = (pause, time.monotonic() + pause)
+        _log.warning(
+            "the Docker engine needs too much memory for an image", extra={"org": org, "pause": pause}
+        )
+
+
 def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _GROUPS) -> bool | None:
     """Returns whether a control group bounds the memory of an engine; None if the engine cannot be seen."""
     try:
@@ -80,7 +114,6 @@ def _groups(line: str, groups: Path) -> Iterator[str]:
 async def _end_above(most: int, process: int, limit: asyncio.Timeout) -> None:
     while _resident(process) <= most:  # noqa: ASYNC110 (another process grows)
         await asyncio.sleep(_PAUSE)
-    _log.warning("the Docker engine needs too much memory for a registry", extra={"most": most})
     limit.reschedule(0)
 
 

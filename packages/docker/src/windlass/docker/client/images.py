@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from windlass.docker.client.answers import AnswerTooLong, EngineRefused
 from windlass.docker.client.client import Docker
-from windlass.docker.client.engine_memory import TOO_MUCH, limited_memory
+from windlass.docker.client.engine_memory import PAUSED, TOO_MUCH, limited_memory
 from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
 
@@ -175,6 +175,11 @@ _REASONS: Final = (
     (
         TOO_LONG,
         "Use an image with a shorter configuration and history than {ref}: they may have 1 MiB",
+    ),
+    (
+        PAUSED,
+        "Deploy {ref} again within the hour: the Docker engine needed too much memory for other images of "
+        "this organization",
     ),
     (
         TOO_MUCH,

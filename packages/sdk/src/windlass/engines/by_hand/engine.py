@@ -46,7 +46,9 @@ class EngineByHand(Engine, Copies):
     async def resolve(self, request: PullRequest, say: Say) -> str:
         return request.ref
 
-    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+    async def prepare(
+        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+    ) -> None:
         """Does nothing: what a builder made is on this machine."""
 
     # Rollouts

@@ -50,7 +50,8 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
     if built and built.holds(name):
         raise BuildError(f"image_name: {NOT_ITS_OWN}")
     login = await _login(ctx, registry)
-    request = PullRequest(f"{name}:{image.tag}", login, is_registered=registry is not None)
+    org = making.service.org
+    request = PullRequest(f"{name}:{image.tag}", login, is_registered=registry is not None, org=org)
     making.say(f"The image is {request.ref}")
     place = await ctx.places.of(making.service.id)
     ref = await _find_repeated(ctx, making, request)
@@ -59,7 +60,7 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
         if digest := parse_ref(ref).digest:
             making.say(f"Its tag stands for {digest}")
     artifact = Artifact(kind="image", ref=ref, key=ref)
-    await place.engine.prepare(artifact, making.say, login)
+    await place.engine.prepare(artifact, making.say, login, org)
     return BuiltArtifact(BuildResult(artifact), image_tag=image.tag)
 
 
@@ -72,7 +73,7 @@ async def fetch_image(
     is_from_there = registry is not None and host_of(registry.url or "") == parse_ref(artifact.ref).host
     login = await _login(ctx, registry) if is_from_there else None
     place = await ctx.places.of(making.service.id)
-    await place.engine.prepare(artifact, making.say, login)
+    await place.engine.prepare(artifact, making.say, login, making.service.org)
 
 
 async def find_registry(
