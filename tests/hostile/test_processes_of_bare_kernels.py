@@ -1,24 +1,29 @@
 """Where the kernel gives no process namespaces, all processes of a service end with it, also one that left
 its parent, session, environment, folder and output. Otherwise it would run on beside another organization,
-which is let in once the services of the first are gone."""
+which is let in once the services of the first are gone. Programs change and reach no processes of others."""
 
 from __future__ import annotations
 
 import os
 import signal
+from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import isolation
+from windlass.base.isolation import isolation, landlock
 from windlass.base.isolation.isolation import Isolation
 from windlass.process.engine import ProcessEngine
+from windlass.process.records import Record
 
+OTHER = f"2{SERVICE[1:]}"
+REACHED = ("signal", "signal of thread", "signal by handle", "comparison")
 BARE: dict[str, Any] = {"identity": "none", "mounts": False, "processes": False, "network": False}
 LEAVES = """
 import os, signal
@@ -168,3 +173,106 @@ async def test_a_program_changes_no_process_that_it_names_by_its_number(rig, mon
         assert (own, read) == ("done", "done")
         assert (limit, wrote) == (("refused",) * 2 if walls else ("done",) * 2)
         await remove(station)
+
+
+SCHEDULES = """
+import ctypes, errno, os, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+NUMBERS = {
+    "x86_64": dict(setpriority=141, ioprio_set=251, sched_setparam=142, sched_setscheduler=144, kcmp=312,
+                   sched_setaffinity=203, sched_setattr=314, tgkill=234, kill=62, migrate_pages=256,
+                   move_pages=279, perf_event_open=298, process_vm_readv=310),
+    "aarch64": dict(setpriority=140, ioprio_set=30, sched_setparam=118, sched_setscheduler=119, kcmp=272,
+                    sched_setaffinity=122, sched_setattr=274, tgkill=131, kill=129, migrate_pages=238,
+                    move_pages=239, perf_event_open=241, process_vm_readv=270),
+}[os.uname().machine] | dict(pidfd_open=434, pidfd_send_signal=424, pidfd_getfd=438, process_madvise=440)
+other, group = int(os.environ["OTHER"]), int(os.environ["GROUP"])
+def tried(name, *given):
+    values = [ctypes.c_long(each) if isinstance(each, int) else each for each in given]
+    if libc.syscall(ctypes.c_long(NUMBERS[name]), *values) >= 0:
+        return "done"
+    return errno.errorcode[ctypes.get_errno()]
+zero, one = ctypes.create_string_buffer(8), ctypes.create_string_buffer(b"\\1", 128)
+batch = ctypes.create_string_buffer(struct.pack("IIQiIQQQ", 48, 3, 0, 15, 0, 0, 0, 0))
+clock = ctypes.create_string_buffer(struct.pack("IIQQQQQ", 1, 112, 0, 0, 0, 0, 1 << 5), 112)
+into = ctypes.create_string_buffer(64)
+here = ctypes.create_string_buffer(struct.pack("PN", ctypes.addressof(into), 8))
+there = ctypes.create_string_buffer(struct.pack("PN", 4096, 8))
+def schedule(pid, group):
+    return {
+        "io priority": tried("ioprio_set", 1, pid, 2 << 13 | 7),
+        "io priority of group": tried("ioprio_set", 2, group, 2 << 13 | 7),
+        "parameters": tried("sched_setparam", pid, zero),
+        "scheduler": tried("sched_setscheduler", pid, 3, zero),
+        "attributes": tried("sched_setattr", pid, batch, 0),
+        "processors": tried("sched_setaffinity", pid, 128, one),
+        "priority": tried("setpriority", 0, pid, 15),
+        "priority of group": tried("setpriority", 1, group, 15),
+    }
+handle = libc.syscall(ctypes.c_long(NUMBERS["pidfd_open"]), ctypes.c_long(other), ctypes.c_long(0))
+own = schedule(0, 0)
+others = schedule(other, group) | {
+    # Neither may change anything: the one is a higher priority, the other none at all.
+    "priority of user": tried("setpriority", 2, 0, -20),
+    "io priority of user": tried("ioprio_set", 3, 0, 7 << 13),
+}
+reached = {
+    "signal": tried("kill", other, 0),
+    "signal of thread": tried("tgkill", other, other, 0),
+    "signal by handle": tried("pidfd_send_signal", handle, 0, None, 0),
+    "file": tried("pidfd_getfd", handle, 0, 0),
+    "comparison": tried("kcmp", os.getpid(), other, 1, 0, 0),
+    "pages": tried("move_pages", other, 0, None, None, None, 0),
+    "all pages": tried("migrate_pages", other, 8, one, one),
+    "measurement": tried("perf_event_open", clock, other, -1, -1, 0),
+    "memory": tried("process_vm_readv", other, here, 1, there, 1, 0),
+    "advice": tried("process_madvise", handle, here, 1, 20, 0),
+}
+print("found", repr((own, others, reached)), flush=True)
+signal.pause()
+"""
+WITHOUT_EFFECT = {"parameters", "scheduler", "attributes", "processors"}
+ONLY_PRIVILEGED = {"priority of user": "EACCES", "io priority of user": "EINVAL"}
+"""The answers of the kernel itself to what a program without rights may not do."""
+
+
+@pytest.mark.parametrize("walls", [True, False])
+async def test_a_program_schedules_and_reaches_no_process_of_others(rig, monkeypatch, walls):
+    found = Isolation("auto", Path("/nowhere"))._findings()
+    if not walls:
+        found = {**found, "socket_filter": False, "landlock": 0}
+    elif found["landlock"] < landlock.SCOPES_SINCE:
+        pytest.skip("needs a kernel whose Landlock refuses signals")
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(programs.SLEEPS), service=OTHER))
+        await station.hears("here")
+        other = next(record.process for record in records(station) if record.process)
+        before = scheduling(other.pid)
+        variables = {"OTHER": str(other.pid), "GROUP": str(os.getpgid(other.pid))}
+        await station.apply(wanted(rig.made(SCHEDULES), variables=variables))
+
+        async def has_said() -> bool:
+            return len(station.said) > 1
+
+        await until(has_said)
+        own, others, reached = literal_eval(station.said[1].removeprefix("found "))
+        assert set(own.values()) == {"done"}
+        if walls:
+            assert {name for name, answer in others.items() if answer != "EPERM"} == WITHOUT_EFFECT
+            assert set(reached.values()) <= {"EPERM", "EACCES"}
+            assert scheduling(other.pid) == before
+        else:
+            assert others == dict.fromkeys(others, "done") | ONLY_PRIVILEGED
+            assert all(reached[name] == "done" for name in REACHED)
+            assert scheduling(other.pid) == (os.SCHED_BATCH, {0}, 15)
+        await station.engine.sweep(await station.engine.services())
+
+
+def scheduling(pid: int) -> tuple[int, set[int], int]:
+    return os.sched_getscheduler(pid), os.sched_getaffinity(pid), os.getpriority(os.PRIO_PROCESS, pid)
+
+
+def records(station: Station) -> list[Record]:
+    kept = station.engine._records  # type: ignore[attr-defined]
+    return [record for key in kept.find() if (record := kept.read(key))]

@@ -20,8 +20,9 @@ a pipe or a socket keep 2 MiB of memory.
 Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
 sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
 
-It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py),
-and where process numbers are those of the machine, no limit of a process that is named by its number.
+It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py).
+Where process numbers are those of the machine, it lets a program change limits, priorities, schedulers and
+processors only of itself (number 0, not its own number, which a filter cannot know), and nothing of a user.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ _LARGEST_SET: Final = 32
 """Semaphores. The kernel allows 32,000 sets in a cell, then 70 MB."""
 _LARGEST_SEGMENT: Final = 16 << 10
 """Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
+_SUCCESS: Final = 0
+"""In the place of an error: the call does nothing."""
 _LOAD, _AND, _IF_EQUAL, _IF_ABOVE, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000
@@ -137,6 +140,25 @@ _LIMITING: Final[Mapping[int, tuple[int, int]]] = {
     0x400000F3: (164, 261),
 }
 """The calls `setrlimit` and `prlimit64` of each interface."""
+
+
+class _Scheduling(NamedTuple):
+    set_priority: int
+    set_io_priority: int
+    of_process: tuple[int, ...]
+    """The calls `sched_setparam`, `sched_setscheduler`, `sched_setaffinity` and `sched_setattr`."""
+
+
+_SCHEDULING: Final[Mapping[int, _Scheduling]] = {
+    0xC000003E: _Scheduling(141, 251, (142, 144, 203, 314)),
+    0x40000003: _Scheduling(97, 289, (154, 156, 241, 351)),
+    0xC00000B7: _Scheduling(140, 30, (118, 119, 122, 274)),
+    0x40000028: _Scheduling(97, 314, (154, 156, 241, 380)),
+    0xC00000F3: _Scheduling(140, 30, (118, 119, 122, 274)),
+    0x400000F3: _Scheduling(140, 30, (118, 119, 122, 274)),
+}
+_IO_USER: Final = 3
+"""IOPRIO_WHO_USER."""
 _ALL_SHARING: Final = {0x40000003: (117,)}
 """The call `ipc`, which older 32-bit programs take for all System V calls."""
 
@@ -191,6 +213,8 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
         no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if(number, no_lease) for number in interface.commanding)
         block += _kept_limits(interface.architecture, forbidden, sees_others)
+        if sees_others:
+            block += _own_scheduling(interface.architecture, forbidden)
         if not has_limits:
             block += _small_sharing(interface.architecture, missing, unsupported)
         program += _if(interface.architecture, block + _return(_ALLOW))
@@ -208,6 +232,17 @@ def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> byte
     ):  # a limit of processor time would end the process that gets it, also if that is the server
         limiting = _step(_LOAD, _FIRST_WORD) + _if(0, limiting) + changed + _return(_ALLOW)
     return _if(set_limit, setting) + _if(limit_process, limiting)
+
+
+def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
+    calls = _SCHEDULING[architecture]
+    # Libraries name their own threads by numbers: OpenMP starts none if it gets an error.
+    own = _up_to(_FIRST_WORD, 0, _return(_REFUSE | _SUCCESS)) + _return(_ALLOW)
+    block = b"".join(_if(number, own) for number in calls.of_process)
+    for number, user in ((calls.set_priority, os.PRIO_USER), (calls.set_io_priority, _IO_USER)):
+        of_all = _step(_LOAD, _FIRST_WORD) + _if(user, forbidden)
+        block += _if(number, of_all + _up_to(_SECOND_WORD, 0, forbidden) + _return(_ALLOW))
+    return block
 
 
 def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
