@@ -15,6 +15,7 @@ from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.config import Settings
+from windlass.docker.provider import lets_steps_out
 from windlass.engines.findings import AIO, INOTIFY, NEIGHBOURS, kernel_limits
 from windlass.install import mark
 from windlass.install.engines import choose_engine
@@ -244,6 +245,23 @@ def test_a_build_cache_of_docker_beyond_the_limit_is_told(found, docker, gibibyt
     told = found(docker_host=docker.host)["Build cache"]
     assert (told[0], told[1].startswith(f"{gibibytes}.0 GiB on the Docker engine")) == (level, True)
     assert ("more than build_cache_bytes" in told[1]) is (level == "warn")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_warned"),
+    [
+        ("20.10.24+dfsg1 (API 1.41)", False),
+        ("23.0.6", True),
+        ("24.0.8", True),
+        ("24.0.9", False),
+        ("25.0.1", True),
+        ("25.0.2", False),
+        ("27.5.1", False),
+        ("of an unknown version", False),
+    ],
+)
+def test_an_engine_whose_build_steps_reach_the_machine_is_told(version, is_warned):
+    assert lets_steps_out(version) is is_warned
 
 
 def test_a_build_cache_that_docker_does_not_tell_is_said(found, tmp_path):

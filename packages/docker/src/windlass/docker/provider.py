@@ -6,6 +6,7 @@ What only an open engine needs is loaded when one is opened: its HTTP client is 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections import Counter
@@ -165,7 +166,7 @@ class DockerProvider:
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
-        for check in (_build_cache, _networks, _memory):
+        for check in (_build_steps, _build_cache, _networks, _memory):
             async for finding in check(settings):
                 yield finding
         yield kernel_limits((AIO, INOTIFY, NEIGHBOURS))
@@ -288,6 +289,20 @@ async def _version(host: str) -> str | Exception:
     finally:
         await docker.close()
     return f"{version.get('Version', 'of an unknown version')} (API {version.get('ApiVersion', 'unknown')})"
+
+
+async def _build_steps(settings: DockerSettings) -> AsyncIterator[Finding]:
+    found = await _version(settings.host)
+    if isinstance(found, str) and lets_steps_out(found):
+        state = f"of Docker {found.split()[0]} may delete empty files of the machine (CVE-2024-23652)"
+        yield warn(
+            "Build steps", state, "update Docker, unless its distributor has mended this in its version"
+        )
+
+
+def lets_steps_out(version: str) -> bool:
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    return (23,) <= numbers < (24, 0, 9) or (25,) <= numbers < (25, 0, 2)
 
 
 async def _build_cache(settings: DockerSettings) -> AsyncIterator[Finding]:
