@@ -20,6 +20,7 @@ from msgspec import Struct
 
 import windlass
 from windlass.base.atomic_files import write_whole
+from windlass.base.entry_points import entry_points
 from windlass.base.private import private_folder
 from windlass.base.version import VERSION
 from windlass.cli.user_folders import cache_folder
@@ -84,9 +85,7 @@ def line_about(command: click.Command) -> str:
 
 def commands_of_packages() -> dict[str, str]:
     """Returns the commands that installed packages name as entry points of the group `windlass.commands`."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 (it takes as long as a whole `--help`)
-
-    return {entry.name: entry.value for entry in entry_points(group=_GROUP)}
+    return {entry.name: entry.value for entry in entry_points(_GROUP)}
 
 
 def _digest() -> str:

@@ -1,12 +1,13 @@
-"""One declarative file for each resource family; files in this folder are found automatically."""
+"""One declarative file for each resource family. Files in this folder are found automatically, and so are the
+modules that installed packages name as entry points of the group `windlass.families`.
+"""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from functools import cache
 
+from windlass.base.entry_points import modules_of
 from windlass.core.declare.registry import Actions, AnyOf, Declared, Registry, StandaloneOperation
 from windlass.core.declare.resource import Family, ServiceLists
 
@@ -29,7 +30,7 @@ def registry_of(*declarations: Declared) -> Registry:
 
 
 def find_declarations() -> Iterator[Declared]:
-    for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-        for declaration in vars(importlib.import_module(f"{__name__}.{module}")).values():
+    for module in modules_of(__name__, __path__, "windlass.families"):
+        for declaration in vars(module).values():
             if isinstance(declaration, Declared):
                 yield declaration

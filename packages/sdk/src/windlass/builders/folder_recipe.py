@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
+from windlass.base.entry_points import entry_points
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Recipe, Tree, detect
 
@@ -29,7 +29,7 @@ def tree_of(folder: Path) -> Tree:
 def load_readers() -> None:
     """Loads all that reads files of commits, for processes that are forked of this one: the modules that
     installed packages name as entry points of the group `windlass.readers`."""
-    for reader in entry_points(group=READERS):
+    for reader in entry_points(READERS):
         reader.load()
     for names in (
         ("Procfile", "requirements.txt", "app.py", "pyproject.toml"),

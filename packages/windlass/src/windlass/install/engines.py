@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from windlass.base.entry_points import entry_points
 from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, settings_file
@@ -21,7 +21,7 @@ from windlass.install import mark
 @cache
 def providers() -> Mapping[str, EngineProvider]:
     """Returns all providers by name, those that `auto` takes first at the beginning."""
-    found: list[EngineProvider] = [entry.load()() for entry in entry_points(group=PROVIDERS)]
+    found: list[EngineProvider] = [entry.load()() for entry in entry_points(PROVIDERS)]
     return {provider.name: provider for provider in sorted(found, key=lambda provider: -provider.rank)}
 
 

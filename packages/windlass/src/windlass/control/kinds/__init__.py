@@ -1,12 +1,14 @@
-"""One file for each kind of service, found by being there; see `control.kinds.service_kind`."""
+"""One file for each kind of service; see `control.kinds.service_kind`. Files in this folder are found
+automatically, and so are the modules that installed packages name as entry points of the group
+`windlass.kinds`, with the handlers that they register.
+"""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
+from windlass.base.entry_points import modules_of
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
@@ -33,8 +35,8 @@ def _in_order(kinds: Mapping[str, AnyKind]) -> Iterator[str]:
 
 
 def find_kinds() -> Iterator[AnyKind]:
-    for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-        for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
+    for module in modules_of(__name__, __path__, "windlass.kinds"):
+        for thing in vars(module).values():
             if isinstance(thing, ServiceKind):
                 yield thing
 
