@@ -68,6 +68,18 @@ async def test_an_environment_with_very_much_in_it_is_not_copied_by_one_request(
     assert copied.status == 202, "in parts, all of it can be copied"
 
 
+@pytest.mark.parametrize("largest", [10, LARGEST])
+async def test_services_that_are_very_many_are_not_deployed_by_one_request(street, monkeypatch, largest):
+    """Negative control: without so small a limit, they are."""
+    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    answer = await street.world.post(f"/environment/{street.id}/deploy")
+    assert answer.status == (202 if largest == LARGEST else 409)
+    await street.world.settle()
+    assert len(street.world.engine.applied) == (APPLICATIONS if largest == LARGEST else 0)
+    one = street.applications[0]
+    assert (await street.world.post(f"/application/{one}/deploy")).status == 202, "in parts, they can be"
+
+
 async def test_long_values_count_as_several_resources(street, monkeypatch):
     monkeypatch.setattr(dispatch, "LARGEST", 40)
     one = street.applications[0]

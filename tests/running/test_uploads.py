@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,6 +14,8 @@ from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.running.uploads import FOLDER, OTHER, announced, begun, sent, uploaded
 from tests.world import World
+from windlass.base.disk_reserve import is_short
+from windlass.base.errors import Unavailable
 from windlass.control.context.upload_files import CHECKED, StoredUpload, UploadFiles
 
 
@@ -264,6 +267,31 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
     assert (await world.get(f"/application/{app}/upload/{id}"))["state"] == "OPEN"
     await others[0].aclose()
     assert (await completed)["state"] == "READY"
+
+
+@pytest.mark.parametrize("disk_reserve", [2 << 30, 0])
+async def test_uploads_leave_the_room_without_which_nothing_is_built(tmp_path, monkeypatch, disk_reserve):
+    """Negative control: without it, they take all but their own reserve."""
+    facts = [4096, 4096, 25 << 20, 820_000, 820_000, 10_000, 10_000, 10_000, 0, 255]  # 100 GiB, 3.1 free
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(facts))
+    uploads = UploadFiles(tmp_path, 1 << 30, disk_reserve)
+    uploads.check_room(1 << 20)
+    if disk_reserve:
+        with pytest.raises(Unavailable):
+            uploads.check_room(3 << 29)
+        return
+    uploads.check_room(3 << 29)
+    facts[3:5] = [fact - ((3 << 29) >> 12) for fact in facts[3:5]]
+    assert is_short(tmp_path, 2 << 30)
+
+
+async def test_on_a_small_disk_uploads_leave_a_part_of_it(tmp_path, monkeypatch):
+    facts = [4096, 4096, 1 << 20, 500_000, 500_000, 10_000, 10_000, 10_000, 0, 255]  # 4 GiB, half free
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(facts))
+    uploads = UploadFiles(tmp_path, 1 << 30, 2 << 30)
+    uploads.check_room(1 << 20)
+    with pytest.raises(Unavailable):
+        uploads.check_room(1 << 30)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from windlass.base.nameless_files import mapped_files, nameless_files
 from windlass.base.process_memory import have_too_many_files
 from windlass.base.repeated_looks import looks
 
-_LARGEST_PART: Final = 1 / 20
+LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
 _LAST: Final = 8
 """Nothing is started below one part in so many of the reserve."""
@@ -119,7 +119,7 @@ def rooms(folder: Path, wanted: int) -> list[Room]:
     files. Some file systems do not count files."""
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
-    part = min(wanted / whole, _LARGEST_PART) if whole else 0.0
+    part = min(wanted / whole, LARGEST_PART) if whole else 0.0
     counted = [("bytes", facts.f_bavail * facts.f_frsize, whole), ("files", facts.f_favail, facts.f_files)]
     return [Room(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 

@@ -231,7 +231,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _says("Bytes of all uploads of an application; those that nothing needs go first", ge=1024, le=2**50),
     ] = 4 * 1024 * 1024 * 1024
     upload_reserve_bytes: Annotated[
-        int, _says("Bytes of the disk that uploads leave free", ge=0, le=2**50)
+        int, _says("Bytes of the disk that uploads leave free, beside disk_reserve_bytes", ge=0, le=2**50)
     ] = 1024 * 1024 * 1024
     disk_reserve_bytes: Annotated[
         int,

@@ -109,7 +109,9 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
-        uploads=UploadFiles(folder.absolute() / UPLOADS, settings.upload_reserve_bytes),
+        uploads=UploadFiles(
+            folder.absolute() / UPLOADS, settings.upload_reserve_bytes, settings.disk_reserve_bytes
+        ),
         routing=Routing(),
         server=own.server,
         ownership=Ownership(settings.place, own.owner, own.home),

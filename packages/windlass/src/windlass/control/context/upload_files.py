@@ -10,13 +10,14 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from windlass.base import filelock
+from windlass.base.disk_reserve import LARGEST_PART
 from windlass.base.errors import Conflict, Unavailable
 from windlass.base.ids import is_id
 from windlass.builders.builder import FULL
@@ -30,15 +31,15 @@ CHECKED: Final = 2
 class UploadFile:
     """An open archive that no other request writes."""
 
-    def __init__(self, descriptor: int, reserve: int) -> None:
-        self._descriptor, self._reserve = descriptor, reserve
+    def __init__(self, descriptor: int, check_room: Callable[[os.statvfs_result, int], None]) -> None:
+        self._descriptor, self._check_room = descriptor, check_room
 
     @property
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> None:
-        _check_room(os.fstatvfs(self._descriptor), len(data), self._reserve)
+        self._check_room(os.fstatvfs(self._descriptor), len(data))
         left = memoryview(data)
         with _telling_of_room():
             while left:
@@ -68,9 +69,10 @@ class StoredUpload(NamedTuple):
 
 
 class UploadFiles:
-    def __init__(self, folder: Path, reserve: int = 0) -> None:
-        """`reserve`: bytes of the disk that archives leave free."""
-        self._folder, self._reserve = folder, reserve
+    def __init__(self, folder: Path, reserve: int = 0, disk_reserve: int = 0) -> None:
+        """`reserve`: bytes of the disk that archives leave free, beside those of `disk_reserve`, without
+        which nothing is built."""
+        self._folder, self._reserve, self._disk_reserve = folder, reserve, disk_reserve
         self._checks = asyncio.Semaphore(CHECKED)
         self._checks_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -97,7 +99,12 @@ class UploadFiles:
         """Raises Unavailable if the disk has no room for an archive of this size."""
         with _telling_of_room():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_room(os.statvfs(self._folder), size, self._reserve)
+        self._check_room(os.statvfs(self._folder), size)
+
+    def _check_room(self, disk: os.statvfs_result, size: int) -> None:
+        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
+        if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
+            raise Unavailable(FULL)
 
     def has(self, upload: UploadIdentity) -> bool:
         return self.path(upload).exists()
@@ -113,7 +120,7 @@ class UploadFiles:
         try:
             if not filelock.try_lock(descriptor):
                 raise Conflict("Wait until the other request has ended: it sends a part of the same upload")
-            yield UploadFile(descriptor, self._reserve)
+            yield UploadFile(descriptor, self._check_room)
         finally:
             os.close(descriptor)
 
@@ -133,11 +140,6 @@ class UploadFiles:
                 with suppress(FileNotFoundError):
                     ages[StoredUpload(path.parent.name, path.name)] = now - path.stat().st_mtime
         return ages
-
-
-def _check_room(disk: os.statvfs_result, size: int, reserve: int) -> None:
-    if disk.f_bavail * disk.f_frsize - size < reserve:
-        raise Unavailable(FULL)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.core.deploy.states import OPEN as OPEN_PROGRESS
 from windlass.core.deploy.states import Progress
-from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+from windlass.store.tables.table import FAR, STORED, ChangeSession, Table, columns, places
 
 
 class DeploymentRow(Struct, frozen=True, gc=False):
@@ -77,6 +77,7 @@ class DeploymentChanges(DeploymentTable):
     _session: ChangeSession
 
     async def add(self, row: DeploymentRow) -> None:
+        self._session.spend(STORED)
         await self._session.all(ADD, *msgspec.structs.astuple(row))
 
     async def change(self, row: DeploymentRow) -> None:

@@ -18,7 +18,7 @@ FAR: Final = 2**62
 LARGEST: Final = 20_000
 """The cost of the largest change that a request may make: about a second, for which all others wait."""
 STORED: Final = 4
-"""The cost of storing a resource, in removals."""
+"""The cost of storing a resource or a deployment, in removals."""
 
 NewEvent = tuple[Any, ...]
 """An event as it is emitted: without its number and its hash."""
