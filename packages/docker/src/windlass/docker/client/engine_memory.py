@@ -27,7 +27,7 @@ from windlass.docker.client.client import Docker
 
 MOST_GROWTH: Final = 256 << 20
 """Bytes by which an engine may grow meanwhile. It needs far more for a configuration that it has read."""
-PART: Final = 16
+PART: Final = 8
 """One part in so many of the machine's memory, at most."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
 PAUSED: Final = "the engine needed too much memory for others of the organization"
