@@ -196,9 +196,9 @@ def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
         assert seen == Amount(has_unmeasured=is_unmeasured)
 
 
-def _without_memory(paths: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+def _without_memory(paths: Callable[[int], Iterable[str]]) -> Callable[[int], list[str]]:
     """Leaves out what the kernel shows to root alone."""
-    return lambda process: [path for path in paths(process) if "/map_files/" not in path]
+    return lambda pid: [path for path in paths(pid) if "/map_files/" not in path]
 
 
 SENDS = """

@@ -22,6 +22,7 @@ import pytest
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base import living_thread
 from windlass.base.isolation import isolation, private, user_limits
 from windlass.base.isolation.isolation import Isolation
 from windlass.config import Settings
@@ -316,3 +317,41 @@ async def test_threads_of_all_services_leave_some_for_the_server(rig, station, f
 def test_threads_of_a_program_without_limits_would_leave_none():
     with outside(STARTS_THREADS), pytest.raises(RuntimeError, match="can't start new thread"):
         start_threads(FEW // 16)
+
+
+FORBIDS = """
+import ctypes, os, socket, time
+ctypes.CDLL(None).prctl(4, 0)
+file = os.memfd_create("x")
+for _ in range(150):
+    os.write(file, bytes(1 << 20))
+{hides}
+print("has it", flush=True)
+time.sleep({time})
+"""
+IN_MESSAGE = """
+ends = socket.socketpair()
+socket.send_fds(ends[0], [b"x"], [file])
+os.close(file)
+"""
+
+
+@pytest.fixture(params=["", IN_MESSAGE], ids=["open", "in a message"])
+def hides(request) -> str:
+    return str(request.param)
+
+
+async def forbid(folder: Path, hides: str, seconds: float) -> int | None:
+    rig = ProcessRig(folder, has_groups=False)
+    async with Station(rig) as station:
+        program = rig.made(FORBIDS.format(hides=hides, time=seconds))
+        return (await station.engine.once(wanted(program, memory=100))).exit_code
+
+
+async def test_memory_in_files_of_a_program_that_forbids_to_look_into_it_counts(tmp_path, hides):
+    assert await forbid(tmp_path, hides, 100) == 137
+
+
+async def test_without_copies_of_its_files_it_would_not(tmp_path, hides, monkeypatch):
+    monkeypatch.setattr(living_thread, "_copies", lambda pid: iter(()))
+    assert await forbid(tmp_path, hides, 4) == 0

@@ -10,12 +10,13 @@ import socket
 import termios
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.living_thread import copy_of_file, living_thread, open_thread
+from windlass.base.living_thread import OURS, copy_of_file, living_thread, open_numbers, open_thread
 
 _SO_MEMINFO: Final = 55
 _RECEIVED, _SENT, _QUEUED, _BACKLOG = 0, 2, 5, 7
@@ -44,25 +45,27 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
             thread = living_thread(pid)
             process = open_thread(pid, thread)
             try:
-                for number, link in _open_files(thread):
+                for copy, link in _open_files(pid, process):
                     if link.startswith("socket:") and link not in sockets:
-                        sockets[link] = _ask(process, number, _socket_bytes, default)
+                        sockets[link] = _ask(copy, _socket_bytes, default)
                     elif link.startswith("pipe:") and link not in pipes:
-                        pipes[link] = _ask(process, number, _pipe_bytes, _PIPE)
+                        pipes[link] = _ask(copy, _pipe_bytes, _PIPE)
             finally:
                 os.close(process)
     return KernelBuffers(len(sockets), len(pipes), sum(sockets.values()) + sum(pipes.values()))
 
 
-def _open_files(pid: int) -> Iterator[tuple[int, str]]:
-    for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
+def _open_files(pid: int, process: int) -> Iterator[tuple[Callable[[], int], str]]:
+    """Yields what copies each open file, and what it is."""
+    for folder, number in open_numbers(pid):
         with suppress(OSError):
-            yield int(name), os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 (of thousands)
+            link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)
+            yield partial(os.dup, number) if folder == OURS else partial(copy_of_file, process, number), link
 
 
-def _ask(process: int, number: int, measure: Measure, default: int) -> int:
+def _ask(make_copy: Callable[[], int], measure: Measure, default: int) -> int:
     try:
-        copy = copy_of_file(process, number)
+        copy = make_copy()
     except OSError:
         return default
     try:

@@ -7,10 +7,14 @@ memory of the process are still there, under the number of each living thread.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+OURS: Final = "/proc/self"
 _PIDFD_GETFD: Final = 438
 _ENDING: Final = 0x4
 """PF_EXITING, among the flags of a thread."""
@@ -47,6 +51,42 @@ def copy_of_file(thread: int, number: int) -> int:
     if copy < 0:
         raise OSError(ctypes.get_errno(), "pidfd_getfd")
     return copy
+
+
+def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
+    """Yields each open file of a process as a folder in /proc, and its number there. If a program forbids to
+    look into its folder (PR_SET_DUMPABLE), it is a copy in ours, for a moment."""
+    folder = f"/proc/{living_thread(pid)}"
+    try:
+        names = os.listdir(f"{folder}/fd")  # noqa: PTH208 (names, not paths)
+    except PermissionError:
+        yield from _copies(pid)
+        return
+    except OSError:
+        return
+    for name in names:
+        yield folder, int(name)
+
+
+def _copies(pid: int) -> Iterator[tuple[str, int]]:
+    with suppress(OSError, ValueError, IndexError):
+        thread = living_thread(pid)
+        status = Path(f"/proc/{thread}/status").read_text()
+        process = open_thread(pid, thread)
+        try:
+            for number in range(int(status.partition("FDSize:")[2].split(maxsplit=1)[0])):
+                try:
+                    copy = copy_of_file(process, number)
+                except OSError as error:
+                    if error.errno == errno.EBADF:
+                        continue
+                    return  # without a user namespace of its own, we may not copy them either
+                try:
+                    yield OURS, copy
+                finally:
+                    os.close(copy)
+        finally:
+            os.close(process)
 
 
 def has_ended(words: list[bytes]) -> bool:

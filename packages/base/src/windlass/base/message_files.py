@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.living_thread import copy_of_file, living_thread, open_thread
+from windlass.base.living_thread import OURS, copy_of_file, living_thread, open_numbers, open_thread
 
 _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
@@ -68,14 +68,14 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
         thread = living_thread(pid)
         process = open_thread(pid, thread)
         try:
-            for name in os.listdir(f"/proc/{thread}/fd"):  # noqa: PTH208 (names, not paths)
+            for folder, number in open_numbers(pid):
                 with suppress(OSError):
-                    link = os.readlink(f"/proc/{thread}/fd/{name}")  # noqa: PTH115 (of thousands)
-                    if not link.startswith("socket:[") or (number := int(link[8:-1])) in seen:
+                    link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)
+                    if not link.startswith("socket:[") or (inode := int(link[8:-1])) in seen:
                         continue
-                    seen.add(number)
-                    if _count(f"/proc/{thread}/fdinfo/{name}"):
-                        yield copy_of_file(process, int(name))
+                    seen.add(inode)
+                    if _count(f"{folder}/fdinfo/{number}"):
+                        yield os.dup(number) if folder == OURS else copy_of_file(process, number)
         finally:
             os.close(process)
 

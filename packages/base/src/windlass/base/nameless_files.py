@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
-from windlass.base.living_thread import living_thread
+from windlass.base.living_thread import living_thread, open_numbers
 from windlass.base.message_files import files_in_messages
 
 _DELETED: Final = " (deleted)"
@@ -19,7 +19,7 @@ def nameless_files(pids: Collection[int]) -> Iterator[os.stat_result]:
     """Yields the facts of each file; several times, if it is held several times. The kernel shows files that
     are only in memory to root alone. May raise UnseenFiles."""
     for pid in pids:
-        for path in _paths(f"/proc/{living_thread(pid)}"):
+        for path in _paths(pid):
             with suppress(OSError):
                 # Others are not touched: they may be on a disk that hangs.
                 if os.readlink(path).endswith(_DELETED):  # noqa: PTH115 (of thousands)
@@ -46,9 +46,11 @@ def _mapped(process: int) -> Iterator[tuple[int, int]]:
                 yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
 
 
-def _paths(process: str) -> Iterator[str]:
+def _paths(pid: int) -> Iterator[str]:
+    process = f"/proc/{living_thread(pid)}"
     yield f"{process}/exe"
-    for folder in (f"{process}/fd", f"{process}/map_files"):
-        with suppress(OSError):
-            for name in os.listdir(folder):  # noqa: PTH208 (names, not paths)
-                yield f"{folder}/{name}"
+    for folder, number in open_numbers(pid):
+        yield f"{folder}/fd/{number}"
+    with suppress(OSError):
+        for name in os.listdir(f"{process}/map_files"):  # noqa: PTH208 (names, not paths)
+            yield f"{process}/map_files/{name}"
