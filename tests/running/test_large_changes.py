@@ -9,6 +9,8 @@ import pytest
 from tests.running.deployments import deploy
 from tests.world import REPOSITORY, World
 from windlass.control.request import dispatch
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.services import cloning
 from windlass.control.variables import deriving, variables
 from windlass.store import LARGEST
 
@@ -66,6 +68,23 @@ async def test_an_environment_with_very_much_in_it_is_not_copied_by_one_request(
         f"/application/{one}/clone", {"name": "second", "environment_id": street.id}
     )
     assert copied.status == 202, "in parts, all of it can be copied"
+
+
+async def test_a_copy_that_is_too_large_is_refused_before_anything_is_written(street, monkeypatch):
+    """What was written by a refused change is undone, and other changes of that moment are made again."""
+    touched: list[str] = []
+
+    async def create(ctx: Any, tx: Any, new: NewResource) -> Any:
+        touched.append(new.family.name)
+        return await create_in(ctx, tx, new)
+
+    monkeypatch.setattr(cloning, "create_in", create)
+    monkeypatch.setattr(dispatch, "LARGEST", 40)
+    assert (await street.world.post(f"/environment/{street.id}/clone", COPY)).status == 409
+    assert touched == []
+    monkeypatch.setattr(dispatch, "LARGEST", LARGEST)
+    assert (await street.world.post(f"/environment/{street.id}/clone", COPY)).status == 202
+    assert touched.count("application") == APPLICATIONS
 
 
 @pytest.mark.parametrize("largest", [10, LARGEST])

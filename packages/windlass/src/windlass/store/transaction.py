@@ -34,7 +34,7 @@ from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
-from windlass.store.tables.table import ChangeSession, DatabaseSession
+from windlass.store.tables.table import STORED, ChangeSession, DatabaseSession
 from windlass.store.tables.terraform import TerraformChanges, TerraformTable
 from windlass.store.tables.timetables import TimetableChanges, TimetableTable
 from windlass.store.tables.tokens import TokenChanges, TokenTable
@@ -198,6 +198,11 @@ class Tx(Reads):
     def limit(self, cost: int) -> None:
         """Limits what this change may cost from now on."""
         self.session.left = cost
+
+    async def foresee_copy(self, row: Row) -> None:
+        """Refuses to copy a resource with all below it if that is too much, before anything is written: what
+        a refused change has written is undone, and done again with all changes of its group."""
+        self.session.foresee(STORED * (1 + len(await self.tree.below(row.id))))
 
     async def foresee_removal(self, row: Row) -> list[str]:
         """Returns what is below a resource. Counts the cost of its removal, also of one that comes later."""

@@ -38,6 +38,7 @@ from windlass.store import Row, Tx
 async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, asked = await target(tx, call), call.sent(CloneRequest)
     place = await _environment(tx, call, service, asked.environment_id)
+    await tx.foresee_copy(service)
     names = ctx.registry[service.family].names or "name"
     copy, reply = await _copy(ctx, tx, call, service, place, {names: asked.name})
     await VariableCopies(ctx, tx, call, [CopiedLevel(service, copy)]).make()
@@ -63,6 +64,7 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     if asked.cluster_id:
         await check_reference(tx, "cluster_id", cluster.name, asked.cluster_id, original.org, call.actor)
         changes |= {"cluster_id": asked.cluster_id, "cluster": None}
+    await tx.foresee_copy(original)
     copy, _ = await _copy(ctx, tx, call, original, place, changes)
     levels = [CopiedLevel(original, copy)]
     for service in await _by_names(tx, await services_of(ctx, tx, original)):

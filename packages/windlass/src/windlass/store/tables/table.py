@@ -64,10 +64,13 @@ class ChangeSession:
         self.nudges.append(word)
 
     def spend(self, cost: int) -> None:
-        """Raises Conflict if the change costs more than it may: changes are stored one after the other, so a
-        large one holds up those of all organizations."""
+        self.foresee(cost)
         self.left -= cost
-        if self.left < 0:
+
+    def foresee(self, cost: int) -> None:
+        """Raises Conflict if the change would cost more than it may: changes are stored one after the other,
+        so a large one holds up those of all organizations."""
+        if cost > self.left:
             raise Conflict(
                 "Send several smaller requests, such as one for each service: this one would store or remove "
                 "so much at once that all others wait"
