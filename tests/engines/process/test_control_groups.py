@@ -136,6 +136,19 @@ def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, ty
 
 
 @pytest.mark.parametrize("has_groups", [True, False])
+async def test_a_command_beside_a_program_is_in_its_control_groups(tmp_path, has_groups):
+    if has_groups and "memory" not in cgroups.of_machine(tmp_path).offered():
+        pytest.xfail("no control group can be made on this machine")
+    rig = ProcessRig(tmp_path, networks=False, has_groups=has_groups)
+    async with Station(rig) as station:
+        instance = await station.apply(wanted(rig.made("import time; time.sleep(1000)")))
+        code, said = await station.engine.execute(instance, ["cat", "/proc/self/cgroup"], 10)
+        await station.engine.remove(instance.service, grace=1)
+    assert code == 0
+    assert (instance.id in said) is has_groups
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
 async def test_a_machine_without_control_groups_serves_one_organization(tmp_path, has_groups):
     if os.geteuid() or (has_groups and "memory" not in cgroups.of_machine(tmp_path).offered()):
         pytest.xfail("no control group can be made on this machine")

@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from msgspec import structs
-
 from windlass.base import cgroups, filelock, kernel
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
@@ -220,14 +218,12 @@ class ProcessEngine(EngineByHand):
         await self._whole(self._discard(service))
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        request, process, _ = self._beside(instance, command)
+        request, process = self._beside(instance, command)
         return await execute.execute(self._starter.spawner, request, process, timeout)
 
-    def _beside(
-        self, instance: Instance, command: Sequence[str]
-    ) -> tuple[SpawnRequest, Process, Sequence[str]]:
-        """Returns the request for a command beside the program of an instance, the process whose cell it
-        enters, and the control groups of the instance."""
+    def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process]:
+        """Returns the request for a command beside the program of an instance, in its control groups, and the
+        process whose cell it enters."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
         if record is None or record.process is None or not kernel.lives(record.process):
@@ -242,13 +238,12 @@ class ProcessEngine(EngineByHand):
         shown = record.cell["readable"] if record.cell else ["/"]
         if not any(Path(command[0]).is_relative_to(folder) for folder in shown):
             command = with_this_python(command)
-        request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
+        request = SpawnRequest(command, workdir, environment, home / "output", record.cell, record.groups)
         first = record.first if kernel.lives(record.first) else None
-        return request, first or record.process, record.groups
+        return request, first or record.process
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
-        spawn, process, groups = self._beside(instance, request.command)
-        spawn = structs.replace(spawn, groups=groups)
+        spawn, process = self._beside(instance, request.command)
         return await open_execution(self._starter.spawner, spawn, process, request.terminal)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
