@@ -10,8 +10,9 @@ A program is then in several groups, one for each controller.
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,9 @@ from windlass.base.log import log
 
 _log = log("base.cgroups")
 _OWN: Final = "windlass"
+_SERVICE: Final = "service."
+"""The beginning of the names of groups with those of instances."""
+_ATTEMPTS: Final = 10
 _PERIOD: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
 _UNLIMITED: Final = 1 << 60
@@ -35,7 +39,11 @@ _GUEST_WEIGHT: Final = 50
 
 
 class Cgroups:
-    """Groups of instances. Nothing is limited where the machine has none for us."""
+    """Groups of instances. Nothing is limited where the machine has none for us.
+
+    The group of an instance is in a group of its service: memory that an instance has passed to another one,
+    such as an open file in memory, counts there when the instance and its group are gone.
+    """
 
     def __init__(self, base: Path | None, folder: Path, v1: Mapping[str, Path] = _NONE) -> None:
         """`base` is a group of version 2 that we may divide, `v1` ours of version 1, by controller."""
@@ -61,25 +69,69 @@ class Cgroups:
     def _uses_v1(self, of_v2: Collection[str]) -> bool:
         return "memory" in self._v1 and "memory" not in of_v2
 
-    def make(self, name: str, cpu: int, memory: int) -> tuple[str, ...]:
-        """Returns the paths of groups with these limits, and that of processes; none where there are none."""
+    def make(self, service: str, name: str, cpu: int, memory: int, together: int) -> tuple[str, ...]:
+        """Returns the paths of the groups of an instance with these limits, and that of processes; none where
+        there are none. `together`: MiB of memory for all instances of the service."""
         if self._base is None and not self.controllers:
             return ()
-        # Another engine may divide the same group, over a folder of its own.
-        name = f"instance.{self._folder.stat().st_ino:x}.{name}"
-        if self._base is None:
-            return _make_v1(name, self._v1, memory, MOST_PROCESSES)
-        group = self._base / name
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError):  # the only other instance of the service has just ended
+                return self._make(service, name, cpu, memory, together)
+        return self._make(service, name, cpu, memory, together)
+
+    def _make(self, service: str, name: str, cpu: int, memory: int, together: int) -> tuple[str, ...]:
+        of_service = self._prefix() + service
+        if self._base is not None:
+            return (self._make_v2(self._base / of_service, name, cpu, memory, together),)
+        _make_v1(of_service, self._v1, together)
+        parents = {controller: base / of_service for controller, base in self._v1.items()}
+        return _make_v1(name, parents, memory, MOST_PROCESSES)
+
+    def _make_v2(self, of_service: Path, name: str, cpu: int, memory: int, together: int) -> str:
+        group = of_service / name
+        of_service.mkdir(exist_ok=True)
+        if self.controllers:
+            _control_children(of_service, self.controllers)
         group.mkdir(exist_ok=True)
         if "memory" in self.controllers:
-            (group / "memory.max").write_text(str(memory << 20))
-            _write_if_there(group / "memory.swap.max", "0")
+            for limited, most in ((of_service, together), (group, memory)):
+                (limited / "memory.max").write_text(str(most << 20))
+                _write_if_there(limited / "memory.swap.max", "0")
             _write_if_there(group / "memory.oom.group", "1")
         if "pids" in self.controllers:
             (group / "pids.max").write_text(str(MOST_PROCESSES))
         if "cpu" in self.controllers:
             (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
-        return (str(group),)
+        return str(group)
+
+    def memory_of(self, service: str) -> int:
+        """Returns the bytes of memory that all instances of a service hold, also those that have ended,
+        without pages of files that the kernel can write back; 0 if that is not known."""
+        for base in self._bases():
+            group = base / (self._prefix() + service)
+            for name in ("memory.current", "memory.usage_in_bytes"):
+                with suppress(OSError):
+                    used, parts = int((group / name).read_text()), _numbers(group / "memory.stat")
+                    total = "total_" if name.endswith("_in_bytes") else ""
+                    files = (parts.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
+                    return max(used - sum(files), 0)
+        return 0
+
+    def tidy(self, find: Callable[[], Collection[str]]) -> None:
+        """Removes groups of instances that are gone, which a killed server may have left. `find` returns the
+        names of all instances."""
+        groups = [group for base in self._bases() for group in base.glob(f"{self._prefix()}*/*/")]
+        known = find()  # later, so that each group has an instance, or never gets one again
+        remove(str(group) for group in groups if group.name not in known)
+
+    def _bases(self) -> Collection[Path]:
+        if self._base is not None:
+            return (self._base,)
+        return [*dict.fromkeys(self._v1.values())] if self.controllers else ()
+
+    def _prefix(self) -> str:
+        """Another engine may divide the same group, over a folder of its own."""
+        return f"{_SERVICE}{self._folder.stat().st_ino:x}."
 
 
 def of_machine(folder: Path) -> Cgroups:
@@ -187,25 +239,34 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
     return found
 
 
-def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int) -> tuple[str, ...]:
-    """Makes a group below each of `bases`, with limits of memory, in MiB, and of processes. In one of "cpu",
-    it has the weight of a guest."""
+def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int = 0) -> tuple[str, ...]:
+    """Makes a group below each of `bases`, with limits of memory, in MiB, and of processes, if any. In one of
+    "cpu", it has the weight of a guest."""
     groups = [base / name for base in dict.fromkeys(bases.values())]
     limits = {
+        "memory.use_hierarchy": "1",  # which newer kernels always do
         "memory.memsw.limit_in_bytes": "-1",  # it must not be below that of memory
         "memory.limit_in_bytes": str(memory << 20),
-        "pids.max": str(processes),
+        "pids.max": str(processes or "max"),
         "cpu.shares": str(_GUEST_WEIGHT * 1024 // 100),
     }
     for group in groups:
         group.mkdir(exist_ok=True)
         for file, value in limits.items():
             if (group / file).exists():
-                (group / file).write_text(value)
+                _limit_v1(group / file, value)
         _write_if_there(group / "memory.memsw.limit_in_bytes", str(memory << 20))
         # The kernel counts buffers of TCP and UDP apart, and only with a limit.
         _write_if_there(group / "memory.kmem.tcp.limit_in_bytes", str(memory << 18))
     return tuple(map(str, groups))
+
+
+def _limit_v1(file: Path, value: str) -> None:
+    try:
+        file.write_text(value)
+    except OSError as error:
+        if error.errno != errno.EBUSY:  # the group has more now, so the limit stays as it was
+            raise
 
 
 def enter(groups: Iterable[str], pid: int) -> None:
@@ -269,10 +330,13 @@ def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
 
 
 def remove(groups: Iterable[str]) -> None:
-    """Removes groups without processes; others stay."""
-    for group in sorted(groups, key=len, reverse=True):  # one in another comes first
+    """Removes groups without processes, and groups of services without a group; others stay."""
+    for group in map(Path, sorted(groups, key=len, reverse=True)):  # one in another comes first
         with suppress(OSError):
-            Path(group).rmdir()
+            group.rmdir()
+        if group.parent.name.startswith(_SERVICE):
+            with suppress(OSError):
+                group.parent.rmdir()
 
 
 def _is_delegated(group: Path, inner: str) -> bool:
@@ -286,6 +350,10 @@ def _is_delegated(group: Path, inner: str) -> bool:
     return inner == "/" or (os.getuid() != 0 and group.stat().st_uid == os.getuid())
 
 
+def _control_children(group: Path, controllers: Iterable[str]) -> None:
+    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)))
+
+
 def _hand_on(base: Path) -> frozenset[str]:
     wanted = {"cpu", "memory", "pids"} & set((base / "cgroup.controllers").read_text().split())
     own = base / _OWN
@@ -294,7 +362,7 @@ def _hand_on(base: Path) -> frozenset[str]:
         with suppress(ProcessLookupError):
             (own / "cgroup.procs").write_text(pid)
     if wanted:
-        (base / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(wanted)))
+        _control_children(base, wanted)
     return frozenset(wanted)
 
 

@@ -1,18 +1,18 @@
-"""Decides which instance is ended when processes or open files get scarce. No I/O.
+"""Decides which instance or service is ended when processes, open files or memory get scarce. No I/O.
 
-The kernel bounds the processes of each service, and the files of each process. It counts neither for an
-organization: with enough of them, one could have all that the machine gives.
+The kernel bounds the processes and the memory of each service, and the files of each process. It counts none
+of them for an organization: with enough of them, one could have all that the machine gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Hashable, Mapping
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from windlass.process.records import InstanceKey
-
+User = TypeVar("User", bound=Hashable)
+"""An instance or a service."""
 _SCARCE: Final = 2
 """A resource is scarce once one part in so many of it is used."""
 _SHARE: Final = 4
@@ -26,7 +26,7 @@ _KNOWN: Final = 2
 
 
 class KernelUse(Struct, frozen=True):
-    """What an instance has of a resource that the kernel counts."""
+    """What an instance or a service has of a resource that the kernel counts."""
 
     org: str
     count: int
@@ -47,10 +47,10 @@ class Scarce(Struct, frozen=True):
         return self.present > self.most - self.most // _RESERVE
 
 
-def heaviest(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> InstanceKey | None:
-    """Returns the instance to end: the one that uses most, of the organization that uses most. None if that
+def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
+    """Returns the one to end: the one that uses most, of the organization that uses most. None if that
     organization is within its share, if the resource is not scarce, or if others use it. Once the reserve is
-    used, a share is smaller, unless most of what is in use belongs to no instance: an end would not help."""
+    used, a share is smaller, unless most of what is in use belongs to none of them: an end would not help."""
     sums: dict[str, int] = {}
     for use in uses.values():
         sums[use.org] = sums.get(use.org, 0) + use.count
@@ -62,6 +62,6 @@ def heaviest(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> InstanceKey |
     return max(own, key=lambda key: own[key])
 
 
-def is_unexplained(uses: Mapping[InstanceKey, KernelUse], of: Scarce) -> bool:
-    """Returns whether the reserve is used, and mostly by what belongs to no known instance."""
+def is_unexplained(uses: Mapping[User, KernelUse], of: Scarce) -> bool:
+    """Returns whether the reserve is used, and mostly by what belongs to none of these."""
     return of.uses_reserve() and sum(use.count for use in uses.values()) * _KNOWN < of.present

@@ -187,6 +187,7 @@ class Patrol:
         if time.monotonic() >= self._tidy_at or self._networks.trunk_has_ended():
             self._tidy_at = time.monotonic() + _TIDY_EVERY
             await self.tidy_networks()
+            await asyncio.to_thread(self._groups.tidy, lambda: {key.id for key in self._records.find()})
 
     async def _weigh_when_due(self) -> None:
         if time.monotonic() >= self._weigh_at:
@@ -362,9 +363,12 @@ class Patrol:
         """Ends the instance that is most above its memory limit, once the reserve of the machine is used.
         Counts what the kernel holds for its sockets and pipes, too, where no control group does."""
         available, whole = available_memory()
-        if "memory" in self._groups.controllers or not memory_shares.is_short(available, whole):
+        if not self._output.holds or not memory_shares.is_short(available, whole):
             return
-        if not self._output.holds or not self._memory_pace.is_due(available):
+        if "memory" in self._groups.controllers:
+            await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
+            return
+        if not self._memory_pace.is_due(available):
             return
         began, table = time.monotonic(), await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
@@ -387,6 +391,30 @@ class Patrol:
             await self._instances.end_for(heaviest, process, verdict)
         else:
             self._memory_pace.postpone(available, time.monotonic() - began)
+
+    async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
+        """Ends the service with most memory of the organization with most, if there are several. Each
+        instance is within its limit, but all limits together may be more than the machine has, and the kernel
+        would end the largest process: memory of no process, such as that of files, would stay."""
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
+        if len({*orgs.values()}) < 2:
+            return
+        uses = {
+            service: kernel_shares.KernelUse(org, await asyncio.to_thread(self._groups.memory_of, service))
+            for service, org in orgs.items()
+        }
+        service = kernel_shares.heaviest(uses, scarce)
+        if service is None:
+            return
+        _log.warning(
+            "memory of this machine gets short: the service with most of its organization is ended",
+            extra={"service": service, "bytes": uses[service].count, "present": scarce.present},
+        )
+        verdict = exit_reason.most_memory(uses[service].count)
+        for key, record in records.items():
+            if key.service == service and record.process:
+                self._instances.go(self._instances.end_for(key, record.process, verdict))
 
     async def _disk_share(
         self, table: ProcessTable, key: InstanceKey, record: Record, new_since: float

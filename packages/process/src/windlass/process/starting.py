@@ -55,6 +55,8 @@ class InstanceStarter:
         self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
+        self._grouping = asyncio.Lock()
+        """Held while the groups of an instance are made: the limit of its service counts all instances."""
         self.spawner = Spawner(self._after)
         self.networks = Networks(records.folder, isolation, lambda: self.spawner)
         self.own = kernel.myself()
@@ -176,7 +178,8 @@ class InstanceStarter:
             restarts=record.restarts + bool(record.started_at),
             resume_at=0,
         )
-        groups = self._groups.make(key.id, workload.cpu, workload.memory)
+        async with self._grouping:
+            groups = await asyncio.to_thread(self._make_groups, key, workload)
         record = structs.replace(record, cell=request.cell, groups=groups)
 
         def completed(spawned: SpawnedProcess) -> Record:
@@ -187,6 +190,13 @@ class InstanceStarter:
 
         loop, request = asyncio.get_running_loop(), structs.replace(request, groups=groups)
         return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
+
+    def _make_groups(self, key: InstanceKey, workload: Workload) -> tuple[str, ...]:
+        records = map(self._records.known, self._records.find(key.service))
+        together = sum(record.memory for record in records if record)
+        return self._groups.make(
+            key.service, key.id, workload.cpu, workload.memory, max(together, workload.memory)
+        )
 
 
 def new_record(key: InstanceKey, workload: Workload) -> Record:
