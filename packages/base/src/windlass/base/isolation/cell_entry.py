@@ -22,6 +22,9 @@ from windlass.base.isolation.network import NamespaceHolder
 SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
 _FILES: Final = 65_536
 _FILES_OF_SHARED_USER: Final = 16_384
+_LOCKED: Final = 64 << 10
+"""Bytes of memory that a process may lock. The page cache of a file belongs to the group that has written or
+read it first, which may be that of the server, and the kernel cannot free what is locked."""
 _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
@@ -231,6 +234,7 @@ def _limit(cell: Cell | None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if cell:
+        _at_most(resource.RLIMIT_MEMLOCK, _LOCKED)
         _at_most(resource.RLIMIT_NPROC, cell["most_processes"])
         _at_most(resource.RLIMIT_DATA, cell.get("most_memory", 0))
         _at_most(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
