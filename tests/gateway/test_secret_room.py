@@ -5,6 +5,8 @@ path. A service that got the sockets of the gateway would get the requests, and 
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import stat
 from pathlib import Path
@@ -12,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.conftest import GatewayTown
-from windlass.gateway.files import CONTROL, HANDOVER, SOCKETS, connect_to, listen_at, socket_of
+from windlass.base.marks import mark_of
+from windlass.gateway.files import (
+    CONTROL,
+    HANDOVER,
+    SOCKETS,
+    connect_to,
+    is_of_windlass,
+    listen_at,
+    socket_of,
+)
 
 NAMES = (CONTROL, HANDOVER, SOCKETS)
 
@@ -45,3 +56,30 @@ def test_a_gateway_of_an_older_version_is_still_found(tmp_path: Path) -> None:
             assert found
             found.close()
             newer.accept()[0].close()
+
+
+@pytest.mark.parametrize("has_mark", [True, False])
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_program_of_a_service_that_knows_the_name_is_refused(
+    tmp_path: Path, has_mark: bool, has_ended: bool
+) -> None:
+    """Also if a process without a mark that has ended has left it the connection."""
+    with listen_at(tmp_path, CONTROL, socket.SOCK_SEQPACKET) as listening:
+        hear, tell = os.pipe()
+        program = os.fork()
+        if not program:
+            os.close(tell)
+            if has_mark:
+                resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(tmp_path / "service/1-0"),) * 2)
+            connected = connect_to(tmp_path, CONTROL, socket.SOCK_SEQPACKET)
+            if not (has_ended and os.fork()):
+                os.read(hear, 1)
+            os._exit(0 if connected else 1)
+        os.close(hear)
+        listening.setblocking(True)
+        connection, _ = listening.accept()
+        if has_ended:
+            os.waitpid(program, 0)
+        with connection:
+            assert is_of_windlass(connection) is not (has_mark or has_ended)
+        os.close(tell)

@@ -23,7 +23,7 @@ import msgspec
 from windlass.base.log import log
 from windlass.gateway.channel import Channel
 from windlass.gateway.doors import Sockets
-from windlass.gateway.files import SOCKETS, is_of_this_user, listen_at, process_of
+from windlass.gateway.files import SOCKETS, is_of_windlass, listen_at, process_of
 from windlass.gateway.messages import AskSockets, FromServer, KeepSockets, KeptSockets
 
 _log = log("gateway")
@@ -90,7 +90,7 @@ class ApiDoor:
     def _accept(self) -> None:
         with suppress(OSError):
             connection, _ = self._control.accept()
-            if not is_of_this_user(connection):
+            if not is_of_windlass(connection):
                 connection.close()
                 return
             connection.setblocking(False)

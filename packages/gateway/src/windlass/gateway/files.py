@@ -21,6 +21,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.cleanup import on_failure
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.files import useful_files
+from windlass.base.marks import read_mark
 
 FOLDER: Final = "gateway"
 """Below the data directory."""
@@ -118,10 +119,14 @@ def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socke
     return None
 
 
-def is_of_this_user(connection: socket.socket) -> bool:
-    """True if the other side of a local connection belongs to this user, or to root."""
-    _, user = _other_side(connection)
-    return user in {0, os.geteuid()}
+def is_of_windlass(connection: socket.socket) -> bool:
+    """True if the other side of a local connection belongs to this user, or to root, and is no program of a
+    service. On a kernel without namespaces, those are of this user, too, but have a mark (marks.py).
+
+    One that has ended is refused: its connection may be held by a program with a mark."""
+    process, user = _other_side(connection)
+    is_program = process > 0 and (read_mark(process) > 0 or not Path(f"/proc/{process}").exists())
+    return user in {0, os.geteuid()} and not is_program
 
 
 def process_of(connection: socket.socket) -> int:

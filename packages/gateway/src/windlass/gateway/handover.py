@@ -19,7 +19,7 @@ import msgspec
 from windlass.base.log import log
 from windlass.gateway.channel import MOST_FILES, Channel
 from windlass.gateway.doors import Doors, Sockets
-from windlass.gateway.files import HANDOVER, connect_to, is_of_this_user
+from windlass.gateway.files import HANDOVER, connect_to, is_of_windlass
 from windlass.gateway.messages import (
     ClientFile,
     DrainEnd,
@@ -151,7 +151,7 @@ class Succession:
             self._loop.remove_reader(self._listening.fileno())
             self._loop.call_later(_PAUSE, self._wait)
             return
-        if self._channel is not None or not is_of_this_user(connection):
+        if self._channel is not None or not is_of_windlass(connection):
             connection.close()
             return
         connection.setblocking(False)

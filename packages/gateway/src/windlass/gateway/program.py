@@ -30,7 +30,7 @@ from windlass.gateway.files import (
     LOCK,
     LOG,
     build,
-    is_of_this_user,
+    is_of_windlass,
     listen_at,
     socket_of,
 )
@@ -152,7 +152,7 @@ class GatewayProgram:
         opened = self._links[task] = {}
         answering: set[asyncio.Task[None]] = set()
         try:
-            if not is_of_this_user(writer.get_extra_info("socket")):
+            if not is_of_windlass(writer.get_extra_info("socket")):
                 return
             decoder = msgspec.msgpack.Decoder(GatewayRequest)
             while (body := await read_frame(reader)) is not None:

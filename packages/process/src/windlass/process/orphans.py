@@ -10,9 +10,9 @@ from typing import Final
 
 from windlass.base import kernel
 from windlass.base.kernel import Process, Stat
+from windlass.base.marks import is_below, mark_of
 from windlass.engines.workload import StoredData
 from windlass.process.kill import end_these
-from windlass.process.marks import is_below, mark_of
 from windlass.process.process_table import EXECUTED_BY, OwnedProcess, ProcessCounter, ProcessTable
 from windlass.process.records import RecordStore
 

@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 
 from windlass.base import kernel
 from windlass.base.kernel import Process, Stat
-from windlass.process.marks import mark_of, read_mark
+from windlass.base.marks import mark_of, read_mark
 from windlass.process.records import InstanceKey, Record, RecordStore
 
 INSTANCE: Final = "WINDLASS_INSTANCE"

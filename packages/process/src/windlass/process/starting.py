@@ -16,6 +16,7 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.base.kernel import Process
+from windlass.base.marks import mark_of
 from windlass.engines import unread_output
 from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
@@ -23,7 +24,6 @@ from windlass.launch.instance import LISTEN
 from windlass.process import files, run_recorder
 from windlass.process.environment import InstanceEnvironment, command
 from windlass.process.failures import disk_is_full
-from windlass.process.marks import mark_of
 from windlass.process.networks import Networks
 from windlass.process.output import BACKLOG
 from windlass.process.ports import PortAddresses

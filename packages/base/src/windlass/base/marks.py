@@ -1,4 +1,5 @@
-"""Marks the processes of an instance by a limit of the kernel, where they have no process namespace.
+"""Marks the processes of an instance or a build by a limit of the kernel, where they have no process
+namespace.
 
 A program can leave its session, its environment, its folder and its output, but not its limits: all processes
 inherit them, none may raise one, and the filter of sockets lets none change this one, which only programs
@@ -19,7 +20,8 @@ _OF_INSTANCES: Final = 1 << 36
 
 
 def mark_of(home: Path) -> int:
-    """Returns the mark of the instance of this folder: one of those of its installation."""
+    """Returns the mark of the instance of this folder, or of the build with this home. Marks of instances of
+    an installation are next to each other."""
     return _first(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
 
 
