@@ -134,7 +134,7 @@ def _keep_from_others(terminal: int, cell: Cell | None) -> None:
     if cell and cell["identity"] == "user":
         os.fchown(terminal, cell["uid"], -1)
         os.fchmod(terminal, 0o600)
-    elif cell and cell["identity"] == "namespace":
+    elif cell:
         os.fchmod(terminal, 0)
 
 

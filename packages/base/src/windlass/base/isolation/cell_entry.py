@@ -26,7 +26,8 @@ _LOCKED: Final = 64 << 10
 """Bytes of memory that a process may lock. The page cache of a file belongs to the group that has written or
 read it first, which may be that of the server, and the kernel cannot free what is locked."""
 _UMASK: Final = 0o022
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+_TERMINALS: Final = ("ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
 _SHARING: Final = {"sem": "500 32000 256 1024", "msgmni": "32", "msgmnb": "16384"}
 """Limits of System V semaphores (of a set, of all, of a call, and of sets), of queues of messages, and of the
@@ -262,6 +263,9 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
+    # Elsewhere, the terminals are those of the machine, and the operator may be of the same user.
+    if cell["mounts"] or cell["identity"] == "user":
+        allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _TERMINALS]
     if cell["mounts"]:  # nothing else is visible below the root of the cell
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
