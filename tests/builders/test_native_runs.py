@@ -17,7 +17,7 @@ from tests.builders.conftest import processes_of
 from tests.builders.native_sites import PYPROJECT, wheel, write
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.subprocesses import end_all_with
+from windlass.base.subprocesses import end_all_of
 from windlass.builders.builder import BuildError
 from windlass.builders.remedies import failure
 from windlass.process.builds import NativeBuilder, tools
@@ -262,10 +262,7 @@ async def test_a_build_that_was_killed_is_no_artifact_and_leaves_no_programs(sit
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert await site.builder.find("service", "k") is None
-        if (
-            all(missing.part != "processes" for missing in Isolation(mode, site.kept).missing())
-            and mode != "off"
-        ):
+        if mode != "off":
             await until(lambda: not processes_of(home))
         else:
             assert processes_of(home)
@@ -277,7 +274,7 @@ async def test_a_build_that_was_killed_is_no_artifact_and_leaves_no_programs(sit
         killed.kill()
         killed.wait()
         if home:
-            end_all_with("HOME", str(home))
+            end_all_of(home)
 
 
 async def test_an_incomplete_build_is_not_found_and_is_repeated(site):

@@ -4,6 +4,7 @@ which is let in once the services of the first are gone. Programs change and rea
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from ast import literal_eval
@@ -19,6 +20,10 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import isolation, landlock
 from windlass.base.isolation.isolation import Isolation
+from windlass.engines.engine import ExecutionRequest, TerminalSize
+from windlass.engines.workload import Instance
+from windlass.process.builds.cells import Cells
+from windlass.process.builds.tools import Tools
 from windlass.process.engine import ProcessEngine
 from windlass.process.records import Record
 
@@ -133,6 +138,32 @@ async def test_a_start_ends_it_if_its_folder_is_gone(rig, has_mark):
     end(left)
 
 
+async def test_nothing_of_a_build_that_is_cancelled_is_left(tmp_path, has_mark, monkeypatch):
+    """Its step has no first process whose end would end all, and the one that adopts orphans is killed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    cells = Cells(Isolation("auto", tmp_path), "service", home, home)
+    tools = Tools({}, home, tmp_path / "cache" / "of" / "it", lambda line: None, set(), cells)
+    said: asyncio.Queue[str] = asyncio.Queue()
+    tools.say = said.put_nowait
+    running = asyncio.create_task(tools.run(["/usr/bin/python3", "-S", "-c", STAYS], cwd=home, what="it"))
+    left = int((await said.get()).removeprefix("found "))
+    running.cancel()
+    await asyncio.wait([running])
+    assert runs(left)
+    tools.end_all()
+    assert await ends(left) is has_mark
+    end(left)
+
+
+async def ends(pid: int) -> bool:
+    for _ in range(20):
+        if not runs(pid):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
 MEDDLES = """
 import os, resource, signal
 child = os.fork()
@@ -172,6 +203,58 @@ async def test_a_program_changes_no_process_that_it_names_by_its_number(rig, mon
         own, limit, read, wrote = station.said[0].removeprefix("found ").split()
         assert (own, read) == ("done", "done")
         assert (limit, wrote) == (("refused",) * 2 if walls else ("done",) * 2)
+        await remove(station)
+
+
+PEEKS = """
+import os, signal
+def tried(path):
+    try:
+        os.open(path, os.O_RDWR | os.O_NOCTTY)
+        return "opened"
+    except OSError as error:
+        return type(error).__name__
+print("found", tried(os.environ["OPERATORS"]), tried("/dev/null"), flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("has_landlock", [True, False])
+async def test_a_program_opens_no_terminal_of_the_operator(rig, monkeypatch, has_landlock):
+    """Who reads from a terminal gets what is typed there, such as passwords."""
+    found = Isolation("auto", Path("/nowhere"))._findings()
+    if not found["landlock"]:
+        pytest.skip("needs a kernel with Landlock")
+    if not has_landlock:
+        monkeypatch.setattr(isolation, "findings", lambda *numbers: {**found, "landlock": 0})
+    outer, inner = os.openpty()
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(PEEKS), variables={"OPERATORS": os.ttyname(inner)}))
+
+        async def has_said() -> bool:
+            return bool(station.said)
+
+        await until(has_said)
+        terminal = "PermissionError" if has_landlock else "opened"
+        assert station.said[0] == f"found {terminal} opened"
+        await remove(station)
+    os.close(outer)
+    os.close(inner)
+
+
+async def test_a_command_has_a_terminal_that_nothing_else_opens(rig):
+    async with Station(rig) as station:
+        instance: Instance = await station.apply(wanted(rig.made("import time; time.sleep(100)")))
+        command = ("sh", "-c", "stat -L -c %a /dev/fd/0; echo typed > /dev/tty; tty -s && echo works")
+        execution = await station.engine.open_execution(
+            instance, ExecutionRequest(command, TerminalSize(100, 30))
+        )
+        said = b""
+        async with asyncio.timeout(30):
+            while piece := await execution.read():
+                said += piece
+        await execution.close()
+        assert said.split() == [b"0", b"typed", b"works"]
         await remove(station)
 
 

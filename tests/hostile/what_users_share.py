@@ -27,6 +27,7 @@ from windlass.base.isolation import isolation, private, user_limits
 from windlass.base.isolation.isolation import Isolation
 from windlass.config import Settings
 from windlass.operate import machine
+from windlass.process.builds.cells import BuildStep, Cells
 
 SENDS = """
 import os, signal, socket
@@ -78,6 +79,12 @@ while made < 200:
     made += 1
 print(f"found {made}", flush=True)
 signal.pause()
+"""
+TRACES = """
+import ctypes, os, signal
+SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+print("found", libc.ptrace(SEIZE, WHOM, None, None), flush=True)
 """
 UNSHARE = """
 import ctypes
@@ -355,3 +362,27 @@ async def test_memory_in_files_of_a_program_that_forbids_to_look_into_it_counts(
 async def test_without_copies_of_its_files_it_would_not(tmp_path, hides, monkeypatch):
     monkeypatch.setattr(living_thread, "_copies", lambda pid: iter(()))
     assert await forbid(tmp_path, hides, 4) == 0
+
+
+async def step_says(folder: Path, program: str) -> str:
+    home = folder / "home"
+    home.mkdir()
+    cells = Cells(Isolation("auto", folder), "service", home, home)
+    command = ["/usr/bin/python3", "-S", "-c", program]
+    async with cells.running(BuildStep(command, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
+        return (await process.stdout.read()).decode()
+
+
+async def test_no_program_of_a_build_traces_the_first_process_of_its_cell(tmp_path):
+    """It would make it leave its group, and forget with whom it ends: the build would go on once it is
+    cancelled."""
+    assert await step_says(tmp_path, TRACES.replace("WHOM", "1")) == "found -1\n"
+
+
+async def test_a_program_traces_a_process_that_is_not_guarded(tmp_path):
+    """Its own parent, for example, which is of the same user and cell."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    if scope.exists() and int(scope.read_text()):
+        pytest.skip("this kernel lets programs trace their children only (kernel.yama.ptrace_scope)")
+    program = "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n" + TRACES
+    assert await step_says(tmp_path, program.replace("WHOM", "os.getppid()")) == "found 0\n"

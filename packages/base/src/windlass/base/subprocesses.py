@@ -11,12 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from windlass.base import kernel
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
+from windlass.base.marks import mark_of, read_mark
 
 T = TypeVar("T")
 
 PIECE: Final = 64 * 1024
+_LOOKS: Final = 20
+"""Looks for programs to kill: more are started only by one that starts them faster than they end."""
 
 
 @asynccontextmanager
@@ -86,10 +90,30 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         raise
 
 
-def end_all_with(name: str, value: str) -> None:
-    """Kills all programs of this installation that have this variable in their environment."""
-    variable = os.fsencode(f"{name}={value}")
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if variable in (folder / "environ").read_bytes().split(b"\0"):
-                os.kill(int(folder.name), signal.SIGKILL)
+def end_all_of(home: Path) -> None:
+    """Kills all programs whose HOME this is, also those that their cell has marked for it, wherever they have
+    gone since (marks.py). Looks again while it finds some: they may have started others meanwhile."""
+    for _ in range(_LOOKS):
+        found = _find_programs(home)
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            break
+
+
+def _find_programs(home: Path) -> list[int]:
+    variable, mark = b"HOME=" + os.fsencode(home), mark_of(home)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names, not paths)
+    return [pid for pid in pids if _lives(pid) and (read_mark(pid) == mark or _has(pid, variable))]
+
+
+def _lives(pid: int) -> bool:
+    present = kernel.stat(pid)
+    return present is not None and not present.dead
+
+
+def _has(pid: int, variable: bytes) -> bool:
+    with suppress(OSError):
+        return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False

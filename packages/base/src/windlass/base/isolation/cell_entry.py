@@ -45,6 +45,9 @@ _NAMES: Final = {
 _DATABASE_CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database needs them to drop root."""
 
+_USELESS_CAPABILITY: Final = 1 << 35
+"""WAKE_ALARM, which counts in the first user namespace only."""
+
 
 def namespaces(cell: Cell) -> int:
     flags = calls.CLONE_NEWUSER if cell["identity"] == "namespace" else 0
@@ -171,8 +174,9 @@ def _randomize_process_ids() -> None:
         os.close(file)
 
 
-def confine(cell: Cell | None, *, leads: bool = True) -> None:
-    """Gives up all rights of this process for good, and sets its limits. `leads`: it starts a new session."""
+def confine(cell: Cell | None, *, leads: bool = True, guarded: bool = False) -> None:
+    """Gives up all rights of this process for good, and sets its limits. `leads`: it starts a new session.
+    `guarded`: see `drop_privileges`."""
     if leads:
         os.setsid()
     os.umask(_UMASK)
@@ -184,7 +188,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
         # With the rights of root: programs can use up what others have for filters (net.core.bpf_jit_limit).
         socket_filter.restrict(has_limits=cell["identity"] == "user", sees_others=not cell["processes"])
     if cell:
-        drop_privileges(cell)
+        drop_privileges(cell, guarded=guarded)
     if rules is not None:
         landlock.restrict(rules)
         os.close(rules)
@@ -212,10 +216,15 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
 
 
-def drop_privileges(cell: Cell) -> None:
+def drop_privileges(cell: Cell, *, guarded: bool = False) -> None:
     """Changes to the user of the cell and drops all capabilities. Root, where services have no users, keeps
-    those that the launcher of a database needs to change its user."""
+    those that the launcher of a database needs to change its user.
+
+    `guarded`: no program of the cell may trace this process. Where both have the same user, it keeps a
+    capability that is of no use in a user namespace: the kernel lets no process trace one that has more."""
     kept = _DATABASE_CAPABILITIES if cell["identity"] == "none" and not os.geteuid() else 0
+    if guarded and cell["identity"] == "namespace":
+        kept = _USELESS_CAPABILITY
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
         os.setgroups([])

@@ -2,7 +2,8 @@
 
 All processes that the step leaves running end with it, also those that changed their session or environment.
 If the cell has a process namespace, the kernel ends them. Otherwise this process adopts the orphans of the
-step, kills them, and does not exit before the last of them. It ends with the server, too.
+step, kills them, and does not exit before the last of them. It ends with the server, too. If it is killed
+itself, the server finds what is left by the mark of the build (marks.py).
 """
 
 from __future__ import annotations
@@ -95,16 +96,18 @@ def _become_step(request: StepRequest) -> NoReturn:
     if cell["processes"]:
         _lead(request)
     cell_entry.confine(cell, leads=False)
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     _become(request)
 
 
 def _lead(request: StepRequest) -> NoReturn:
-    """Runs as the first process of the cell: reaps orphans and reports how the program ended. It has no more
-    rights than the program, which could take it over with ptrace."""
+    """Runs as the first process of the cell: reaps orphans and reports how the program ended. A program that
+    takes it over with ptrace would outlive the build, so none may trace it."""
     cell_entry.mount_own_proc()
-    cell_entry.confine(request["cell"], leads=False)
+    cell_entry.confine(request["cell"], leads=False, guarded=True)
     program = os.fork()
     if not program:
+        calls.keep_capabilities()
         _become(request)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:

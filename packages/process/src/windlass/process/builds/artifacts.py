@@ -312,7 +312,7 @@ def _drop_lock(lock: Path) -> None:
 
 
 def _end_programs(left: Path) -> None:
-    subprocesses.end_all_with("HOME", str(left / "home"))
+    subprocesses.end_all_of(left / "home")
 
 
 def _try_to_erase(path: Path) -> None:

@@ -158,7 +158,7 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
     busy = _beside(caches.own, _BUSY)
     if busy.exists():
         if killed := busy.read_text():
-            subprocesses.end_all_with("HOME", killed)
+            subprocesses.end_all_of(Path(killed))
         for path in caches.own.glob("*"):
             if path != caches.downloads:
                 _remove(path, caches.own)

@@ -20,6 +20,7 @@ from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
 from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.base.isolation.users import give, give_ours
+from windlass.base.marks import mark_of
 from windlass.builders.builder import BuildError
 
 _MOST_MEMORY: Final = 8 << 30
@@ -127,6 +128,7 @@ class Cells:
             most_memory=_MOST_MEMORY,
             largest_file=_LARGEST_FILE,
             shared_memory=self.guests.memory << 20,
+            mark=mark_of(self._temporary),
         )
 
 

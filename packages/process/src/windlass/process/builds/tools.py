@@ -238,7 +238,7 @@ class Tools:
     def end_all(self) -> None:
         """Ends all programs of this build, daemons that left their group included."""
         if self._may_run:
-            subprocesses.end_all_with("HOME", str(self.home))
+            subprocesses.end_all_of(self.home)
 
 
 class OutputLines:
