@@ -76,7 +76,7 @@ async def _parts(installation: Installation) -> dict[str, Callable[[int], Awaita
 
     async def quickly(calls: int) -> float:
         given = (actor.subject, actor.limit, now)
-        return _of(calls, budgets.quickly, *given) - _of(calls, _idle, *given)
+        return _of(calls, budgets.take_from_grant, *given) - _of(calls, _idle, *given)
 
     return {"check": check, "headers": headers, "known": known, "quickly": quickly}
 

@@ -115,7 +115,7 @@ def test_loopback_can_be_allowed_alone():
     assert not reach.admits(ip_address("10.0.0.1"))
 
 
-def test_a_network_that_is_none_is_named():
+def test_an_invalid_network_is_reported_by_name():
     with pytest.raises(ValueError, match=r"name a network, .*: 10\.0\.0\.0/99 is not one"):
         Reach(["10.0.0.0/99"])
 

@@ -131,7 +131,7 @@ def test_every_case_is_explained_and_the_report_has_cases_in_their_order():
     assert reported
 
 
-def test_a_case_that_does_not_end_is_given_up_and_says_so():
+def test_a_case_that_does_not_end_times_out_and_says_so():
     bench = Bench(replace(QUICK, patience=1), Path())
 
     def endless(bench: Bench) -> list[Line]:

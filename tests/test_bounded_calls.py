@@ -1,4 +1,4 @@
-"""Calls that read files of strangers end by themselves, end with their caller, and do not hold up others."""
+"""Calls that read untrusted files end by themselves, end with their caller, and do not hold up others."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ async def test_a_call_that_needs_too_much_memory_ends(calls):
     assert len(await calls.run("org", bytes, 1 << 10)) == 1 << 10
 
 
-async def test_a_call_that_crashes_is_out_of_bounds(calls):
+async def test_a_call_that_crashes_is_reported_as_over_its_limits(calls):
     with pytest.raises(OutOfBounds, match=r"^Make the files smaller"):
         await calls.run("org", os.abort)
 
 
-async def test_warnings_about_the_code_of_strangers_hold_up_nothing(calls):
+async def test_warnings_about_untrusted_code_do_not_block_a_bounded_call(calls):
     assert await asyncio.wait_for(calls.run("org", warnings.warn, "x" * (1 << 20)), 30) is None
 
 

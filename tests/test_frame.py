@@ -58,7 +58,7 @@ def test_a_lock_has_a_hash_for_everything_and_names_no_registry(lock):
     assert "://" not in lock.read_text()
 
 
-def test_the_tools_are_locked_on_top_of_the_very_versions_that_run():
+def test_development_locks_contain_the_exact_versions_of_the_runtime_lock():
     run, dev = pins("run"), pins("dev")
     assert run.items() <= dev.items()
 

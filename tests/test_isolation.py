@@ -290,7 +290,7 @@ def test_a_number_that_owns_a_folder_is_not_given_when_the_list_of_users_is_lost
 
 
 @pytest.mark.parametrize("text", ["", "5", "9000-8000", "5-6", "1000-99999999999", "a-b"])
-def test_a_range_of_users_that_is_none_is_refused(text):
+def test_an_invalid_range_of_users_is_refused(text):
     with pytest.raises(ValueError, match="first and the last"):
         range_of(text)
 

@@ -19,7 +19,7 @@ def record(message: str, **extras: str) -> logging.LogRecord:
 
 @pytest.mark.parametrize("form", [JsonLines(), TextLines()], ids=["json", "text"])
 @pytest.mark.parametrize("text", HARMFUL, ids=ascii)
-def test_a_client_adds_no_line_to_the_log_and_sends_no_command_to_a_terminal(form, text):
+def test_text_of_a_client_cannot_add_log_lines_or_terminal_escapes(form, text):
     line = form.format(record(f"GET /{text}15:00:00 error", path=f"/{text}"))
     assert line.isprintable()
     assert len(line.splitlines()) == 1

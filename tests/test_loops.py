@@ -36,7 +36,7 @@ async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World,
         (installation.worker, "run"), (installation.place_owner, "run"), (installation.routes, "run"),
         (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
         (installation, "_note_sharing"),
-        (installation.ctx.places, "keep_up"), (installation.key_rotation, "run"),
+        (installation.ctx.places, "follow_clusters"), (installation.key_rotation, "run"),
         (installation.routes, "watch_sites"), (installation.sampler, "run"),
         (installation.instance_check, "run"), (installation.audit_check, "run"),
     )  # fmt: skip
@@ -69,7 +69,7 @@ async def test_a_loop_that_returns_is_not_begun_again(caplog):
         (errno.EIO, "a loop failed and begins again", True),
     ],
 )
-async def test_a_full_disk_is_told_to_the_operator_with_what_to_do(caplog, reason, said, has_trace):
+async def test_a_loop_that_meets_a_full_disk_logs_a_remedy(caplog, reason, said, has_trace):
     """The control is any other error: its trace says where it comes from."""
     errors = [OSError(reason, os.strerror(reason))]
 

@@ -178,6 +178,6 @@ def test_a_large_file_of_secrets_is_bounded():
     assert mask.text(lines[7]) == MASK
 
 
-def test_values_that_begin_alike_are_told_apart():
+def test_values_with_a_common_prefix_are_masked_separately():
     mask = Mask(["prefix-1", "prefix-12", "prefix-123", "prefix"])
     assert mask.text("prefix-123 prefix-12 prefix-1 prefix prefi") == f"{MASK} {MASK} {MASK} {MASK} prefi"

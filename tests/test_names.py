@@ -185,7 +185,7 @@ async def test_a_limited_token_lists_the_services_that_it_may_see(world, shop):
         assert len(await services(world, token=token)) == seen, given
 
 
-async def test_the_services_of_another_organization_are_not_there(world, shop):
+async def test_services_of_another_organization_are_hidden(world, shop):
     other, token = await world.organization()
     assert (await world.get(f"/organization/{world.org}/services", token=token)).status == 404
     foreign = await world.get(f"/organization/{other}/services?project_id={shop['Shop']}", token=token)

@@ -39,7 +39,7 @@ def test_reasons_that_are_always_new_do_not_fill_the_log(outage, caplog):
     assert len(caplog.records) == 5
 
 
-def test_the_next_outage_is_told_again(outage, caplog):
+def test_each_outage_is_logged_at_its_beginning_and_end(outage, caplog):
     for _ in range(2):
         outage.note("away")
         outage.end()

@@ -179,7 +179,7 @@ def test_one_type_in_a_body_and_in_an_answer_is_two_schemas() -> None:
     assert "additionalProperties" not in schemas["Inner"]
 
 
-def test_types_of_one_name_are_told_apart_by_their_file() -> None:
+def test_schemas_of_types_with_the_same_name_begin_with_their_module() -> None:
     twin = msgspec.defstruct("BoxShown", [("word", str)], module="windlass.odd_file")
     schemas = document(Registry([], [posting(BoxShown), posting(twin, "/twin")]))["components"]["schemas"]
     assert {"TestSchemasBoxShown", "OddFileBoxShown"} <= schemas.keys()

@@ -33,7 +33,7 @@ def test_a_field_that_an_old_document_lacks_has_its_default() -> None:
         b'{"name":"web","git_repository":{"url":"u"},"ports":[{"internal_port":80,"later":1}]}',
     ],
 )
-def test_a_field_that_a_later_version_stored_is_passed_over(body: bytes) -> None:
+def test_a_stored_field_of_a_later_version_is_ignored(body: bytes) -> None:
     assert read(body, Application).name == "web"
 
 

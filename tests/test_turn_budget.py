@@ -69,7 +69,7 @@ async def test_work_gets_what_it_awaits_and_its_caller_gets_its_answer() -> None
     assert await TurnBudget(ALWAYS_SPENT).run(work()) == 42
 
 
-async def test_work_hears_of_failures_and_may_go_on() -> None:
+async def test_work_gets_failures_and_may_continue() -> None:
     async def fails() -> None:
         await asyncio.sleep(0)
         raise ValueError("gone")

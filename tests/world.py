@@ -389,7 +389,7 @@ def _empty_database() -> bytes:
 def _clusters_to(places: Places) -> Callable[[str], None]:
     def heard(word: str) -> None:
         if word.startswith(CLUSTER):
-            places.changed(word.removeprefix(CLUSTER))
+            places.note_changed(word.removeprefix(CLUSTER))
 
     return heard
 

@@ -33,7 +33,7 @@ async def faults(world: World) -> int:
         "DELETE FROM event WHERE seq = 5",
     ],
 )
-async def test_a_change_of_the_audit_is_told_by_the_metric_and_the_log(small_parts, caplog, change):
+async def test_the_metric_and_the_log_report_a_changed_audit(small_parts, caplog, change):
     async with make_world() as world:
         for _ in range(9):
             await world.project()

@@ -36,7 +36,7 @@ async def test_an_untouched_chain_is_valid(written: Place):
     assert (await verdict(written, found.head)).faults == []
 
 
-async def test_the_hash_can_be_worked_out_by_anybody(written: Place):
+async def test_the_hash_needs_no_secret(written: Place):
     """From the description alone, with another implementation of what it names."""
     before = bytes(32)
     columns = (
@@ -136,7 +136,7 @@ async def forge(place: Place) -> None:
 
 
 @pytest.mark.parametrize("head", ["9", "9:abc", "x:" + "0" * 64, ":", "9 " + "0" * 64])
-async def test_a_note_that_is_none_is_refused(written: Place, head: str):
+async def test_a_malformed_note_is_refused(written: Place, head: str):
     with pytest.raises(CommandRefused, match="NUMBER:HASH"):
         await verdict(written, head)
 

@@ -24,7 +24,7 @@ from windlass.operate.backup import backup, restore
 from windlass.store import Tx
 
 
-async def test_a_change_that_fails_takes_its_event_with_it(place: Place):
+async def test_a_change_that_fails_stores_no_event(place: Place):
     async with place.opened() as store:
 
         async def fails(tx: Tx) -> None:
@@ -208,7 +208,7 @@ async def test_a_note_that_is_too_old_cannot_be_compared(place: Place):
     assert (await verdict(place, f"12:{last[0].hex()}")).faults == [], "the last that went is still known"
 
 
-async def test_the_hourly_sweep_lets_go_as_the_setting_says(database_url: str):
+async def test_the_hourly_sweep_deletes_events_past_their_retention(database_url: str):
     async with make_world(database_url, audit_retention_days=30) as world:
         await world.project()
         world.clock.turn(31 * 86_400)

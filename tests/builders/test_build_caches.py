@@ -174,7 +174,7 @@ def test_the_rest_of_an_interrupted_sweep_is_erased(tmp_path):
     assert not (tmp_path / "cache" / ".gone-1").exists()
 
 
-def test_a_damaged_cache_is_emptied_and_that_of_another_tool_stays(store):
+def test_a_damaged_cache_is_emptied_and_caches_of_other_tools_stay(store):
     use(store, downloads=["go-mod", "cargo"])
     with store.using("acme", "shop", Path("/h"), print) as caches:
         caches.throw_away(["go-mod"])

@@ -120,7 +120,7 @@ async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
 
 
 @pytest.mark.parametrize("environment", ["prod", "play"])
-async def test_steps_of_one_environment_do_not_end_those_of_another(tmp_path, has_groups, environment):
+async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_path, has_groups, environment):
     """Negative control: in the same environment, the attacker ends a step that has less than half of the
     limit. The kernel chooses the largest process, and the attacker's are smaller."""
     guests = Guests(tmp_path, 150, has_groups=has_groups)

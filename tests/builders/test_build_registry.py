@@ -57,7 +57,7 @@ async def test_a_build_that_is_gone_from_the_engine_is_fetched_from_the_registry
     await engine.stop()
 
 
-async def test_a_registry_that_takes_nothing_fails_no_build_and_is_told(bench):
+async def test_an_unreachable_build_registry_fails_no_build_and_is_logged(bench):
     away = bench.another_service(registry=BuildRegistry("localhost:1/windlass", LOGIN))
     built = await away.build(DOCKERFILE)
     assert await away.builder.find(away.service, "k1") == built

@@ -68,7 +68,7 @@ async def test_databases_that_run_only_in_containers_are_named(tmp_path):
         await NativeDatabases(tmp_path).artifact("MONGODB", "7", "db")
 
 
-async def test_a_server_that_does_not_run_is_none(tmp_path):
+async def test_a_database_server_that_cannot_run_is_not_used(tmp_path):
     server(tmp_path / "path", "redis-server", "nothing of the kind")
     server(
         tmp_path / "16" / "bin", "postgres", "postgres (PostgreSQL) 16.4"

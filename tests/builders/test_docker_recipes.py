@@ -134,7 +134,7 @@ WORKSPACE = {
 }
 
 
-def test_a_package_of_a_workspace_is_installed_with_it_and_built_after_those_that_it_needs(chosen):
+def test_a_workspace_package_is_built_after_its_dependencies(chosen):
     made = chosen(WORKSPACE, root="apps/web")
     build, last = read(made.files.text.decode()).stages
     steps = [instruction.text for instruction in build.instructions if instruction.name == "RUN"]
@@ -159,7 +159,7 @@ LIBRARY_BESIDE = [
 
 
 @pytest.mark.parametrize(("manifest", "text", "code"), LIBRARY_BESIDE)
-def test_an_application_that_names_a_folder_outside_of_its_own_is_built_with_the_repository(
+def test_an_application_that_refers_outside_of_its_root_path_is_built_with_the_repository(
     chosen, manifest, text, code
 ):
     made = chosen(
@@ -175,7 +175,7 @@ def test_an_application_that_names_a_folder_outside_of_its_own_is_built_with_the
     assert (made.files.folder / "lib/x").exists()
 
 
-def test_an_application_that_names_nothing_outside_is_built_with_its_folder_alone(chosen):
+def test_an_application_without_outside_references_is_built_with_its_folder_only(chosen):
     made = chosen({"web/requirements.txt": "flask\n", "web/app.py": FLASK["app.py"]}, root="web")
     assert made.files.folder.name == "web"
     assert "/app/web" not in made.files.text.decode()
@@ -232,7 +232,7 @@ async def bench(tmp_path):
     await made.close()
 
 
-async def test_the_image_of_a_static_site_holds_its_files_alone(bench):
+async def test_the_image_of_a_static_site_contains_only_its_files(bench):
     bench.file("public/index.html", "hello")
     built = await bench.build()
     assert (built.static, built.workdir) == (StaticSite(folder="."), SITE)

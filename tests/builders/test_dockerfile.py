@@ -90,7 +90,7 @@ READ = [
 
 
 @rows(("text", "found"), [row[1:] for row in READ], ids=[row[0] for row in READ])
-def test_instructions_are_told_apart_with_their_lines(text, found):
+def test_each_instruction_is_parsed_with_its_line(text, found):
     assert names(text) == found
 
 
@@ -146,7 +146,7 @@ def test_a_meaningless_instruction_is_named_with_its_line(text, line, why):
     assert caught.value.line == line
 
 
-def test_json_that_is_none_is_taken_for_a_command_of_the_shell():
+def test_a_command_of_invalid_json_is_a_shell_command():
     assert config("FROM a\nCMD ['python', 'x']\n").command == Shell("['python', 'x']")
     assert config('FROM a\nCMD ["python", "x"]\n').command == ExecForm(("python", "x"))
 

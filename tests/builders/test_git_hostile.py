@@ -200,7 +200,7 @@ async def test_symbolic_links_must_stay_inside(git, repository, into, refused, l
     ],
 )
 @pytest.mark.timeout(60)
-async def test_symbolic_links_that_nobody_can_follow_are_refused(git, repository, refused, links, why):
+async def test_symbolic_links_that_lead_nowhere_are_refused(git, repository, refused, links, why):
     """The limit of time is the negative control: to follow all of them takes hours."""
     for name, target in links.items():
         repository.link(name, target)

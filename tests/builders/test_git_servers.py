@@ -89,9 +89,7 @@ async def test_an_address_without_its_suffix_is_found_where_a_server_redirects_t
     assert (await git.fetch(GitSource(server.url("shop")), into)).id == head
 
 
-async def test_a_server_that_never_answers_is_given_up_after_the_time_limit(
-    make_git, repository, server, refused
-):
+async def test_a_fetch_from_a_silent_server_ends_at_the_time_limit(make_git, repository, server, refused):
     server.hangs = True
     git = make_git(limits=Limits(seconds=0.5))
     said = await refused(git, GitSource(server.url("shop.git")))

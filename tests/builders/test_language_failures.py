@@ -136,7 +136,7 @@ def test_a_step_that_may_start_no_more_processes_says_so(said):
         "Error: fork the repository first",
     ],
 )
-def test_a_step_that_fails_otherwise_is_not_told_to_start_fewer(said):
+def test_a_step_with_another_failure_gets_no_advice_to_start_fewer_programs(said):
     """The control of the test above."""
     assert "fewer programs" not in failure("the step", 1, said.split("\n"))
     assert "fewer programs" not in with_remedy(f"{LOOK}web exited with code 1", "web", said.split("\n"))
@@ -174,9 +174,7 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize(("line", "package", "missing"), LIBRARIES)
-def test_a_program_or_header_that_is_missing_is_told_with_the_package_of_debian_that_brings_it(
-    line, package, missing
-):
+def test_a_missing_program_or_header_is_reported_with_its_debian_package(line, package, missing):
     message = build_remedy(1, [line])
     assert message.startswith(f"Add {package} to system_packages on the engine docker, ask the operator")
     assert message.endswith(f"{missing} is missing.")
@@ -233,7 +231,7 @@ def test_a_module_that_python_has_no_longer_is_not_asked_for_as_a_package(module
     assert build_remedy(1, [f"ModuleNotFoundError: No module named '{module}'"]).startswith(remedy)
 
 
-def test_a_message_of_maven_holds_its_own_words():
+def test_the_failure_message_contains_the_error_of_maven():
     assert ": cannot find symbol. " in failure("mvn", 1, ["[ERROR] cannot find symbol"])
 
 

@@ -212,7 +212,7 @@ def test_a_dockerfile_of_django_that_is_followed_says_which_hosts_to_add(tmp_pat
 
 
 @needs("php")
-def test_the_image_of_php_gives_way_to_the_recipe_of_php(tmp_path):
+def test_a_dockerfile_of_the_php_image_is_replaced_by_the_php_recipe(tmp_path):
     files = {"web/index.php": "<?php", "composer.json": "{}", "Dockerfile": "FROM php:apache\nCOPY web .\n"}
     assert read(tmp_path, files).start.text.endswith("php -S 0.0.0.0:${PORT:-8000} -t web")
     # Negative control: an image of another language.

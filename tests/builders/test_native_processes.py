@@ -49,7 +49,7 @@ async def test_a_repository_without_a_start_command_is_built_if_a_setting_has_on
     assert unfit.command == ()
 
 
-async def test_a_dockerfile_that_is_asked_for_and_not_there_is_refused(site):
+async def test_a_missing_dockerfile_that_the_settings_name_is_refused(site):
     said = await site.refused(SCRIPTS, settings=BuildSettings(builder="DOCKERFILE"))
     assert said.startswith("builder: add a Dockerfile, or set builder to AUTO")
 

@@ -200,7 +200,7 @@ async def test_a_missing_toolchain_is_named_with_its_installation_before_anythin
     assert said.startswith("Install Ruby on this machine: `apt-get install ruby-full ruby-bundler`. This is")
 
 
-async def test_a_file_that_runs_by_itself_needs_no_toolchain_of_what_is_beside_it(site, monkeypatch):
+async def test_a_python_file_next_to_a_pom_needs_no_java_toolchain(site, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert site.run(await site.build({"pom.xml": "<a/>", "main.py": "print('main')"})) == "main"
 

@@ -54,7 +54,7 @@ async def test_dependencies_that_have_not_changed_are_not_installed_again(site):
     assert site.left() == set()
 
 
-def test_the_reason_of_a_failed_install_is_an_error_and_no_note_beside_it():
+def test_the_reason_of_a_failed_install_is_an_error_line_and_no_notice():
     notes = (
         "npm error gyp info using node@20.20.2 | linux | x64",
         "npm error gyp http GET https://nodejs.org/headers.tar.gz",
@@ -113,7 +113,7 @@ async def test_the_same_key_is_never_built_twice(site):
     assert await site.builder.find("other", order.key) is None
 
 
-async def test_two_that_know_nothing_of_each_other_may_build_the_same(site):
+async def test_two_servers_may_build_the_same_artifact_at_once(site):
     one, two = site.order({"main.py": "print(1)"}), site.order({"main.py": "print(1)"}, key="key1")
     other = NativeBuilder(site.kept, {})
     first, second = await asyncio.gather(site.builder.build(one, print), other.build(two, print))
@@ -299,7 +299,7 @@ async def test_an_artifact_that_another_version_recorded_is_not_replaced(site):
     assert (Path(artifact.ref) / "app" / "main.py").read_text() == "print(1)"
 
 
-async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site):
+async def test_sweep_and_discard_erase_only_what_they_are_given(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")
     await site.build({"main.py": ""}, key="kept", service="gone")

@@ -153,7 +153,7 @@ async def test_a_toolchain_that_a_build_uses_is_not_erased_under_it(site, machin
         assert made.exists() is is_held
 
 
-async def test_a_sweep_goes_on_while_toolchains_vanish(site, machine, monkeypatch):
+async def test_a_sweep_continues_while_toolchains_vanish(site, machine, monkeypatch):
     """An operator who needs room deletes the caches, and need not know when a sweep is under way."""
     mode_of(site, "off", toolchain_limits=CacheLimits(days=30))
     await site.build(FILES, service="a")
@@ -258,7 +258,7 @@ async def test_a_failure_with_another_python_begins_with_the_python_to_install(s
     assert "Could not find a version that satisfies the requirement x" in said
 
 
-async def test_another_python_than_the_named_one_is_said_where_it_is_enough(site):
+async def test_a_build_with_another_python_than_the_named_one_says_so(site):
     site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})
     artifact = await site.build({".python-version": "3.99\n", "main.py": "print('runs')"})
     assert "Install Python 3.99" in site.log()
@@ -303,7 +303,7 @@ async def test_the_nearest_python_is_used_where_the_named_one_is_absent(site, tm
     assert "and Python 3.9.1 is there" in site.log()
 
 
-def test_a_version_is_not_taken_for_another_one_whose_name_goes_on(tmp_path):
+def test_a_version_is_not_mistaken_for_a_longer_one(tmp_path):
     store = ArtifactStore(tmp_path, "toolchains")
     for name in ("pnpm-10.0.0-rc.1", "pnpm-10.0.0-rc"):
         with store.depending(name) as (folder, _):

@@ -79,7 +79,7 @@ async def test_a_build_that_changes_no_package_copies_none_and_uses_those_that_w
         ("rm node_modules/left-pad/lib/index.js && echo > node_modules/left-pad/a", "left-pad/a", "\n"),
     ],
 )
-async def test_a_build_that_changes_a_package_has_its_own_and_the_next_one_begins_anew(
+async def test_a_build_that_changes_a_package_keeps_its_own_copy_and_the_next_build_gets_a_clean_one(
     site, change, path, text
 ):
     artifact = await site.build(files(change))

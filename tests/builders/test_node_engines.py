@@ -89,7 +89,7 @@ async def test_the_present_node_is_used_where_no_other_is_better(site, machine, 
     assert installs(site) == ["installed by npm with v20.1.0"]
 
 
-async def test_a_manager_that_refuses_the_present_node_is_run_with_the_one_that_it_names(site, machine):
+async def test_a_package_manager_that_refuses_the_current_node_runs_with_the_one_it_names(site, machine):
     program(machine, "npm", "#!/bin/sh\n")
     program(machine, "yarn", STRICT + INSTALL.format_map(ENGINES).removeprefix("#!/bin/sh\n"))
     await site.build({**files(), "yarn.lock": "# yarn lockfile v1\n"})
@@ -104,7 +104,7 @@ async def test_a_manifest_of_a_package_that_says_nothing_about_node_asks_for_not
     assert len(installs(site)) == 1
 
 
-async def test_where_the_other_node_cannot_be_fetched_the_failure_begins_with_it(site, machine):
+async def test_a_failure_without_the_required_node_begins_with_installing_it(site, machine):
     site.builder = NativeBuilder(site.kept, {}, Isolation("off", site.kept), fetches=False)
     program(machine, "npm", INSTALL.format_map(ENGINES).replace("exit 0", "exit 1"))
     with pytest.raises(BuildError) as failed:

@@ -59,5 +59,5 @@ async def test_a_service_that_was_not_measured_is_said_to_have_no_metrics(windla
         ([1] * 240, 60, "█" * 60),
     ],
 )
-def test_a_course_has_the_highest_number_of_each_part(numbers, width, drawn):
+def test_a_chart_shows_the_highest_number_of_each_interval(numbers, width, drawn):
     assert course(numbers, width) == drawn

@@ -124,13 +124,13 @@ def test_an_address_has_one_form(typed, address):
         *("http://a:99999", "http://a:port", "http://[", "http://[::1", "http://a]"),
     ],
 )
-def test_an_address_that_is_none_is_refused(typed):
+def test_a_malformed_server_address_is_refused(typed):
     with pytest.raises(Misused):
         normal_url(typed)
 
 
 @pytest.mark.parametrize("typed", ["http://[", "http://a:port", "http://a:99999", "//a", "[::1"])
-def test_a_call_to_an_address_that_is_none_is_refused(typed):
+def test_a_call_to_a_malformed_server_address_is_refused(typed):
     with pytest.raises(Misused):
         Api(typed, "")
 

@@ -40,7 +40,7 @@ async def test_the_demo_ends_with_the_address_in_a_terminal(windlass):
     assert line.startswith("Open http")
 
 
-async def test_a_repeated_call_changes_nothing_and_goes_on_where_it_was(windlass):
+async def test_a_repeated_demo_changes_nothing_and_resumes(windlass):
     first = await demo(windlass)
     again = await demo(windlass)
     assert again.json == first.json

@@ -101,7 +101,7 @@ async def test_init_asks_three_questions_with_answers_to_choose(windlass, folder
     assert [port["internal_port"] for port in made["ports"]] == [int(questions[2][1])]
 
 
-async def test_init_refuses_a_port_and_a_place_that_are_none(windlass, folder):
+async def test_init_refuses_an_invalid_port_and_an_invalid_place(windlass, folder):
     for words in (("--port", "0"), ("--port", "http"), ("-e", "shop")):
         said = await windlass("init", "--repository", REPOSITORY, *words)
         assert (said.code, said.err.splitlines()[-1].startswith("windlass: give a p")) == (2, True), said
@@ -181,7 +181,7 @@ async def test_open_says_of_each_kind_how_it_gets_an_address_if_it_can_have_one(
     assert "windlass application edit web --port NUMBER" in (await linked("open", "web")).err
 
 
-async def test_deploy_does_not_wait_if_it_is_told_so(linked):
+async def test_deploy_with_detach_does_not_wait(linked):
     said = await linked("deploy", "--detach", "--text")
     assert said.out == "web: DEPLOY v2 is QUEUED. It goes on by itself: `windlass ps` shows its state.\n"
 
@@ -327,7 +327,7 @@ async def test_scale_before_the_first_deployment_says_how_to_deploy(windlass, fo
 
 
 @pytest.mark.parametrize("words", ["two", "web=", "=2", "5-2", "1 2"])
-def test_a_number_of_instances_that_is_none_is_refused_before_the_server_is_asked(words):
+def test_an_invalid_number_of_instances_is_refused_without_a_request(words):
     said = say("scale", *words.split(), url="http://127.0.0.1:1")
     assert (said.code, said.err.startswith("windlass: give ")) == (2, True), said
 

@@ -67,7 +67,7 @@ async def test_a_refusal_of_a_missing_field_names_the_others_that_are_missing(wi
     assert said.err == "windlass: --version: is required\n"
 
 
-async def test_a_missing_place_is_answered_with_those_that_there_are(windlass):
+async def test_a_missing_place_is_answered_with_the_existing_ones(windlass):
     said = await windlass("environment", "list")
     assert said.err == (
         "windlass: say which project with --project: there is none yet; `windlass project create` makes one\n"
@@ -140,7 +140,7 @@ def workspace(tmp_path, monkeypatch):
     return tmp_path
 
 
-async def test_a_folder_that_only_holds_applications_is_none(windlass, workspace):
+async def test_a_folder_of_applications_is_not_an_application(windlass, workspace):
     advice = "windlass: run `windlass init` in the folder of one application, such as apps/api, apps/web"
     more = ". Run `git init` here first, if it needs files of the others"
     said = await windlass("init", "-y")

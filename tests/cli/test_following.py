@@ -213,7 +213,7 @@ def test_a_server_that_comes_back_and_refuses_has_the_last_word(status):
     assert f"windlass: no, {status}" in said.err
 
 
-def test_a_server_that_is_not_there_in_the_beginning_is_not_waited_for():
+def test_following_fails_at_once_if_the_server_is_unreachable():
     assert say(*FOLLOW, url="http://127.0.0.1:1").code == 1
 
 
@@ -228,13 +228,13 @@ def test_the_end_of_a_log_is_the_end_of_the_command():
     assert (said.code, said.err, shown(said), len(asked)) == (0, "", ["one"], 1)
 
 
-def test_any_call_that_goes_on_is_passed_on_as_it_comes():
+def test_a_streamed_answer_is_printed_as_it_arrives():
     pieces = [line("one"), b": still here\n\n", END]
     said, _ = followed(Turn(pieces), words=("api", "GET", "/application/x/log?follow=true"))
     assert (said.code, said.out) == (0, b"".join(pieces).decode())
 
 
-def test_any_call_that_breaks_off_ends_with_what_came():
+def test_a_streamed_call_that_breaks_off_prints_what_it_received():
     said, _ = followed(Turn([line("one")], breaks=True), words=("api", "GET", "/x"))
     assert (said.code, said.out) == (1, line("one").decode())
     assert "the connection was lost" in said.err

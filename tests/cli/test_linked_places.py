@@ -51,7 +51,7 @@ async def test_a_list_of_services_is_of_all_environments_also_in_a_linked_folder
     assert [row["name"] for row in (await linked.done("database", "list"))["results"]] == ["orders"]
 
 
-async def test_a_choice_that_is_missing_is_told_with_what_may_be_chosen(linked):
+async def test_a_missing_choice_is_reported_with_the_allowed_values(linked):
     said = await linked(*DATABASE)
     assert said.err == "windlass: --mode: is required; it must be one of CONTAINER, MANAGED\n"
 

@@ -225,7 +225,7 @@ async def test_an_unreachable_server_is_reported(windlass):
     assert "WINDLASS_URL" in said.err
 
 
-async def test_an_address_that_is_none_is_a_usage_error(windlass):
+async def test_a_malformed_server_address_is_a_usage_error(windlass):
     assert (await windlass("project", "list", url="ftp://example.com")).code == 2
 
 

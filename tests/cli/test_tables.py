@@ -299,7 +299,7 @@ async def test_a_service_that_serves_after_a_failure_shows_both_with_its_version
     assert re.search(r"^state +ERROR, serving$", status.out, re.MULTILINE)
 
 
-async def test_the_only_service_is_meant_by_a_command_that_reads_one_without_a_name(windlass):
+async def test_a_command_that_reads_one_service_needs_no_name_if_there_is_only_one(windlass):
     url = await running(windlass)
     said = await windlass("application", "link", "--text")
     assert said.err == "windlass: name one of these: shop/production/web, shop/production/idle\n"

@@ -58,7 +58,7 @@ def test_a_purge_says_how_many_runs_it_has_deleted(answer: Any, words: str, line
     assert shown(answer, *words.split(), JOB).out.splitlines() == [line]
 
 
-def test_an_answer_of_nothing_says_so():
+def test_an_empty_answer_says_so():
     said = shown({"scheduled_at": "", "timezone": "", "due_at": []}, "job", "due-times", JOB)
     assert (said.code, said.out, said.err) == (0, "", "There is nothing to show.\n")
 

@@ -92,7 +92,7 @@ async def test_an_unchanged_folder_is_not_sent_again(windlass, folder):
     assert len(await uploads(windlass)) == 1
 
 
-async def test_the_next_up_goes_on_with_an_upload_that_was_ended_with_ctrl_c(windlass, folder, monkeypatch):
+async def test_up_resumes_an_upload_that_ctrl_c_interrupted(windlass, folder, monkeypatch):
     monkeypatch.setattr(uploading, "PART", 10_000)
     (folder / "data").write_bytes(random.Random(1).randbytes(50_000))
     with monkeypatch.context() as patch:

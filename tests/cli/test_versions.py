@@ -28,7 +28,7 @@ async def test_a_deployment_is_read_by_its_version_or_is_the_newest(twice, versi
     assert by_id == shown
 
 
-async def test_a_version_that_is_none_is_refused_with_what_to_give(twice):
+async def test_an_invalid_version_is_refused_with_a_remedy(twice):
     said = await twice("deployment", "log", "v3", "--application", "web")
     assert (said.code, said.err) == (2, "windlass: choose another version: there is no v3\n")
     said = await twice("deployment", "log", "newest", "--application", "web")

@@ -185,7 +185,7 @@ def test_a_command_that_waits_says_why_a_service_waits_once(capsys):
     status = {"state": "DEPLOYING", "deployment_request_id": "3", "message": "Change internal_port to 8000"}
     for _ in range(2):
         assert [
-            *environment._over({"2": status}, {"2": StartedDeployment("/application/2", "web", "3")})
+            *environment._collect_ended({"2": status}, {"2": StartedDeployment("/application/2", "web", "3")})
         ] == []
     assert capsys.readouterr().err == "web: DEPLOYING\n  web: Change internal_port to 8000\n"
     alone = DeploymentWait(api, WEB)
@@ -197,7 +197,7 @@ def test_a_command_that_waits_says_why_a_service_waits_once(capsys):
 @pytest.mark.parametrize("force", ["", "?skipReconcile=true"], ids=["", "forced"])
 @pytest.mark.parametrize("deleted", ["application", "environment", "project"])
 @pytest.mark.parametrize("whole", [False, True], ids=["one", "all"])
-async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windlass, whole, deleted, force):
+async def test_waiting_for_a_service_that_is_deleted_reports_the_deletion(windlass, whole, deleted, force):
     world, ids = windlass.world, {"application": await shop(windlass)}
     ids["environment"] = (await world.get(f"/application/{ids['application']}"))["environment"]["id"]
     ids["project"] = (await world.get(f"/environment/{ids['environment']}"))["project"]["id"]
@@ -367,7 +367,7 @@ async def test_interrupting_the_wait_does_not_cancel_the_deployment(windlass):
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
 
 
-async def test_a_server_that_goes_away_meanwhile_is_waited_for(windlass):
+async def test_waiting_for_a_deployment_survives_a_server_outage(windlass):
     await shop(windlass)
     app = windlass.world.installation.app
     refusals = [503] * 2

@@ -43,7 +43,7 @@ def test_no_value_of_a_file_is_shown(tmp_path):
     assert "s3cret" not in hint_at_variables(tmp_path)
 
 
-def test_a_link_that_leads_out_of_the_folder_is_not_read(tmp_path):
+def test_a_link_out_of_the_folder_is_not_read(tmp_path):
     (tmp_path / "outside").write_text("KEY=1\n")
     (tmp_path / "app").mkdir()
     (tmp_path / "app/.env.example").symlink_to(tmp_path / "outside")

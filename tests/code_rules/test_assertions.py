@@ -170,7 +170,7 @@ def test_a_fixture_that_asserts_is_no_assertion_of_its_tests():
     assert missing(f"{fixture}def test_it(ready): make(ready)") == ["tests.test_it:5 test_it"]
 
 
-def test_an_assertion_that_the_world_was_made_is_none():
+def test_an_assertion_about_the_setup_does_not_count():
     texts = {SETUP: "def make_world(): assert 1", "tests.test_it": f"from {SETUP} import make_world\n"}
     texts["tests.test_it"] += "def test_it(): make_world()"
     assert [*Suite(texts).without_assertion()] == ["tests.test_it:2 test_it"]

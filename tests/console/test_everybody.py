@@ -206,7 +206,7 @@ def test_pages_of_an_organization_have_their_request_and_command(server: Server,
     assert pages_without_request(new_page("/"), server, some) == {"nothing"}
 
 
-def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
+def test_the_search_finds_texts_that_are_missing(tmp_path: Path) -> None:
     node = program("node")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
     (tmp_path / "page.js").write_text(

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nightly
 @pytest.mark.parametrize(
     ("share", "is_told"), [(0.97, True), (0.5, True), (0.49, False), (0.0, False), (None, False)]
 )
-def test_most_requests_that_fail_are_told(
+def test_a_service_whose_requests_mostly_fail_shows_a_warning(
     server: Server, new_page: Callable[..., Page], repository: Repository, share: float | None, is_told: bool
 ) -> None:
     project = f"Share {share}"

@@ -83,7 +83,7 @@ def test_pages_say_that_the_server_is_away_and_come_back(
     expect(lost.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-def test_metrics_that_nothing_measures_any_more_are_told(
+def test_metrics_that_are_no_longer_measured_show_a_notice(
     server: Server, new_page, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Silence"), repository, "silent")

@@ -28,7 +28,7 @@ def projects(server: Server, name: str) -> int:
     return sum(project["name"] == name for project in found)
 
 
-def test_a_request_without_an_answer_is_given_up_with_honest_words_and_is_done_once(
+def test_a_request_without_an_answer_times_out_with_a_message_and_takes_effect_once(
     server: Server, new_page: Callable[..., Page], watch
 ) -> None:
     page = form(server, new_page, "Once")

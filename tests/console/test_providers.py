@@ -65,7 +65,7 @@ def test_a_person_signs_in_at_a_real_provider(chromium: Browser, provided: Serve
 
 
 @pytest.mark.slow
-def test_a_stranger_of_a_real_provider_is_told_to_ask_for_an_invitation(
+def test_a_person_who_is_no_member_is_told_to_ask_for_an_invitation(
     chromium: Browser, provided: Server
 ) -> None:
     context = chromium.new_context()
@@ -75,7 +75,7 @@ def test_a_stranger_of_a_real_provider_is_told_to_ask_for_an_invitation(
     context.close()
 
 
-def test_the_matrix_of_roles_changes_them_for_those_who_may(chromium: Browser, provided: Server) -> None:
+def test_admins_edit_roles_in_the_permission_matrix(chromium: Browser, provided: Server) -> None:
     members = f"/organization/{provided.org}/member"
     roles = {
         role["name"]: role["id"] for role in provided.call("GET", f"{members[:-7]}/availableRole")["results"]

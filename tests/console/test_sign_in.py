@@ -62,7 +62,7 @@ def test_a_cookie_of_another_service_on_this_host_changes_nothing(
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-def test_a_link_with_the_key_of_another_session_signs_nobody_in(
+def test_a_sign_in_link_with_the_key_of_another_session_is_refused(
     server: Server, new_page: Callable[..., Page], watch
 ) -> None:
     watch.expected.append("status of 401")

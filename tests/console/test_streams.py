@@ -14,7 +14,7 @@ from tests.console.servers import Repository, Server
 pytestmark = pytest.mark.nightly
 
 
-def test_a_page_says_that_it_is_old_while_the_server_is_away_and_goes_on_by_itself(
+def test_a_page_says_that_it_is_outdated_during_an_outage_and_reconnects(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
     watch.expected += ["ERR_CONNECTION", "Failed to load", "503", "ERR_INCOMPLETE", "ERR_EMPTY"]

@@ -53,7 +53,7 @@ def test_every_name_is_used():
     assert names(ROOT / "js", _UNUSED) == []
 
 
-def test_names_that_are_not_there_are_found(tmp_path):
+def test_the_search_finds_undefined_names(tmp_path):
     (tmp_path / "parts.js").write_text("export const panel = 1;\n")
     (tmp_path / "page.js").write_text(
         'import { panel, pannel } from "./parts.js";\nimport { link } from "./gone.js";\n'

@@ -57,7 +57,7 @@ def test_an_open_page_tells_of_an_upgrade_and_leads_to_the_later_version(
         assert version(server) in page.locator("script").get_attribute("src")
 
 
-def test_a_part_that_cannot_be_loaded_is_told_in_words(server: Server, new_page, watch) -> None:
+def test_a_module_that_cannot_be_loaded_shows_an_error_message(server: Server, new_page, watch) -> None:
     watch.expected += ["Failed to load", "503"]
     page = new_page("/")
     page.route("**/js/pages/audit.js", lambda route: route.abort())

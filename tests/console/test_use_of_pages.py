@@ -171,7 +171,7 @@ def test_the_activity_of_a_service_has_its_own_events_only(
     assert "shop" not in " ".join(page.locator(".event-line strong").all_inner_texts())
 
 
-def test_a_thing_of_a_derived_page_is_made_changed_and_deleted(server: Server, new_page: NewPage) -> None:
+def test_a_derived_page_creates_changes_and_deletes_a_resource(server: Server, new_page: NewPage) -> None:
     family = f"/organization/{server.org}/webhook"
     page = new_page(family)
     page.get_by_role("button", name="New webhook").first.click()

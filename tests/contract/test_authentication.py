@@ -81,7 +81,7 @@ async def test_a_jwt_may_do_no_more_than_its_member_may(mint) -> None:
         is_refused(await world.post(path, {"name": "shop"}, token=bearer), 403, "Write")
 
 
-async def test_a_jwt_of_a_stranger_is_known_and_may_do_nothing(mint) -> None:
+async def test_a_valid_jwt_without_membership_authenticates_but_is_refused(mint) -> None:
     async with trusting(mint) as world:
         is_refused(await world.get("/organization", token=f"Bearer {mint.token()}"), 403, "not a member")
 
@@ -94,7 +94,7 @@ async def test_a_jwt_ends(mint) -> None:
         is_refused(await world.get("/organization", token=bearer), 401)
 
 
-async def test_a_jwt_is_not_taken_for_an_api_token(mint) -> None:
+async def test_a_jwt_is_not_mistaken_for_an_api_token(mint) -> None:
     async with trusting(mint, oidc_join="Admin") as world:
         is_refused(await world.get("/organization", token=f"Token {mint.token()}"), 401)
 

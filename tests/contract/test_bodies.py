@@ -39,9 +39,7 @@ async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body
         ("min_instances", {"min_instances": 1}, "min_running_instances or max_running_instances"),
     ],
 )
-async def test_an_unknown_field_is_refused_with_the_fields_that_may_be_meant(
-    embedded, path, body, meant
-) -> None:
+async def test_an_unknown_field_is_refused_with_the_nearest_fields(embedded, path, body, meant) -> None:
     environment = await embedded.environment()
     answer = await embedded.post(f"/environment/{environment}/application", dict(APPLICATION) | body)
     said = f"; did you mean {meant}?" if meant else ""
@@ -177,7 +175,7 @@ async def test_a_body_of_another_type_is_refused(embedded, kind: str) -> None:
     is_refused(await sent(embedded, b'{"name": "x"}', **{"Content-Type": kind}), 400, "Content-Type: ")
 
 
-async def test_a_body_that_is_not_there_has_no_type(embedded) -> None:
+async def test_a_missing_body_needs_no_content_type(embedded) -> None:
     deploy = f"/application/{await embedded.application()}/deploy"
     answer = await embedded.call("POST", deploy, headers={"Content-Type": "text/plain"})
     assert answer.status == 202
@@ -203,7 +201,7 @@ async def test_a_body_is_measured_and_not_believed(embedded) -> None:
     is_refused(await sent(embedded, b"{}", **{"Content-Length": str(MOST + 1)}), 413)
 
 
-async def test_a_request_with_too_large_a_body_is_not_done(embedded) -> None:
+async def test_a_request_with_too_large_a_body_is_refused_and_changes_nothing(embedded) -> None:
     raw = b'{"name": "x", "description": "' + b"y" * MOST + b'"}'
     is_refused(await sent(embedded, raw), 413)
     assert (await embedded.get(f"/organization/{embedded.org}/project"))["results"] == []

@@ -51,7 +51,7 @@ async def test_a_deploy_answers_the_id_of_the_service_and_its_state(world, kind:
     assert plain["id"] not in {service, answer["deployment_request_id"]}
 
 
-async def test_a_webhook_speaks_to_each_reader_in_its_own_words(world) -> None:
+async def test_a_webhook_is_shown_in_the_vocabulary_of_the_reader(world) -> None:
     webhooks = f"/organization/{world.org}/webhook"
     body = {"target_url": "https://hooks.example/", "events": FULL}
     made = await world.post(f"/compat{webhooks}", body)
@@ -89,7 +89,7 @@ async def test_lists_of_variables_are_complete_too(embedded) -> None:
     assert len([one for one in whole["results"] if one["key"].startswith("K")]) == 101
 
 
-async def test_everything_else_is_the_very_same_object(world) -> None:
+async def test_all_other_objects_are_identical_under_compat(world) -> None:
     ids = await stocked(world)
     for path in ("/aws/region", "/project/{project_id}", "/environment/{env_id}", "/application/{app_id}",
                  "/database/{db_id}", "/organization/{org_id}/cluster?page=1"):  # fmt: skip
@@ -117,5 +117,5 @@ async def test_refusals_are_the_same(embedded) -> None:
         "/api/v1/compat/organization",
     ],
 )
-async def test_a_path_that_only_begins_like_compat_is_none(embedded, path: str) -> None:
+async def test_a_path_that_only_begins_like_compat_is_not_found(embedded, path: str) -> None:
     is_refused(await embedded.get(path), 404)

@@ -58,7 +58,7 @@ async def test_the_organization_of_the_caller_is_answered(world) -> None:
     assert [one["id"] for one in answer["results"]] == [answer["id"]]
 
 
-async def test_a_token_of_another_organization_sees_that_one_alone(world) -> None:
+async def test_a_token_sees_only_its_own_organization(world) -> None:
     other, token = await world.organization()
     answer = await world.call("GET", "/organization", token=token)
     assert answer["id"] == other
@@ -258,7 +258,7 @@ async def test_every_endpoint_requires_credentials(embedded, endpoint: Endpoint)
 
 @row("4.1.403")
 @rows("endpoint", EACH)
-async def test_every_endpoint_but_those_that_read_refuses_a_token_that_may_only_read(
+async def test_every_endpoint_that_changes_something_refuses_a_read_token(
     embedded, endpoint: Endpoint
 ) -> None:
     ids, token = await stocked(embedded), await embedded.new_token("Read")

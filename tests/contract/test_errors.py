@@ -101,7 +101,7 @@ async def test_an_error_is_its_status_the_text_of_that_and_a_message_for_people(
 @pytest.mark.parametrize(
     "path", ["/", "//", "/nowhere", "/application", "/project/", "/api", "/api/v1", "/é", "/%"]
 )
-async def test_a_path_that_leads_nowhere_is_an_error_like_any_other(embedded, method: str, path: str) -> None:
+async def test_an_unknown_path_is_answered_with_the_usual_error(embedded, method: str, path: str) -> None:
     is_refused(await embedded.call(method, path), 404, "/openapi.json")
 
 

@@ -20,7 +20,7 @@ async def test_a_browser_is_led_to_the_console(embedded: World, method: str):
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json", "application/json, */*", "text/html;q=0, */*"]
 )
-async def test_every_other_client_hears_as_before_that_nothing_is_there(embedded: World, accept: str):
+async def test_other_clients_still_get_404_at_the_root(embedded: World, accept: str):
     answer = await embedded.get("/", headers={"accept": accept} if accept else {})
     assert (answer.status, answer.json["error"]) == (404, "Not Found")
     assert "/openapi.json" in answer.message

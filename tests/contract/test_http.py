@@ -76,7 +76,7 @@ async def test_options_lists_the_methods_without_credentials(embedded) -> None:
         assert answer.headers["allow"] == allow(methods)
 
 
-async def test_options_of_a_path_that_leads_nowhere_is_not_found(embedded) -> None:
+async def test_options_on_an_unknown_path_is_not_found(embedded) -> None:
     is_refused(await embedded.call("OPTIONS", "/nowhere", token=None), 404)
 
 
@@ -163,12 +163,12 @@ async def test_a_name_that_could_do_harm_in_a_log_is_not_taken(embedded, name: s
     assert answer.headers["x-request-id"] not in {name, ""}
 
 
-async def test_every_request_has_a_name_of_its_own(embedded) -> None:
+async def test_every_request_has_a_unique_id(embedded) -> None:
     given = [(await embedded.get("/aws/region")).headers["x-request-id"] for _ in range(50)]
     assert len(set(given)) == 50
 
 
-async def test_no_answer_may_be_kept_or_taken_for_something_else(embedded) -> None:
+async def test_answers_forbid_caching_and_content_sniffing(embedded) -> None:
     for path in ("/organization", "/nowhere", "/openapi.json"):
         answer = await embedded.get(path)
         kept = {"/openapi.json": "no-cache"}  # it has no secrets, and is asked for again each time

@@ -134,7 +134,7 @@ async def test_a_whole_payload_is_kept_under_an_id_with_the_time_of_its_creation
     assert same(read.json, sent if endpoint.body is not SECRET else without(sent, "value"))
 
 
-async def test_a_change_moves_the_time_of_the_change_and_not_that_of_creation(world) -> None:
+async def test_an_update_changes_updated_at_and_not_created_at(world) -> None:
     project = await world.project()
     before = await world.get(f"/project/{project}")
     world.clock.turn(5)
@@ -311,7 +311,7 @@ async def test_a_secret_is_sent_like_a_variable_and_its_value_never_comes_back(w
         assert b"correct horse" not in answer.body
 
 
-async def test_the_value_of_a_secret_is_nowhere_on_the_disk_and_that_of_a_variable_is(embedded) -> None:
+async def test_values_of_secrets_are_stored_encrypted_and_values_of_variables_are_not(embedded) -> None:
     application = f"/application/{await embedded.application()}"
     await embedded.post(f"{application}/secret", SECRET, headers={"Idempotency-Key": "once"})
     await embedded.post(f"{application}/environmentVariable", {"key": "PLAIN", "value": "plainly to be seen"})

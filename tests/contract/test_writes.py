@@ -113,14 +113,14 @@ async def test_a_refused_request_may_be_tried_again_under_the_same_key(world) ->
     assert (await project(world, "k", "blog")).status == 200
 
 
-async def test_twins_that_come_at_once_are_done_once(world) -> None:
+async def test_simultaneous_duplicate_requests_take_effect_once(world) -> None:
     answers = await asyncio.gather(*(project(world, "k") for _ in range(5)))
     assert {(answer.status, answer.body) for answer in answers} == {(200, answers[0].body)}
     assert sum("idempotency-replayed" in answer.headers for answer in answers) == 4
     assert await projects(world) == ["shop"]
 
 
-async def test_a_token_that_was_shown_once_is_shown_to_a_twin_of_its_request(world) -> None:
+async def test_a_repeated_request_is_answered_with_the_token_shown_once(world) -> None:
     tokens = f"/organization/{world.org}/apiToken"
     first, again = [await world.post(tokens, {"name": "ci"}, headers=under("k")) for _ in range(2)]
     assert first["token"] == again["token"]
@@ -221,7 +221,7 @@ async def test_one_of_two_changes_of_the_same_version_is_refused(world) -> None:
         ("{bare}", 412),
     ],
 )
-async def test_a_tag_matches_when_it_is_the_very_same(embedded, form: str, status: int) -> None:
+async def test_if_match_compares_etags_exactly(embedded, form: str, status: int) -> None:
     item = f"/project/{await embedded.project()}"
     tag = (await embedded.get(item)).headers["etag"]
     headers = {"If-Match": form.format(tag=tag, bare=tag.strip('"'))}

@@ -165,7 +165,7 @@ async def test_a_resource_of_another_organization_is_answered_like_a_missing_one
 
 
 @for_operations(lambda operation: len(operation.params) > 1)
-async def test_a_path_that_mixes_organizations_leads_nowhere(stage: Stage, operation: Operation):
+async def test_a_path_that_mixes_organizations_is_not_found(stage: Stage, operation: Operation):
     """The path leads through a resource of one organization to one of another, in both directions."""
     own, other = await stage.plot.untouched(operation), await stage.foreign.untouched(operation)
     for place in range(len(own.ids)):
@@ -234,6 +234,6 @@ async def tried(stage: Stage, operation: Operation, scope: Scope, *, careful: bo
     return answer, await footprint(stage) != before
 
 
-def test_answers_that_differ_in_a_word_are_not_the_same():
+def test_the_comparison_notices_answers_that_differ_in_a_word():
     assert not same(Answer(404, {}, b"no project"), Answer(404, {}, b"no such project"))
     assert not same(Answer(404, {}, b"{}"), Answer(403, {}, b"{}"))

@@ -163,7 +163,7 @@ async def test_a_restart_an_hour_later_starts_a_new_hour(database_url: str, tmp_
 
 
 @pytest.mark.parametrize("used", [5, 600, 995])
-async def test_losing_power_gives_nothing_back_and_costs_less_than_one_percent(tmp_path: Path, used: int):
+async def test_a_power_cut_refunds_no_budget_and_costs_less_than_one_percent(tmp_path: Path, used: int):
     """The copy of the files is the state that another process would find after a power failure."""
     found = tmp_path / "found"
     async with make_world(folder=tmp_path / "lost", rate_limit=LIMIT) as world:
@@ -232,7 +232,7 @@ async def test_requests_without_a_valid_token_are_counted_by_address(credential:
         assert (await ask(world, credential, address=ELSEWHERE)).status == 401
 
 
-async def test_guessing_costs_the_guesser_and_not_the_owner_of_the_token(strict: World):
+async def test_failed_tokens_count_against_the_address_and_not_the_token(strict: World):
     token = await strict.new_token("Read")
     before = int((await ask(strict, token)).headers["x-ratelimit-remaining"])
     guesses = [f"Token {token[:-1]}{letter}" for letter in "0123456789"] + [
@@ -291,7 +291,7 @@ async def test_monitoring_endpoints_are_not_limited_and_carry_the_headers(path: 
         assert (await ask(world, None, path=path)).status == 200
 
 
-async def test_asking_what_can_be_done_costs_nothing():
+async def test_options_requests_do_not_count_against_the_budget():
     async with make_world(rate_limit=10) as world:
         answers = [await world.call("OPTIONS", "/organization", token=None) for _ in range(30)]
         assert statuses(answers) == {204: 30}

@@ -115,7 +115,7 @@ def test_every_kind_of_wrongness_is_tried_at_every_depth():
         assert (path, what) in tried
 
 
-def test_a_body_in_which_nothing_is_wrong_is_not_taken_for_a_refused_one():
+def test_a_refusal_must_name_the_wrong_field():
     wrong = Wrong(("git_repository", "url"), "null", None)
     assert names(refusal("git_repository.url: must be a string, not null"), wrong)
     assert not names(refusal("git_repository: must be an object"), wrong)

@@ -42,7 +42,7 @@ ROWS: Final = {
     "memory and processes of build steps": SharedResource(
         "organizations on one place, and environments of an organization",
         "windlass.base.guests:Guests",
-        "builders/test_build_memory.py::test_steps_of_one_environment_do_not_end_those_of_another",
+        "builders/test_build_memory.py::test_memory_use_of_one_environment_does_not_end_steps_of_another",
     ),
     "the thread that starts build steps": SharedResource(
         "organizations on one place",
@@ -86,7 +86,7 @@ ROWS: Final = {
     "the queue of work": SharedResource(
         "clusters of one server",
         "windlass.store.turns:OrganizationQueue",
-        "running/test_places_apart.py::test_without_a_queue_of_its_own_a_hanging_engine_would_hold_up_the_others",
+        "running/test_places_apart.py::test_with_a_shared_queue_a_hanging_engine_would_delay_other_clusters",
     ),
     "places for streams": SharedResource(
         "tokens and organizations on one server",

@@ -40,7 +40,9 @@ every_conditional = for_operations(lambda operation: operation.conditional)
 
 @pytest.mark.essential
 @every_post
-async def test_twins_that_come_at_once_make_one_thing_and_get_one_answer(stage: Stage, operation: Operation):
+async def test_simultaneous_duplicate_requests_create_one_resource_and_get_one_answer(
+    stage: Stage, operation: Operation
+):
     alone = await made_by(stage, [await stage.plot.subject(operation)], keyed=False)
     subject = await stage.plot.subject(operation)
     together_ = await made_by(stage, [subject] * TWINS, keyed=True)
@@ -54,7 +56,9 @@ async def test_twins_that_come_at_once_make_one_thing_and_get_one_answer(stage: 
 
 
 @every_post
-async def test_without_a_key_twins_are_two(stage: Stage, operation: Operation):
+async def test_without_an_idempotency_key_two_requests_create_two_resources(
+    stage: Stage, operation: Operation
+):
     """The control: it is the key that makes one of them. Where nothing is answered, what is there tells."""
     alone = await made_by(stage, [await stage.plot.subject(operation)], keyed=False)
     subject = await stage.plot.subject(operation)
@@ -145,7 +149,7 @@ async def test_an_answer_is_kept_over_a_restart_and_cannot_be_read_in_the_databa
     assert first["token"].encode() not in kept
 
 
-async def test_twins_at_two_replicas_make_one_thing(postgres_url: str, tmp_path: Path):
+async def test_duplicate_requests_at_two_replicas_create_one_resource(postgres_url: str, tmp_path: Path):
     async with (
         make_world(postgres_url, folder=tmp_path) as one,
         make_world(postgres_url, folder=tmp_path) as two,

@@ -211,7 +211,9 @@ VALUES = st.one_of(TEXT, ATTACKS)
 
 
 @given(start=VALUES, install=VALUES, build=VALUES, folder=VALUES, health=VALUES, static=st.booleans())
-def test_no_value_of_a_stranger_leaves_its_instruction(start, install, build, folder, health, static):
+def test_untrusted_values_cannot_leave_their_dockerfile_instruction(
+    start, install, build, folder, health, static
+):
     recipe = Recipe(install=install, build=build, health_path=health, port=8000, language="Shell")
     if static:
         recipe.static_folder = folder
@@ -321,7 +323,7 @@ def test_npm_does_not_stand_between_the_engine_and_the_program():
     assert text_of({"package.json": script, "a.js": ""}).endswith('CMD ["npm", "run", "start"]\n')
 
 
-def test_a_static_site_without_a_build_is_copied_alone():
+def test_a_static_site_without_a_build_is_only_copied():
     assert text_of({"public/index.html": "x"}).endswith(f"FROM scratch\nCOPY public {SITE}\n")
 
 

@@ -1,4 +1,4 @@
-"""Trees of strangers: malformed, huge and deep files give a recipe or a clear problem, at once."""
+"""Untrusted trees: malformed, huge and deep files give a recipe or a clear problem, at once."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_no_further_code_is_read_once_there_is_much():
     assert detect(tree_of({**files, "app.py": FLASK})).framework == "Flask"  # negative control
 
 
-def test_commands_of_strangers_come_without_control_characters():
+def test_commands_of_a_repository_are_stripped_of_control_characters():
     recipe = detect(tree_of({"Procfile": "web: run \x1b[31m\u202e  'a  b'", "main.py": ""}))
     assert recipe.start == "run  [31m   'a  b'"
 
@@ -255,7 +255,7 @@ def test_no_link_is_followed_and_no_pipe_is_opened(tmp_path):
     assert len(recipe.problems) == 2
 
 
-def test_a_file_that_is_removed_meanwhile_is_a_problem(tmp_path):
+def test_a_file_removed_during_detection_is_reported_as_a_problem(tmp_path):
     recipe = detect(Tree(["package.json"], partial(read_beginning, tmp_path)))
     assert recipe.problems[0] == "Make package.json a file that can be read: No such file or directory."
 

@@ -289,7 +289,7 @@ def test_a_file_of_compose_is_explained_where_nothing_else_starts_an_application
     assert len(problems) == 2
 
 
-def test_a_file_of_compose_beside_an_application_is_passed_over():
+def test_a_compose_file_next_to_an_application_is_ignored():
     """Negative control: most of them start its database on the machine of a developer."""
     recipe = detect(tree_of({"docker-compose.yml": "services:\n", "app.py": FLASK}))
     assert recipe.problems == []

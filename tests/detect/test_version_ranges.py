@@ -41,7 +41,7 @@ def test_a_range_holds_the_versions_that_its_author_means(wanted, inside, outsid
     ("wanted", "plain"),
     [("v20.11.1", "20.11.1"), ("3.12", "3.12"), ("20.x", "20"), (">=20", ""), ("lts/iron", "20"), ("a", "")],
 )
-def test_one_named_version_is_told_from_a_range(wanted, plain):
+def test_a_single_version_is_distinguished_from_a_range(wanted, plain):
     assert plain_version(wanted) == plain
 
 

@@ -57,7 +57,7 @@ def test_the_part_of_a_log_that_is_read_again_does_not_grow():
     assert reading.position.count < 1000
 
 
-def test_lines_that_the_engine_has_let_go_of_are_not_waited_for():
+def test_log_lines_that_the_engine_has_dropped_are_not_waited_for():
     reading = NewOutput(Position(anchor=stamp(0), count=1000, latest=stamp(5000)))
     assert [text for _, text in reading.new([f"{stamp(5001)} new".encode()])] == [b"new"]
 

@@ -66,11 +66,11 @@ def misplaced(from_outside: bool, listeners: list[tuple[int, str]]) -> Misplacem
         (OUTSIDE, [(8000, LOOPBACK)], Misplacement(f"{ONLY} 127.0.0.1:8000 only", None, True)),
     ],
 )
-def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, listeners, expected):
+def test_a_program_that_listens_elsewhere_gets_advice_what_to_change(from_outside, listeners, expected):
     assert misplaced(from_outside, listeners) == expected
 
 
-def test_several_other_ports_are_all_told_and_none_is_certain():
+def test_advice_lists_all_other_ports_and_chooses_none():
     several = misplaced(HERE, [(9000, "::"), (8000, "::")])
     assert several is not None
     assert several.advice.startswith(f"{PLACE} one of 8000, 9000: web listens on 8000, 9000, and the ")
@@ -174,14 +174,14 @@ async def test_a_program_that_may_prepare_something_first_is_waited_for_until_th
     assert str(failure).endswith(". web was not healthy after 0 seconds")
 
 
-async def test_a_program_that_listens_elsewhere_for_a_moment_is_told_nothing(engine, monkeypatch):
+async def test_a_program_that_listens_elsewhere_briefly_gets_no_advice(engine, monkeypatch):
     monkeypatch.setattr(readiness, "SURE_AFTER", 300.0)
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     noted, _ = await waited(engine, program(automatic=True, patience=0.1))
     assert noted == []
 
 
-async def test_a_port_that_windlass_chose_gives_way_to_the_one_on_which_the_program_answers(engine):
+async def test_a_port_chosen_by_windlass_is_replaced_by_the_one_on_which_the_program_answers(engine):
     engine.probes.listeners, engine.probes.speaks = [ListeningPort(8000, LOOPBACK)], {8000}
     noted, failure = await waited(engine, program(automatic=True, patience=300))
     assert isinstance(failure, ListensElsewhere)

@@ -170,7 +170,7 @@ async def test_a_program_that_uses_too_much_memory_after_its_release_says_what_t
         assert await shop.advice() == MEMORY
 
 
-async def test_a_port_that_nobody_chose_gives_way_to_the_one_on_which_the_program_answers(there):
+async def test_a_default_port_is_replaced_by_the_one_on_which_the_program_answers(there):
     async with there.windlass() as windlass:
         shop = Newcomer(there, windlass, listening((EVERYWHERE, web_port())))
         status = await shop.deploy()

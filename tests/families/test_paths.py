@@ -142,7 +142,7 @@ async def test_an_operation_on_any_service_finds_nothing_else(world):
         assert answer.message.startswith("No service with this id was found")
 
 
-async def test_an_operation_on_any_service_hides_services_from_strangers(world):
+async def test_operations_on_any_service_answer_404_to_tokens_without_access(world):
     service = await world.application()
     _, stranger = await world.organization()
     limited = await world.new_token("Admin", limited_to=[await world.project()])

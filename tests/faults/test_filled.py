@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 APART = ["unshare", "--map-root-user", "--mount"]
 
 
-def test_an_application_that_fills_the_disk_from_its_home_is_ended_and_writes_go_on(tmp_path: Path):
+def test_an_application_that_fills_the_disk_is_ended_and_writes_continue(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30)
     assert seen["deployed"] == ["SUCCEEDED", "SUCCEEDED"]
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])

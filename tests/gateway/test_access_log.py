@@ -55,7 +55,7 @@ def paths(file: Path) -> list[str]:
     return [json.loads(line)["path"] for line in file.read_text().splitlines()]
 
 
-async def test_a_gateway_that_begins_again_goes_on_with_its_access_log(tmp_path: Path, one: Instance):
+async def test_a_restarted_gateway_appends_to_its_access_log(tmp_path: Path, one: Instance):
     file = tmp_path / "access.log"
     async with doors_of(tmp_path / "journal") as doors:
         await doors.change(Open("local", "127.0.0.1", 0, access_log=str(file)))

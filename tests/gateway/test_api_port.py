@@ -119,7 +119,7 @@ async def test_two_servers_keep_their_ports(town: GatewayTown):
     assert not any(map(is_free, ports))
 
 
-async def test_clients_are_told_that_no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_clients_get_an_answer_that_no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Until then they wait, and the next server answers them."""
     monkeypatch.setattr(api_door, "PATIENCE", 0.0)
     port = free_ports.free_port()

@@ -22,7 +22,7 @@ async def restarted(town: GatewayTown, *, with_journal: bool) -> None:
     await town.new_server()
 
 
-async def test_a_gateway_that_was_not_told_all_routes_answers_that_it_starts(town: GatewayTown):
+async def test_a_gateway_answers_503_to_unknown_hosts_until_it_has_all_routes(town: GatewayTown):
     said = await town.ask(UNKNOWN)
     assert (said.status, said.fields["retry-after"]) == (503, "1")
     assert b"Windlass is starting" in said.body
@@ -33,7 +33,7 @@ async def test_a_gateway_that_was_not_told_all_routes_answers_that_it_starts(tow
     assert (await town.ask(UNKNOWN)).status == 404
 
 
-async def test_a_gateway_that_was_told_all_routes_knows_so_after_a_crash(town: GatewayTown):
+async def test_a_gateway_remembers_after_a_crash_that_it_has_all_routes(town: GatewayTown):
     await town.router.complete()
     await restarted(town, with_journal=True)
     assert (await town.ask(UNKNOWN)).status == 404
@@ -56,7 +56,7 @@ async def test_a_server_tells_a_gateway_that_lost_its_journal_all_routes_again(t
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_successor_knows_that_all_routes_were_told(town: GatewayTown):
+async def test_a_successor_inherits_that_the_gateway_has_all_routes(town: GatewayTown):
     await town.router.complete()
     await town.replace()
     assert (await town.ask(UNKNOWN)).status == 404

@@ -9,7 +9,7 @@ from tests.gateway.conftest import GatewayTown
 from tests.routers.sites import FILES, PAGE, made
 from tests.routers.town import calling, request, route
 from windlass.gateway.doors import Doors
-from windlass.gateway.journal import Journal, ToldRoutes
+from windlass.gateway.journal import Journal, JournaledRoutes
 from windlass.gateway.messages import Open, SetRoutes
 
 LARGE = os.urandom(1024) * 16384
@@ -55,7 +55,7 @@ async def test_a_gateway_that_was_killed_has_its_sites_again(tmp_path: Path):
 
 
 def test_a_gateway_with_a_site_is_needed():
-    told = ToldRoutes()
+    told = JournaledRoutes()
     told.note(SetRoutes("local", "shop", (route(),)))
     assert told.is_empty
     told.note(SetRoutes("local", "shop", (route(site="/somewhere"),)))

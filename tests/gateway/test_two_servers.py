@@ -10,7 +10,7 @@ from windlass.gateway import link
 from windlass.routers.router import RouteError
 
 
-async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way_out(town: GatewayTown):
+async def test_a_second_server_with_another_gateway_port_is_refused_with_a_remedy(town: GatewayTown):
     await town.shop(await town.instance("one"))
     port = town.router.port
     for host, wanted in (("127.0.0.1", free_port()), ("0.0.0.0", port)):

@@ -85,7 +85,7 @@ async def test_only_admitted_addresses_of_a_name_are_called():
         await out.close()
 
 
-async def test_a_name_that_leads_elsewhere_a_moment_later_is_judged_again(everywhere):
+async def test_a_name_that_resolves_to_another_address_is_checked_again(everywhere):
     answers = iter([["127.0.0.2"], ["127.0.0.1"]])
 
     async def resolve(name, port):

@@ -49,7 +49,7 @@ async def test_a_server_without_tls_is_reported_as_such(free):
 # A proxy
 
 
-async def test_with_a_proxy_only_the_proxy_is_called_and_it_looks_names_up():
+async def test_with_a_proxy_only_the_proxy_is_called_and_resolves_names():
     async def never(name, port):
         raise AssertionError("names are the proxy's to look up")
 
@@ -62,7 +62,7 @@ async def test_with_a_proxy_only_the_proxy_is_called_and_it_looks_names_up():
         await out.close()
 
 
-async def test_with_a_proxy_addresses_are_judged_all_the_same():
+async def test_addresses_are_checked_behind_a_proxy_too():
     async with receiver() as proxy:
         for text in (*NO_URL, *NOT_PUBLIC, "http://shop.localhost/"):
             out = HttpSender(proxy=proxy.url(path=""))
@@ -101,7 +101,7 @@ async def test_a_document_that_the_operator_named_is_fetched_wherever_it_is():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n" + b"a" * 1_048_577, "more than 1048576 bytes"),
     ],
 )
-async def test_a_document_that_is_none_is_described(said, words):
+async def test_an_invalid_json_document_is_described(said, words):
     async with receiver(said) as issuer:
         with pytest.raises(OSError, match=words):
             await HttpSender().fetch(issuer.url())
@@ -116,7 +116,7 @@ async def test_a_document_that_is_none_is_described(said, words):
         ({"outbound_proxy": "http://proxy:port"}, "outbound_proxy: must be like http://"),
     ],
 )
-async def test_the_start_names_a_setting_that_leads_nowhere(setting, words):
+async def test_the_start_names_a_setting_that_cannot_be_used(setting, words):
     with pytest.raises(BadSetting, match=words):
         async with make_world(out=None, **setting):
             pass

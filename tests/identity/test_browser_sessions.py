@@ -205,7 +205,7 @@ async def test_a_session_outlives_a_restart(tmp_path, clock):
 # Lifetime
 
 
-async def test_a_session_goes_on_while_it_is_used_and_ends_when_it_is_not(world, browser):
+async def test_an_idle_session_ends_and_a_used_one_is_extended(world, browser):
     await browser.sign_in()
     for _ in range(5):
         world.clock.turn(10 * 3600)

@@ -103,7 +103,7 @@ async def test_each_answer_to_the_code_leads_to_a_word_and_is_logged(
         ("x" * 5000, "broken"),
     ],
 )
-async def test_an_error_that_the_browser_brings_back_is_told_by_its_kind(
+async def test_an_error_from_the_provider_is_shown_by_its_kind_and_logged(
     issuer, browser, caplog, error, word
 ):
     assert problem(await come_back(browser, issuer, code="", error=error)) == word
@@ -127,7 +127,7 @@ async def test_an_error_of_another_sign_in_is_not_logged(issuer, browser, caplog
     ],
 )
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
-async def test_a_document_that_cannot_be_used_is_told_from_one_that_does_not_come(
+async def test_an_invalid_provider_document_is_distinguished_from_an_unreachable_one(
     issuer, browser, path: str, document: bytes | None, word: str
 ):
     fetch: Callable[[str], Awaitable[bytes]] = issuer.fetch

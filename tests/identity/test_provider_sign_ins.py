@@ -171,7 +171,7 @@ async def test_an_answer_of_a_provider_works_once(world, issuer, browser):
     assert "#key=" in (await come_back(Browser(world), issuer)).headers["location"]
 
 
-async def test_a_stranger_is_told_and_the_refusal_is_in_the_audit(world, issuer, browser):
+async def test_a_person_who_is_no_member_is_refused_and_audited(world, issuer, browser):
     assert problem(await come_back(browser, issuer)) == "no_member"
     (event,) = await events(world, eventType="SIGN_IN_REFUSED")
     assert event["triggered_by"] == ADA
@@ -234,7 +234,7 @@ async def test_a_wrong_code_is_refused(world, issuer, browser):
     assert problem(await come_back(browser, issuer, code="guessed")) == "refused"
 
 
-async def test_a_person_who_says_no_comes_back_to_the_page_of_signing_in(world, issuer, browser):
+async def test_a_person_who_declines_at_the_provider_returns_to_the_sign_in_page(world, issuer, browser):
     assert problem(await come_back(browser, issuer, code="")) == "refused"
 
 
@@ -247,7 +247,7 @@ async def test_a_provider_that_is_away_is_named_as_such(world, issuer, browser):
     assert problem(await come_back(browser, issuer)) == "unreachable"
 
 
-async def test_a_provider_that_calls_itself_otherwise_is_not_asked(world, issuer, browser):
+async def test_a_provider_whose_issuer_differs_is_not_called(world, issuer, browser):
     issuer.endpoint_issuer = "https://evil.example"
     assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == "broken"
 
@@ -284,7 +284,7 @@ async def test_an_address_that_is_not_verified_brings_no_invitation(world, issue
     assert problem(await come_back(browser, issuer)) == "no_member"
 
 
-async def test_a_provider_that_is_not_there_is_404(world, browser):
+async def test_an_unknown_provider_is_not_found(world, browser):
     assert (await browser.call("GET", "/account/signInProvider/other/start")).status == 404
 
 
@@ -319,7 +319,7 @@ async def test_a_role_for_everybody_needs_an_issuer(issuer):
             pass
 
 
-async def test_sessions_of_a_provider_end_when_it_is_taken_out_of_the_settings(
+async def test_sessions_of_a_provider_end_when_it_is_removed_from_the_settings(
     database_url, clock, issuer, tmp_path
 ):
     """The provider may have been taken out because its accounts are in wrong hands."""

@@ -104,7 +104,7 @@ async def test_the_limit_of_people_is_exact_and_a_setting(database_url, trusting
         assert (await world.get("/organization")).status == 200
 
 
-async def test_sessions_of_a_token_with_a_limit_of_its_own_count_with_it(world):
+async def test_sessions_share_the_rate_limit_of_their_token(world):
     token = await world.new_token("Read", rate_limit=4)
     first, second = await session(world, token), await session(world, token)
     answers = [await world.get("/organization", token=one) for one in (first, second, token)]

@@ -204,7 +204,7 @@ async def test_a_token_ends_to_the_millisecond_although_it_was_let_in_a_moment_a
 # How much it may do
 
 
-async def test_a_token_has_a_budget_of_its_own(world, clock):
+async def test_each_token_has_its_own_budget(world, clock):
     made = await make(world, rate_limit=2)
     answers = [await world.get("/organization", token=made["token"]) for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]

@@ -107,7 +107,7 @@ async def test_a_person_of_a_provider_and_an_operator_sign_out_in_the_audit(prov
     ]
 
 
-async def test_a_session_that_is_not_ones_own_leaves_no_event(world, browser):
+async def test_a_refused_end_of_another_session_leaves_no_event(world, browser):
     other = Browser(world)
     await browser.sign_in()
     await other.sign_in(await world.new_token("Admin"))

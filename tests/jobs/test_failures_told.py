@@ -43,7 +43,7 @@ async def audited(world: World) -> list[str]:
     return [event["event_type"] for event in events]
 
 
-async def test_a_failing_run_is_told_to_webhooks_and_in_the_audit_and_its_job_is_in_error(
+async def test_a_failed_run_reaches_webhooks_and_audit_and_sets_its_job_to_error(
     world: World, programs: Programs
 ) -> None:
     webhook = await subscribe(world)
@@ -76,7 +76,7 @@ async def test_the_next_success_ends_the_error(world: World, programs: Programs)
     assert len(await told(world, webhook)) == 2
 
 
-async def test_a_failure_that_is_tried_again_is_told_only_if_the_last_try_fails(
+async def test_a_run_with_retries_reports_a_failure_only_if_the_last_try_fails(
     world: World, programs: Programs
 ) -> None:
     webhook = await subscribe(world)
@@ -93,7 +93,7 @@ async def test_a_failure_that_is_tried_again_is_told_only_if_the_last_try_fails(
     assert (payload["run_number"], (await state(world, job))[0]) == (4, "DEPLOYMENT_ERROR")
 
 
-async def test_a_last_try_that_fails_is_told_although_the_first_one_was_purged(
+async def test_a_failed_last_try_is_reported_although_the_first_run_was_purged(
     world: World, programs: Programs
 ) -> None:
     webhook = await subscribe(world)
@@ -107,7 +107,7 @@ async def test_a_last_try_that_fails_is_told_although_the_first_one_was_purged(
     assert (payload["run_number"], (await state(world, job))[0]) == (2, "DEPLOYMENT_ERROR")
 
 
-async def test_a_run_that_a_person_asks_for_is_not_told(world: World, programs: Programs) -> None:
+async def test_a_failed_run_that_a_person_started_is_not_reported(world: World, programs: Programs) -> None:
     webhook = await subscribe(world)
     job = await ready_job(world, schedule=cron("0 0 1 1 *"))
     programs.codes = [3]
@@ -133,7 +133,7 @@ async def test_a_stopped_job_and_a_new_deployment_are_not_in_error(world: World,
     assert await state(world, job) == ("STOPPED", "")
 
 
-async def test_slack_is_told_which_run_failed(world: World, programs: Programs) -> None:
+async def test_slack_messages_name_the_failed_run(world: World, programs: Programs) -> None:
     webhook = await subscribe(world, kind="SLACK")
     await ready_job(world)
     programs.codes = [3]

@@ -68,7 +68,7 @@ async def test_a_run_fails_with_the_reason_of_the_build_that_cannot_be_repeated(
     assert [one["status"] for one in await deployments(world, job)] == ["SUCCEEDED", "FAILED", "FAILED"]
 
 
-async def test_a_run_whose_build_is_there_starts_it(world: World):
+async def test_a_run_with_an_existing_build_starts_it(world: World):
     """The control of the tests above."""
     job = await ready_job(world, source=DOCKER, schedule=cron("0 * * * *"))
     world.engine.builds = world.builder.kept

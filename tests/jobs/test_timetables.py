@@ -69,7 +69,7 @@ async def test_a_job_that_is_gone_does_not_run(world: World, end: str) -> None:
     assert programs.started == []
 
 
-async def test_a_run_that_goes_on_is_not_doubled(world: World) -> None:
+async def test_a_due_run_is_skipped_while_the_previous_one_runs(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()
     job = await ready_job(world)

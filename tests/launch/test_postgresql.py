@@ -19,7 +19,7 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root: this is a
 WITHOUT_NAMESPACES = (sys.executable, "-I", str(Path(__file__).with_name("without_namespaces.py")))
 
 
-def test_the_user_and_the_database_are_those_that_were_named():
+def test_the_user_and_the_database_have_the_given_names():
     with database("postgresql", new=True) as db:
         db.started()
         assert db.ask("SELECT current_user, current_database(), usesuper FROM pg_user") == ["me|shop|t"]

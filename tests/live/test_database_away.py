@@ -112,7 +112,7 @@ async def test_a_websocket_does_not_blame_the_token_for_an_outage(
 
 
 @pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
-async def test_a_command_that_an_outage_ends_is_told_so(
+async def test_a_command_ended_by_a_database_outage_gets_the_reason(
     world: World, address: str, app: str, outage, is_revoked: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(executions, "UNCHECKED", 0.1)

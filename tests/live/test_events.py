@@ -66,7 +66,7 @@ async def test_a_stream_begins_with_now_and_tells_each_event_as_the_list_shows_i
     assert all(event.id == str(event.data["number"]) and event.kind == "" for event in events)
 
 
-async def test_a_stream_speaks_the_words_of_its_base(world: World, address: str):
+async def test_a_stream_uses_the_vocabulary_of_its_base_path(world: World, address: str):
     app = await world.application()
     async with asked(address, path(world)) as plain, asked(address, "/compat" + path(world)) as full:
         await world.post(f"/application/{app}/deploy")
@@ -127,7 +127,7 @@ async def test_followers_share_one_reader_and_the_last_one_ends_it(world: World,
     await settled(lambda: len(readers(world)) == 0)
 
 
-async def test_without_following_a_stream_ends_with_what_is_there(world: World):
+async def test_without_following_a_stream_ends_after_the_existing_events(world: World):
     made = await happen(world, 3)
     body = (await ended(world, "0")).decode()
     assert [id for id in made if f'"target_id":"{id}"' in body] == made
@@ -141,7 +141,7 @@ async def test_without_following_a_stream_ends_with_what_is_there(world: World):
 # The past that is gone
 
 
-async def test_a_late_reader_is_told_so_and_gets_the_oldest_kept_event(world: World, address: str):
+async def test_a_late_reader_gets_a_notice_and_the_oldest_kept_event(world: World, address: str):
     await happen(world, 3)
     last = (await listed(world))[0]["number"]
     world.clock.turn(DAY / 1000)

@@ -164,7 +164,7 @@ async def test_a_stream_without_following_ends_after_the_present_state(world: Wo
     assert len(world.installation.ctx.readers) == 0
 
 
-async def test_a_stream_speaks_the_words_of_its_base(world: World, address: str, environment: str):
+async def test_a_stream_uses_the_vocabulary_of_its_base_path(world: World, address: str, environment: str):
     app = await world.application(environment)
     for base, state in (("", "STOPPED"), ("/compat", "READY")):
         async with asked(address, base + path(environment)) as client:

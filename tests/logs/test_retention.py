@@ -47,7 +47,7 @@ def test_forgetting_a_service_removes_its_logs_with_those_of_its_builds(logs: Lo
     assert said(logs, "shop") == said(logs, "shop", "1") == []
 
 
-async def test_a_sweep_removes_the_lines_of_the_services_that_it_is_told_and_of_no_others(logs: Logs):
+async def test_a_sweep_removes_only_the_lines_of_the_given_services(logs: Logs):
     for service in ("shop", "blog"):
         logs.write(service, NOON, "running")
         logs.deployment(service, "1", None)("built")

@@ -157,7 +157,7 @@ async def test_elsewhere_there_is_no_websocket(address, app):
         {"sec_websocket_key": "not base64 at all, but just as long as it"},
     ],
 )
-async def test_a_plain_request_is_told_how_to_open_a_websocket(address, app, wrong):
+async def test_a_plain_request_is_answered_with_how_to_open_a_websocket(address, app, wrong):
     async with connected(address, logs(app), **wrong) as client:
         assert client.answer.status == 426
         assert client.answer.headers["upgrade"] == "websocket"

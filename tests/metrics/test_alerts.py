@@ -226,7 +226,7 @@ def test_promtool_understands_every_query_of_the_dashboard(tmp_path: Path):
     assert promtool("check", "rules", str(file))[0] != 0
 
 
-def test_each_panel_of_the_dashboard_has_a_question_and_a_place_of_its_own():
+def test_each_dashboard_panel_has_its_own_query_and_position():
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert all(target["expr"] for panel in panels for target in panel["targets"])
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}

@@ -26,7 +26,7 @@ async def share(world: World) -> float | None:
         ({"p50": 3.0}, None),
     ],
 )
-async def test_the_share_of_errors_is_that_of_all_recent_requests(world: World, rates, expected):
+async def test_the_error_share_covers_all_recent_requests(world: World, rates, expected):
     app = await deployed(world)
     assert await share(world) is None  # no request is no error
     world.installation.ctx.usage.note_requests(world.clock.now(), {app: rates} if rates else {})

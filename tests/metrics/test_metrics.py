@@ -244,7 +244,7 @@ class AwayStore:
         raise Unavailable("The database cannot be reached.")
 
 
-async def test_metrics_of_everything_else_are_told_while_the_database_is_away(world: World):
+async def test_metrics_outside_of_the_database_are_served_during_its_outage(world: World):
     store: Any = AwayStore()
     source = InstallationMetrics(replace(world.installation.ctx, store=store))
     metrics = await source.all()

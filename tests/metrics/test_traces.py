@@ -210,7 +210,7 @@ async def test_a_task_that_outlives_its_request_has_no_trace(world: World):
         traces.append(current_trace())
         has_looked.set()
 
-    world.installation.ctx.places.later(look())
+    world.installation.ctx.places.run_in_background(look())
     await has_looked.wait()
     await asyncio.create_task(look())  # the control: a part of the request
     assert traces == [None, trace]

@@ -44,7 +44,7 @@ async def test_requests_of_prometheus_count_against_no_budget(database_url: str)
             assert await statuses(world, TOKEN) == {200}
 
 
-async def test_without_a_token_in_the_settings_nothing_is_one(database_url: str) -> None:
+async def test_without_a_metrics_token_every_credential_is_refused(database_url: str) -> None:
     async with make_world(database_url) as world:
         for token in (None, "", "Bearer ", "Token  ", "Bearer"):
             assert await statuses(world, token) == {401}, token

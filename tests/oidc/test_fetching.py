@@ -26,7 +26,7 @@ async def test_discovery_stands_below_the_issuer_without_its_last_slash(mint, cl
 
 
 @pytest.mark.parametrize("named", ["https://evil.example", ISSUER + "/", ISSUER.upper(), None, [ISSUER]])
-async def test_discovery_must_name_the_very_issuer(mint, verifier, provider, named):
+async def test_a_discovery_document_of_another_issuer_is_refused(mint, verifier, provider, named):
     provider.discovery["issuer"] = named
     failure = await unreachable(verifier, mint.token())
     assert "another issuer" in str(failure.__cause__)
@@ -115,7 +115,7 @@ async def test_a_provider_that_is_down_is_not_asked_all_the_time_either(mint, ve
     await accepted(verifier, mint.token())
 
 
-async def test_one_issuers_troubles_are_not_anothers(mint, clock):
+async def test_failures_of_one_issuer_do_not_affect_another(mint, clock):
     down, up = Provider(mint.jwks()), Provider(mint.jwks(), "https://up.example")
     down.down = True
 

@@ -15,7 +15,7 @@ from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
 from windlass.control.records.job_outputs import JobOutput, store_outputs
 from windlass.control.records.terraform_states import PlanRecord, add_version, note_attributes, put_plan
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.store import Tx
 from windlass.store.archive import Snapshot
 
@@ -78,7 +78,7 @@ async def _furnish_job(world: World, environment: str) -> None:
 
 async def contents(settings: Settings) -> Contents:
     """Every row of every table and every log file."""
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         found: Contents = {
             table.name: sorted([tuple(row) async for row in moment.rows(table)], key=repr)

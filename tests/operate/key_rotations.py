@@ -16,7 +16,7 @@ from windlass.base.encryption import HEAD_BYTES, key_of
 from windlass.config import Settings
 from windlass.control.records.sealing_keys import read_keys
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate
 from windlass.store.archive import Snapshot
@@ -33,7 +33,7 @@ async def rows_of(settings: Settings) -> tuple[Rows, Rows]:
     plain: Rows = {}
     values: Rows = {}
     heads = {bytes.fromhex(id) for id in load_encryption(settings).known}
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         for table in await moment.tables():
             for row in [tuple(row) async for row in moment.rows(table)]:
@@ -59,7 +59,7 @@ def is_sealed(value: Any, heads: Collection[bytes]) -> bool:
 async def keys_of_values(settings: Settings) -> Counter[str]:
     """Counts values by the key that sealed them, in every column of every table."""
     _, values = await rows_of(settings)
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         state = await read_keys(Snapshot(line).reads)
     assert state is not None
     return Counter(key_of(value) or state.records[0].id for rows in values.values() for _, value in rows)

@@ -135,31 +135,31 @@ def test_a_file_that_holds_no_settings_is_reported(tmp_path):
 # What can be in the way of a start
 
 
-def test_a_port_in_use_is_reported_with_the_way_out(tmp_path):
+def test_a_port_in_use_is_reported_with_a_remedy(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = start("serve", "--port", port, "--data-dir", str(tmp_path))
     check_plain(ended, 1, port, "--port")
 
 
-def test_a_gateway_port_in_use_is_reported_with_the_way_out(tmp_path):
+def test_a_gateway_port_in_use_is_reported_with_a_remedy(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), WINDLASS_GATEWAY_PORT=port)
     check_plain(ended, 1, port, "gateway_port")
 
 
-def test_an_address_of_another_machine_is_reported_with_the_way_out(tmp_path):
+def test_an_address_of_another_machine_is_reported_with_a_remedy(tmp_path):
     check_plain(start("serve", "--host", "192.0.2.1", "--data-dir", str(tmp_path)), 1, "192.0.2.1", "--host")
 
 
-def test_a_data_directory_that_is_a_file_is_reported_with_the_way_out(tmp_path):
+def test_a_data_directory_that_is_a_file_is_reported_with_a_remedy(tmp_path):
     file = tmp_path / "file"
     file.write_text("in the way")
     check_plain(start("serve", "--port", "0", "--data-dir", str(file)), 1, str(file), "--data-dir")
 
 
-def test_another_key_is_reported_with_the_way_out(tmp_path):
+def test_another_key_is_reported_with_a_remedy(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     (tmp_path / "key").write_text("5e" * 32)
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "key", "WINDLASS_KEY")

@@ -45,18 +45,18 @@ def look(tmp_path, monkeypatch):
         (5 * GIB, 0, 0, "ok"),
     ],
 )
-def test_bytes_and_files_are_looked_at(look, free, files, of, level):
+def test_bytes_and_inodes_are_checked(look, free, files, of, level):
     assert look(free, files, of).level == level
 
 
-def test_a_full_disk_is_told_with_the_folders_that_take_most_and_what_can_be_deleted(look):
+def test_a_full_disk_is_reported_with_its_largest_folders_and_what_can_be_deleted(look):
     told = look(0)
     assert told.found.startswith("0.0 GiB free; most is in builds (3 MiB)")
     assert told.advice.startswith("free disk space: ")
     assert "builds/cache, git and work can be deleted" in told.advice
 
 
-def test_a_disk_without_files_left_is_told_with_the_folders_that_have_most_files(look):
+def test_a_disk_without_free_inodes_is_reported_with_the_folders_that_have_most_files(look):
     assert "most is in builds/cache (22 files)" in look(GIB, 0).found
     told = look(5 * GIB, 0)
     assert told.found.startswith(
@@ -68,7 +68,7 @@ def test_a_disk_with_room_is_not_measured(look):
     assert look(5 * GIB).found == "5.0 GiB free"
 
 
-def test_a_disk_short_of_its_reserve_is_told_with_the_setting(look):
+def test_a_disk_short_of_its_reserve_is_reported_with_the_setting(look):
     assert look(4 * GIB, reserve=4 * GIB).level == "ok"
     told = look(3 * GIB, reserve=4 * GIB)
     assert told.level == "warn"

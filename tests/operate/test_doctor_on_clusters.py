@@ -134,7 +134,7 @@ async def test_a_router_port_is_free_or_of_a_windlass_or_of_another_program(tmp_
     assert reason.startswith(f"free port {port} on 127.0.0.1, or choose another router_port")
 
 
-async def test_clusters_of_one_name_are_told_apart_by_their_organization(tmp_path, lasting):
+async def test_clusters_with_the_same_name_are_shown_with_their_organization(tmp_path, lasting):
     by = authority(tmp_path / "ca")
     async with make_world(folder=tmp_path / "data") as world:
         await cluster(world, **access(by, free_port()))

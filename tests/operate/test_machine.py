@@ -117,7 +117,7 @@ def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, dock
     assert (told["Engine"][0], told["Installation"][0]) == ("ok", "fail")
 
 
-def test_an_engine_that_was_chosen_and_is_not_there_is_a_failure(found):
+def test_a_chosen_engine_that_is_missing_is_a_failure(found):
     told = found(engine="docker")
     assert told["Engine"] == ("ok", "docker, as the settings say")
     assert told["Docker"][0] == "fail"
@@ -218,7 +218,7 @@ async def test_ports_that_a_running_windlass_has_are_as_they_should_be(found):
     assert told["API"] == told["Gateway"] == ("ok", f"127.0.0.1, port {port}: a Windlass runs there")
 
 
-async def test_a_gateway_that_goes_on_without_its_server_is_as_it_should_be(found):
+async def test_a_gateway_without_a_server_passes_the_doctor(found):
     gateway = BuiltinRouter("127.0.0.1", 0)
     await gateway.start()
     try:
@@ -239,7 +239,7 @@ def test_for_people_long_lines_wrap_below_themselves(tmp_path):
 
 
 @pytest.mark.parametrize(("gibibytes", "level"), [(0, "ok"), (3, "ok"), (11, "warn")])
-def test_a_build_cache_of_docker_beyond_the_limit_is_told(found, docker, gibibytes, level):
+def test_a_docker_build_cache_above_the_limit_is_reported(found, docker, gibibytes, level):
     """Docker itself has no limit by default. What images need anyway is not counted."""
     docker.cached = gibibytes << 30
     told = found(docker_host=docker.host)["Build cache"]
@@ -274,14 +274,14 @@ def test_a_build_cache_that_docker_does_not_tell_is_said(found, tmp_path):
     assert told == ("warn", "could not be measured")
 
 
-def test_where_no_docker_builds_no_build_cache_of_docker_is_told(found):
+def test_without_docker_builds_no_build_cache_is_reported(found):
     assert "Build cache" not in found(engine="process")
 
 
 @pytest.mark.parametrize(
     ("taken", "level"), [(["172.17.0.0/16", "10.251.2.0/25"], "ok"), (["10.251.0.0/17"], "warn")]
 )
-def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, taken, level):
+def test_a_nearly_used_range_of_docker_networks_is_reported(found, docker, taken, level):
     docker.subnets = taken
     told = found(docker_host=docker.host, docker_networks="10.251.0.0/20")["Docker networks"]
     used = {"ok": 1, "warn": 30}[level]
@@ -305,7 +305,7 @@ def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, t
         ("docker", (1_048_576, 8192, 8192), []),
     ],
 )
-def test_small_limits_of_the_kernel_are_told_with_the_command(tmp_path, engine, values, small):
+def test_low_kernel_limits_are_reported_with_the_command_that_raises_them(tmp_path, engine, values, small):
     for limit, value in zip((AIO, INOTIFY, NEIGHBOURS), values, strict=True):
         (tmp_path / limit.file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / limit.file).write_text(f"{value}\n")

@@ -15,14 +15,14 @@ PAGE = (DOCS / "operations.md").read_text()
 
 
 @rows("setting", all_settings(), ids=lambda setting: setting.name)
-def test_a_setting_is_in_the_manual_as_it_is(setting):
+def test_the_manual_describes_each_setting_correctly(setting):
     default = "" if setting.default in ("", ()) else f"`{to_text(setting.default)}`"
     secret = " A secret." if setting.secret else ""
     row = f"| `{setting.name}` | {default} | {setting.meaning}.{secret} |"
     assert row in PAGE.partition(f"**{setting.group}**")[2].partition("\n**")[0].splitlines()
 
 
-def test_the_manual_has_no_setting_that_is_none():
+def test_the_manual_names_only_existing_settings():
     table = PAGE.partition("## Settings")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(Settings.__struct_fields__)
 

@@ -101,7 +101,7 @@ async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing
     assert [one.service for one in world.engine.instances.values()] == [app]
 
 
-async def test_a_service_that_is_deleted_with_what_is_above_it_is_erased(world):
+async def test_a_service_that_is_deleted_with_its_project_is_erased(world):
     project = await world.project()
     app = await world.application(await world.environment(project))
     await world.post(f"/application/{app}/deploy")
@@ -131,7 +131,9 @@ async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     assert set_aside_services(settings) == []
 
 
-async def test_a_copy_beside_its_original_is_refused_because_it_would_control_its_services(tmp_path):
+async def test_a_copied_data_directory_is_refused_because_it_would_control_the_services_of_its_original(
+    tmp_path,
+):
     original = tmp_path / "original"
     settings = await started(original)
     copied = replace(settings, data_dir=str(shutil.copytree(original, tmp_path / "copy")))
@@ -144,7 +146,7 @@ async def test_a_copy_beside_its_original_is_refused_because_it_would_control_it
     await started(tmp_path / "copy")
 
 
-async def test_commands_beside_the_server_say_what_a_wrong_database_does_not_know(tmp_path):
+async def test_backup_and_rotation_refuse_a_database_that_lacks_services_of_the_folder(tmp_path):
     settings = await started(tmp_path)
     furnished(tmp_path)
     (tmp_path / "windlass.db").rename(tmp_path / "away.db")

@@ -179,7 +179,7 @@ async def test_a_missing_file_is_reported(tmp_path):
         await restore(Settings(data_dir=str(tmp_path)), tmp_path / "none.zip", force=False)
 
 
-async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnished, tmp_path):
+async def test_a_backup_of_a_later_windlass_is_refused_with_a_remedy(furnished, tmp_path):
     settings = settings_of(furnished)
     later = tmp_path / "later.zip"
     with later.open("wb") as file:

@@ -108,7 +108,7 @@ async def test_stop_without_all_says_how_to_stop_one_service(windlass):
     assert "windlass application stop NAME" in said.err
 
 
-async def test_an_address_where_nothing_listens_is_not_taken_for_the_folder_here(windlass):
+async def test_stop_all_does_not_fall_back_to_the_local_folder_if_nothing_listens(windlass):
     said = await windlass("stop", "--all", url="http://127.0.0.1:1")
     assert said.code == 1
     assert said.err.startswith("windlass: start the server, or name its data directory")
@@ -130,7 +130,7 @@ async def left(database_url, tmp_path) -> tuple[Settings, FakeEngine, list[str]]
     return settings, engine, apps
 
 
-async def test_without_a_server_all_services_of_all_organizations_are_stopped_for_good(left, capsys):
+async def test_stop_all_without_a_server_stops_the_services_of_all_organizations_permanently(left, capsys):
     settings, engine, apps = left
     assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == 3
     assert await engine.all() == []

@@ -91,7 +91,7 @@ def serve(folder: Path, *words: str) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_systemd_is_told_that_the_server_is_ready_lives_and_stops(tmp_path: Path):
+async def test_systemd_is_notified_that_the_server_is_ready_alive_and_stopping(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.setblocking(False)

@@ -138,7 +138,7 @@ async def test_pages_are_read_to_the_end_and_never_at_another_host():
     assert next_page(f'<{base}/v2/a/tags/list?last=1>; rel="next"', base) == "/v2/a/tags/list?last=1"
 
 
-async def test_a_rate_limit_is_told_and_respected():
+async def test_a_rate_limit_of_a_registry_is_reported_and_respected():
     def answer(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], object]:
         return 429, {"retry-after": "90"}, {}
 

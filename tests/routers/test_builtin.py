@@ -89,7 +89,7 @@ async def test_a_change_of_routes_holds_for_the_next_request_of_an_open_connecti
     assert (await caller.ask(request())).status == 503
 
 
-async def test_a_request_under_way_goes_on_where_it_is(town):
+async def test_a_request_under_way_stays_with_its_instance(town):
     go = asyncio.Event()
 
     async def slowly(heard):

@@ -91,7 +91,7 @@ async def test_an_answer_until_the_end_of_the_connection_ends_that_of_the_client
     assert said == (200, {"connection": "close"}, b"all of it")
 
 
-async def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(town):
+async def test_an_answer_that_breaks_off_is_not_passed_on_as_complete(town):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
         await heard.out.drain()
@@ -170,7 +170,7 @@ async def test_a_server_sent_event_passes_at_once(town):
     assert await caller.reader.readexactly(5) == b"0\r\n\r\n"
 
 
-async def test_a_client_that_expects_to_be_told_to_continue_is_told_so(town):
+async def test_a_client_that_expects_100_continue_gets_it(town):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         heard.out.write(reply(b"thanks"))
@@ -211,7 +211,7 @@ async def test_an_old_client_gets_an_answer_that_it_can_read(town):
         assert await caller.rest() == b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabcde"
 
 
-async def test_a_client_that_wants_to_close_is_told_so(town):
+async def test_a_client_that_asks_to_close_gets_connection_close(town):
     await town.shop(await town.instance("one"))
     caller = await town.caller()
     said = await caller.ask(request("/", "GET", SHOP, "Connection: close"))

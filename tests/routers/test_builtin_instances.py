@@ -94,7 +94,7 @@ async def test_a_request_with_possible_effects_is_not_retried(town):
     assert len(shop.heard) == 3
 
 
-async def test_an_endpoint_that_refuses_is_passed_over_at_once(town):
+async def test_an_endpoint_that_refuses_is_skipped_at_once(town):
     shop = await town.instance("there")
     await town.router.set("shop", [route([EMPTY_PORT, shop.endpoint])])
     for _ in range(6):

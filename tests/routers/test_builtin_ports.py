@@ -125,7 +125,7 @@ async def test_connections_go_where_the_fewest_are(town):
         assert (one.open, two.open) == (3, 3)
 
 
-async def test_an_endpoint_that_refuses_a_connection_is_passed_over(town):
+async def test_an_endpoint_that_refuses_a_connection_is_skipped(town):
     async with Plain(echo) as db:
         port = await opened(town, EMPTY_PORT, db.endpoint)
         for _ in range(3):
@@ -268,7 +268,7 @@ def test_the_builtin_router_is_a_router():
     assert router is not None
 
 
-async def test_a_router_that_stops_lets_go_of_everything_and_can_start_again(town):
+async def test_a_stopped_router_releases_everything_and_can_start_again(town):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()

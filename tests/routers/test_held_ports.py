@@ -38,7 +38,7 @@ def can_be_taken(address: str, port: int) -> bool:
         ("2001:db8::1", ("127.0.0.1",)),
     ],
 )
-def test_a_port_is_held_in_the_other_family_until_it_is_let_go(host, others):
+def test_a_port_is_held_in_the_other_address_family_until_it_is_released(host, others):
     port = free_ports.free_port()
     held = hold_other_family(host, port)
     assert held is not None

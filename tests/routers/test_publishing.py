@@ -112,7 +112,7 @@ def test_a_link_through_more_others_than_can_be_followed_is_left_out(tmp_path):
         publish(source / "l0", PLAIN, tmp_path / "other")
 
 
-def test_a_file_that_becomes_a_link_meanwhile_is_left_out(tmp_path):
+def test_a_file_that_is_replaced_by_a_link_is_left_out(tmp_path):
     (tmp_path / "secret").write_bytes(b"SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="symbolic links"):
@@ -227,7 +227,7 @@ async def test_two_that_put_the_same_release_at_once_make_it_once(tmp_path):
     assert [report is None for report in made].count(False) == 1
 
 
-async def test_a_twin_in_another_process_does_no_harm(tmp_path):
+async def test_two_processes_may_publish_the_same_site(tmp_path):
     stores = [SiteStore(tmp_path / "sites") for _ in range(2)]
     results = await asyncio.gather(*(put(store, FILES) for store in stores))
     release = results[0][0]

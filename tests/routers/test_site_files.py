@@ -40,7 +40,7 @@ async def test_requests_after_a_large_file_wait_for_its_end(town, tmp_path, kern
     assert [(await caller.said()).body for _ in range(2)] == [LARGE, PAGE]
 
 
-async def test_a_client_that_does_not_read_holds_up_nothing(town, tmp_path, kernel):
+async def test_a_client_that_does_not_read_delays_no_other(town, tmp_path, kernel):
     await serve(town, tmp_path, {**FILES, "film.mp4": LARGE * 8})
     idle = await town.caller()
     idle.out.transport.pause_reading()
@@ -112,7 +112,7 @@ async def test_a_download_goes_on_while_its_router_retires(town, tmp_path):
     assert town.router._shared.files_sent == 0
 
 
-async def test_a_disk_that_hangs_holds_up_only_its_own_requests(town, tmp_path, monkeypatch):
+async def test_a_hanging_disk_delays_only_requests_that_read_from_it(town, tmp_path, monkeypatch):
     hanging, free = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     shop = await town.instance("blog")

@@ -61,7 +61,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("target", WAYS)
-async def test_no_way_leads_out_of_a_site(town, tmp_path, target):
+async def test_no_path_leads_out_of_a_site(town, tmp_path, target):
     built = tmp_path / "built"
     written(tmp_path, {"secret.txt": SECRET})
     written(built, {".git/config": SECRET, ".env": SECRET, "docs/.hidden/x.txt": SECRET, "_headers": SECRET})

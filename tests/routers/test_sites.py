@@ -71,7 +71,7 @@ async def test_other_methods_are_refused_with_those_that_are_allowed(town, tmp_p
     assert (await caller.ask(request("/"))).body == PAGE
 
 
-async def test_a_compressed_copy_is_sent_to_those_who_take_it(town, tmp_path):
+async def test_a_compressed_copy_is_sent_to_clients_that_accept_it(town, tmp_path):
     await serve(town, tmp_path)
     plain, packed = (
         await town.ask(request("/app.js")),
@@ -113,7 +113,7 @@ async def test_content_that_the_client_has_is_not_sent_again(town, tmp_path, for
     assert (await caller.ask(request("/"))).body == PAGE
 
 
-async def test_a_date_counts_only_if_it_is_the_very_one(town, tmp_path):
+async def test_if_modified_since_matches_only_the_exact_date(town, tmp_path):
     await serve(town, tmp_path)
     modified = (await town.ask(request("/"))).fields["last-modified"]
     later = "Fri, 31 Dec 2100 00:00:00 GMT"

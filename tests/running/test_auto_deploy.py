@@ -167,7 +167,7 @@ async def test_commits_that_cannot_be_compared_are_deployed(world: World):
     assert (await commits(world, app))[0] == "f" * 40
 
 
-async def test_a_branch_that_cannot_be_read_is_told_once_and_looked_at_again(world: World):
+async def test_an_unreadable_branch_is_logged_once_and_read_again_later(world: World):
     app = await deployed(world, auto_deploy=True)
     second = world.git.push("second")
     world.git.broken = "Choose another branch: there is no main."
@@ -309,7 +309,7 @@ async def test_turned_off_nothing_is_deployed_and_turned_on_the_newest_is(world:
     assert (await commits(world, app))[0] == second
 
 
-async def test_a_deleted_application_is_not_looked_at_any_more(world: World):
+async def test_the_branch_of_a_deleted_application_is_no_longer_read(world: World):
     app = await deployed(world, auto_deploy=True)
     await world.delete(f"/application/{app}")
     await world.settle()
@@ -405,7 +405,7 @@ STARS = "/".join(["**", "*"] * 250)
     ],
     ids=["paths", "parts"],
 )
-def test_more_than_can_be_compared_counts_as_watched(paths, patterns):
+def test_a_change_too_large_to_compare_is_deployed(paths, patterns):
     """Compared all the same, it would keep a processor busy for half an hour."""
     assert is_any_watched(paths, patterns)
 

@@ -233,7 +233,7 @@ async def test_the_build_log_says_that_the_port_was_chosen(world):
     assert any(line["message"].startswith("Port 8000 is made public") for line in lines)
 
 
-async def test_an_application_with_ports_of_its_own_is_left_as_it_is(world):
+async def test_an_application_with_declared_ports_keeps_them(world):
     app = await deployed(world)
     assert await ports_of(world, f"/application/{app}") == [8080]
 
@@ -310,7 +310,7 @@ async def test_a_port_that_a_person_named_is_not_replaced():
 
 @pytest.mark.usefixtures("sure_at_once")
 @pytest.mark.parametrize("verb", ["end", "run"], ids=["before it is written", "after it is written"])
-async def test_a_server_that_is_killed_while_a_port_is_taken_over_goes_on(world, verb):
+async def test_a_port_takeover_continues_after_the_server_was_killed(world, verb):
     listens_on(world, 5000)
     act, calls, go = getattr(world.engine, verb), 0, asyncio.Event()
 

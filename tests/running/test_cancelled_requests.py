@@ -49,7 +49,7 @@ async def test_a_request_is_named_by_its_entry_in_the_queue_or_by_any_of_its_dep
         assert {(await progress(world, one))[0] for one in (app, other)} == {"CANCELED"}
 
 
-async def test_a_request_under_way_ends_and_the_earlier_release_goes_on(world: World):
+async def test_cancelling_a_running_request_leaves_the_earlier_release_serving(world: World):
     app = await deployed(world)
     world.git.push("a change")
     world.builder.gate = asyncio.Event()
@@ -104,7 +104,7 @@ async def test_a_deletion_is_not_cancelled(world: World):
     assert (answer.status, "it is being deleted" in answer.message) == (409, True)
 
 
-async def test_a_request_is_cancelled_by_those_who_may_deploy_all_of_it(world: World):
+async def test_cancelling_a_request_needs_the_right_to_deploy_all_of_it(world: World):
     environment = await world.environment()
     app, other = await world.application(environment), await world.application(environment)
     both = (await world.post(f"/environment/{environment}/deploy"))["deployment_request_id"]

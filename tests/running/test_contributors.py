@@ -42,7 +42,7 @@ async def test_a_repository_that_cannot_be_read_has_no_known_authors(world: Worl
     assert (answer.status, answer.message) == (409, "The repository cannot be read: it does not answer.")
 
 
-async def test_authors_are_shown_to_those_who_see_the_application(world: World):
+async def test_a_caller_who_sees_the_application_sees_its_commit_authors(world: World):
     app = await world.application()
     here = await world.new_token("Read", limited_to=[app])
     elsewhere = await world.new_token("Admin", limited_to=[await world.project()])

@@ -54,7 +54,7 @@ async def test_deployments_of_one_request_are_one_entry_of_the_environment(world
     assert both["applications"][0]["id"] == deployments[0]["id"]
 
 
-async def test_a_history_goes_on_after_an_entry(world: World, shop):
+async def test_the_next_page_of_a_history_begins_after_the_given_entry(world: World, shop):
     environment, app, container = shop
     for path in (
         f"/environment/{environment}/deploymentHistory",
@@ -90,7 +90,7 @@ async def test_the_history_by_stage_tells_the_action_and_the_version_of_each_ser
     assert entry["total_duration"].startswith("PT")
 
 
-async def test_a_failed_and_a_waiting_deployment_are_told_from_others(world: World, shop):
+async def test_the_history_distinguishes_failed_and_waiting_deployments(world: World, shop):
     environment, app, _ = shop
     world.clock.turn(60)
     world.git.push("broken")
@@ -173,7 +173,7 @@ async def test_an_environment_without_deployments_has_an_empty_history(world: Wo
     assert stages[0]["stage"]["status"] == "SKIPPED"
 
 
-async def test_a_history_that_goes_on_reads_nothing_that_is_newer(world: World, shop):
+async def test_the_next_page_of_a_history_reads_no_newer_entries(world: World, shop):
     environment, _, container = shop
     for _ in range(30):
         world.clock.turn(60)

@@ -132,7 +132,7 @@ async def test_a_kind_that_clients_of_the_full_interface_do_not_know_is_left_out
     }  # fmt: skip
 
 
-async def test_the_log_is_read_by_those_who_see_the_environment(world: World, shop):
+async def test_the_deployment_log_needs_access_to_the_environment(world: World, shop):
     environment, app, _ = shop
     here = await world.new_token("Read", limited_to=[environment])
     elsewhere = await world.new_token("Admin", limited_to=[await world.project()])

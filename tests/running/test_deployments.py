@@ -77,7 +77,9 @@ async def test_the_old_generation_serves_until_the_new_one_is_well(world: World)
 
 
 @pytest.mark.parametrize("misfortune", ["broken", "exits"])
-async def test_when_the_new_generation_does_not_come_up_the_old_one_goes_on(world: World, misfortune: str):
+async def test_if_the_new_generation_does_not_become_ready_the_old_one_keeps_serving(
+    world: World, misfortune: str
+):
     app = await deployed(world)
     setattr(world.engine, misfortune, "it has no command to run")
     failed = await deploy(world, app)

@@ -65,7 +65,7 @@ async def test_the_recipe_of_a_repository_is_answered_with_its_reasons(world: Wo
         ("https://", True),
     ],
 )
-async def test_a_credential_in_an_address_is_refused_and_shown_to_nobody(world: World, login, is_taken):
+async def test_a_credential_in_an_address_is_refused_and_never_shown(world: World, login, is_taken):
     url = f"{login}git.example/acme/a@b:c.git"
     body = {"git_repository": {"url": url}}
     environment, app = await world.environment(), await world.application()
@@ -169,7 +169,7 @@ async def test_branches_are_listed_with_the_default_branch_first(world: World, r
     assert names[0] == repository.git("symbolic-ref", "--short", "HEAD").strip()
 
 
-async def test_branches_of_a_repository_that_is_not_there_are_refused_with_the_reason(
+async def test_listing_branches_of_a_missing_repository_is_refused_with_the_reason(
     world: World, tmp_path: Path
 ):
     question = {"git_repository": {"url": f"file://{tmp_path}/none"}}

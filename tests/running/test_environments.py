@@ -46,7 +46,7 @@ async def test_a_whole_environment_is_stopped_and_started(world: World):
     assert statuses["environment"]["deployment_state"] == "STOPPED"
 
 
-async def test_chosen_services_are_those_of_the_environment_or_nothing_is_done(world: World):
+async def test_a_request_with_a_service_of_another_environment_changes_nothing(world: World):
     environment = await world.environment()
     mine, strange = await world.application(environment), await world.application()
     body = {"applications": [{"application_id": mine}, {"application_id": strange}]}
@@ -184,7 +184,7 @@ async def test_organizations_take_turns(world: World):
     assert len(world.engine.running) == 7
 
 
-async def test_the_history_tells_how_those_went_that_have_ended(world: World):
+async def test_the_history_shows_the_outcome_of_ended_deployments(world: World):
     app = await deployed(world)
     world.builder.broken = "no"
     world.git.push("broken")

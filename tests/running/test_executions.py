@@ -195,21 +195,21 @@ async def test_an_instance_is_chosen_by_its_name_in_the_log(world):
     assert {event["instance"] for event in begun} == {f"{app}-1-1"}
 
 
-async def test_a_service_without_instances_is_told_to_be_deployed(world):
+async def test_exec_on_a_service_without_instances_advises_to_deploy_it(world):
     app = await world.application()
     async with opening(world, f"/application/{app}/exec") as socket:
         answer = await socket.answer()
     assert (answer.status, answer.message.startswith("Deploy ")) == (409, True)
 
 
-async def test_a_service_that_is_scaled_to_none_is_told_to_be_given_an_instance(world):
+async def test_exec_on_a_service_scaled_to_zero_advises_to_scale_it_up(world):
     app = await deployed(world, min_running_instances=0, max_running_instances=0)
     async with opening(world, f"/application/{app}/exec") as socket:
         answer = await socket.answer()
     assert (answer.status, answer.message.startswith("Give ")) == (409, True), answer.message
 
 
-async def test_a_static_site_is_told_that_it_has_no_instance(world):
+async def test_exec_on_a_static_site_answers_that_it_has_no_instance(world):
     world.builder.names = {"static": StaticSite(folder="dist")}
     app = await deployed(world)
     async with opening(world, f"/application/{app}/exec") as socket:

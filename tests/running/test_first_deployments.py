@@ -96,7 +96,7 @@ async def test_the_name_of_a_stopped_service_says_that_it_is_stopped(world):
         assert (route.absence, route.endpoints) == (absence, ())
 
 
-async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the_first_time(world):
+async def test_deploying_a_stopped_service_again_is_not_its_first_deployment(world):
     app = await world.application(ports=[PORT])
     async with building(world, app):
         pass

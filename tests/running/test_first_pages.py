@@ -76,7 +76,7 @@ async def released(world: World, **fields) -> tuple[str, str, str]:
         (0, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
     ],
 )
-async def test_a_first_page_that_is_an_error_is_told_with_what_to_do(world: World, status, line, message):
+async def test_a_first_page_that_is_an_error_is_reported_with_a_remedy(world: World, status, line, message):
     async with answering(world, status, line):
         state, told, log = await released(world, name="shop")
     assert (state, told[: len(message)]) == ("RUNNING", message)
@@ -101,7 +101,9 @@ async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int):
         (403, "Sign in", "localhost", False),
     ],
 )
-async def test_a_host_that_is_refused_is_told(world: World, status, page, knows, is_refused):
+async def test_a_program_that_refuses_its_public_host_is_reported(
+    world: World, status, page, knows, is_refused
+):
     async with answering(world, status) as program:
         program.knows, program.page = knows, page
         state, told, _ = await released(world, name="shop")

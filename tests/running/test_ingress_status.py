@@ -84,7 +84,7 @@ async def test_containers_and_databases_have_addresses_too(world: World):
         assert await ingress(world, path) == "READY"
 
 
-async def test_the_state_of_addresses_is_read_by_those_who_see_the_service(world: World):
+async def test_a_caller_who_sees_the_service_sees_the_state_of_its_addresses(world: World):
     app = await world.application()
     path = f"/application/{app}/ingressDeploymentStatus"
     read = await world.new_token("Read")

@@ -80,7 +80,7 @@ async def test_the_engine_of_a_cluster_that_comes_back_empty_starts_its_services
     assert generations(world, here) == []
 
 
-async def test_an_instance_that_no_notice_told_of_is_started_again_and_another_one_ends(world: World):
+async def test_the_instance_check_restarts_missing_instances_and_ends_superfluous_ones(world: World):
     app = await deployed(world, **TWO)
     stopped = await deployed(world)
     left = [one for one in world.engine.instances.values() if one.service == stopped]

@@ -73,7 +73,7 @@ async def test_environments_have_their_names_apart():
             assert await known_as(world, await made(world, environment, "shop")) == "shop"
 
 
-async def test_only_those_who_may_change_the_environment_change_the_name_of_a_service():
+async def test_renaming_a_service_needs_the_right_to_change_its_environment():
     async with make_world() as world:
         environment = await world.environment()
         service = await made(world, environment, "mine")

@@ -219,7 +219,7 @@ def test_a_program_that_is_killed_for_its_memory_needs_more_whatever_it_wrote_be
     assert with_remedy(end, "web", ["KeyError: 'A_NAME'"]).startswith(MEMORY)
 
 
-def test_a_failure_that_says_already_what_to_do_is_left_as_it_is():
+def test_a_failure_message_with_a_remedy_is_left_unchanged():
     assert (
         with_remedy("Set ports[0].internal_port to 80", "web", ["KeyError: 'A_NAME'"])
         == "Set ports[0].internal_port to 80"
@@ -396,7 +396,7 @@ async def test_a_program_that_ends_by_itself_is_to_be_replaced_by_one_that_keeps
     )
 
 
-async def test_a_failure_is_told_once():
+async def test_a_failure_message_says_its_cause_once():
     async with make_world() as world:
         message = await failed(world, "ValueError: no such shop")
     assert message.count("while it was starting") == 1

@@ -89,7 +89,7 @@ async def test_a_sweep_erases_the_data_that_a_slow_engine_left():
 
 
 @pytest.mark.parametrize("is_lied_about", [False, True])
-async def test_usage_of_a_service_is_told_by_its_own_engine_alone(is_lied_about):
+async def test_only_the_engine_of_its_own_cluster_reports_usage_of_a_service(is_lied_about):
     async with make_world() as world:
         east = await cluster(world)
         own, app = (
@@ -125,7 +125,7 @@ class Clusters:
     async def cluster_of(self, service: str) -> str:
         return "east"
 
-    def later(self, action: Any) -> None:
+    def run_in_background(self, action: Any) -> None:
         self.waiting.append(action)
 
 

@@ -180,7 +180,7 @@ async def test_a_place_whose_owner_renews_its_lease_is_not_lost(pair):
     assert "windlass_place_lost 0" in (await twin.get("/metrics")).body.decode()
 
 
-async def test_an_owner_that_returns_goes_on_with_what_runs(pair):
+async def test_an_owner_that_returns_keeps_its_running_instances(pair):
     world, twin = pair
     app = await deployed(world)
     await lose(pair)
@@ -203,7 +203,7 @@ async def test_a_place_is_not_taken_from_an_owner_that_renews_its_lease(pair, mo
         await twin.installation.place_owner.take()
 
 
-async def test_a_lease_renewed_by_a_clock_that_stands_still_is_seen_as_renewed(pair):
+async def test_a_lease_renewal_by_a_stopped_clock_is_noticed(pair):
     """A clock that was set back goes on slowly until the time is right again."""
     world, twin = pair
     owners = twin.installation.ctx.store.reads.owners

@@ -53,7 +53,7 @@ async def test_an_engine_that_hangs_holds_up_no_deployment_on_another(database_u
         assert len(engine_of(world, east).instances) == SLOTS + 3
 
 
-async def test_without_a_queue_of_its_own_a_hanging_engine_would_hold_up_the_others():
+async def test_with_a_shared_queue_a_hanging_engine_would_delay_other_clusters():
     """The control of the test above."""
     async with make_world(parallel_deployments=SLOTS) as world:
         east = await cluster(world)
@@ -64,7 +64,7 @@ async def test_without_a_queue_of_its_own_a_hanging_engine_would_hold_up_the_oth
         assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
 
 
-async def test_each_cluster_with_an_engine_of_its_own_has_a_queue_of_its_own():
+async def test_each_cluster_with_its_own_engine_has_its_own_queue():
     async with make_world() as world:
         local = await world.application()
         places = [await cluster(world, name) for name in ("east", "west")]

@@ -37,7 +37,7 @@ async def runs(world: World, environment: str | None = None, **port: Any) -> str
     return app
 
 
-async def test_a_number_outside_is_stored_and_its_deployment_is_refused_with_the_setting(world):
+async def test_a_port_outside_the_public_range_is_stored_and_its_deployment_is_refused(world):
     app = await world.application(ports=[TCP | {"external_port": 5432}])
     refused = await world.post(f"/application/{app}/deploy")
     assert refused.status == 409

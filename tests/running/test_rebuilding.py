@@ -73,7 +73,7 @@ async def test_a_build_that_cannot_be_repeated_says_why_until_the_next_try(world
     assert [one["status"] for one in await deployments(world, app)] == [Progress.FAILED, Progress.SUCCEEDED]
 
 
-async def test_a_service_whose_build_is_there_is_only_started_again(world: World):
+async def test_a_service_with_an_existing_build_is_only_started_again(world: World):
     """The control of the tests above."""
     app = await deployed(world)
     world.engine.builds = world.builder.kept

@@ -133,7 +133,9 @@ async def test_restarts_and_rollbacks_and_scaling_do_not_run_it_again(world: Wor
     assert len(release.runs) == 2
 
 
-async def test_a_cancellation_ends_a_release_command_and_the_earlier_version_goes_on(world: World) -> None:
+async def test_a_cancellation_ends_the_release_command_and_the_earlier_version_keeps_serving(
+    world: World,
+) -> None:
     release = Release(world)
     app = await world.application()
     await released(world, app)

@@ -101,7 +101,7 @@ async def test_after_a_restart_names_of_services_are_known_while_their_host_is_a
     assert world.router.routes[app] == (before,)
 
 
-async def test_routes_stay_as_they_are_when_a_host_goes_away(world):
+async def test_routes_stay_unchanged_when_a_host_goes_away(world):
     east = await cluster(world)
     app = await application_on(world, east, ports=[HTTP])
     await deploy(world, app)

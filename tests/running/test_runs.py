@@ -199,7 +199,7 @@ async def test_a_server_that_was_killed_finds_the_same_run_again(world: World):
     assert script.began == 1
 
 
-async def test_a_run_whose_engine_is_away_goes_on_when_it_is_back(world: World):
+async def test_a_run_continues_once_its_engine_is_reachable_again(world: World):
     task, script = await new_task(world), Script(world)
     deployment = await begun(world, task, script)
     world.engine.away = True

@@ -55,7 +55,7 @@ async def test_an_instance_that_was_started_again_has_an_unknown_rate_and_no_neg
     assert (await metrics(world, app))["instances"][0]["cpu"] == [None, None, 10.0]
 
 
-async def test_each_instance_has_numbers_of_its_own_also_after_a_new_version(world: World):
+async def test_each_instance_has_its_own_metrics_also_after_a_new_version(world: World):
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     use(world.engine, app, memory=10)
     await look(world)
@@ -147,7 +147,7 @@ async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: Wor
     assert found["instances"][0]["memory"] == [1, 1, 1, 1]
 
 
-async def test_requests_of_a_service_are_told_however_many_others_have_some(world: World):
+async def test_requests_of_each_service_are_measured_among_many_services(world: World):
     """Only some services have samples of their own in the metrics of a scrape."""
     world.router.told = {f"s{number}": traffic(f"s{number}", (0, 0, 1)) for number in range(750)}
     app = await deployed(world)
@@ -214,7 +214,7 @@ async def test_an_hour_of_240_points_is_kept(world: World):
     assert instance["memory"] == [*range(20, KEPT + 20)]
 
 
-async def test_points_are_never_more_than_240_however_irregular_the_looks_are(world: World):
+async def test_a_series_has_at_most_240_points_with_irregular_samples(world: World):
     app = await deployed(world)
     use(world.engine, app)
     for _ in range(150):
@@ -232,7 +232,7 @@ async def test_a_service_that_did_not_run_for_an_hour_has_no_points(world: World
     assert (await metrics(world, app))["times"] == []
 
 
-async def test_two_looks_at_one_point_count_once(world: World):
+async def test_two_samples_of_one_point_count_once(world: World):
     app = await deployed(world)
     count(world, app, 0)
     await look(world)

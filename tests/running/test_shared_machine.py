@@ -49,7 +49,7 @@ async def shared(
         yield world
 
 
-async def test_a_second_organization_cannot_deploy_and_is_told_the_setting():
+async def test_a_deployment_of_a_second_organization_is_refused_with_the_setting():
     async with shared() as world:
         first, second = await shop(world), await shop(world)
         assert (await first.deploy(world)).status == 202
@@ -68,7 +68,7 @@ async def test_all_organizations_may_deploy_with_networks_or_by_the_setting(shar
             assert (await one.deploy(world)).status == 202
 
 
-async def test_what_runs_already_goes_on_where_networks_were_lost(tmp_path: Path):
+async def test_running_services_continue_when_networks_were_lost(tmp_path: Path):
     async with shared("", tmp_path) as world:
         first, second, third = await shop(world), await shop(world), await shop(world)
         for one in (second, first):

@@ -224,7 +224,7 @@ async def stop_beside_a_slow_neighbour(world: World, begun: int = SLOTS + 2) -> 
         return await ends(world, other, "stop")
 
 
-async def test_an_environment_with_a_slow_release_waits_for_none_of_another(database_url: str):
+async def test_a_slow_release_does_not_delay_other_environments(database_url: str):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
         assert await stop_beside_a_slow_neighbour(world) == "SUCCEEDED"
 

@@ -262,7 +262,7 @@ async def test_a_port_of_a_site_speaks_http_whatever_it_is_called(world):
     assert all(route.site for route in world.router.routes[app])
 
 
-async def test_a_site_of_a_host_that_is_away_is_served_all_the_same(world):
+async def test_a_site_is_served_although_its_host_is_away(world):
     """Its files are on the machine of the gateway."""
     east = await clusters.cluster(world)
     app = await clusters.application_on(world, east)

@@ -95,7 +95,7 @@ async def test_a_restart_that_failed_names_the_version_too(world: World):
     assert " still serves" in shown["message"]
 
 
-async def test_a_cancelled_release_names_the_version_that_goes_on(world: World):
+async def test_a_cancelled_release_names_the_version_that_keeps_serving(world: World):
     app = await deployed(world)
     world.engine.gate = asyncio.Event()
     cancelled = await deploy(world, app)

@@ -224,7 +224,7 @@ async def test_a_git_token_of_another_organization_is_not_used(world: World, rep
         assert (answer.status, answer.message.partition(":")[0]) == (400, "git_repository.git_token_id")
 
 
-async def test_files_of_modules_are_read_by_those_who_may_write(world: World, repository: Repository):
+async def test_reading_module_files_needs_the_scope_write(world: World, repository: Repository):
     read, write = await world.new_token("Read"), await world.new_token("Write")
     _, foreign = await world.organization()
     for ask, more in BOTH:

@@ -84,7 +84,7 @@ async def test_uploads_leave_a_part_of_the_disk_free(world, app):
 
 @pytest.mark.parametrize("call", ["mkdir", "open"])
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT])
-async def test_a_disk_without_place_for_another_file_is_told_as_full(world, app, monkeypatch, call, reason):
+async def test_a_disk_without_free_inodes_counts_as_full(world, app, monkeypatch, call, reason):
     """It still has bytes free. The control is the end: the same part is taken afterwards."""
     id = await begun(world, app)
     folder = str(world.installation.ctx.uploads._folder)
@@ -110,7 +110,7 @@ async def test_a_disk_without_place_for_another_file_is_told_as_full(world, app,
 # Sweeping
 
 
-async def test_uploads_without_progress_go_and_those_that_are_needed_stay(world, app):
+async def test_stalled_uploads_are_removed_and_needed_ones_stay(world, app):
     await begun(world, app)
     opened, first = await begun(world, app), await uploaded(world, app)
     await sent(world, app, opened, b"x")
@@ -154,7 +154,7 @@ async def test_the_archive_of_a_deleted_upload_is_removed(world, app):
     assert archives(world) == set()
 
 
-async def test_archives_that_the_database_does_not_know_are_left_alone(world, app):
+async def test_archives_that_are_missing_from_the_database_are_kept(world, app):
     """Such as those of a server that was started with the database of another. The control: a database that
     has deleted the application erases them."""
     made = await uploaded(world, app)

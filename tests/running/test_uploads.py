@@ -197,7 +197,7 @@ async def test_a_deploy_without_its_upload_says_what_to_do(world, app, chosen, s
     assert (answer.status, answer.message.startswith(message)) == (status, True), answer
 
 
-async def test_a_lost_archive_fails_the_deployment_with_what_to_do(world, app):
+async def test_a_lost_archive_fails_the_deployment_with_a_remedy(world, app):
     chosen = await uploaded(world, app)
     world.installation.ctx.uploads.remove(StoredUpload(app, chosen["id"]))
     id = await deploy(world, app)

@@ -72,7 +72,7 @@ def test_an_instance_that_ended_gives_way_to_a_new_one(small: UsageHistory):
     assert [is_kept(small, name, 110) for name in ("gone", "stays", "new")] == [False, True, True]
 
 
-def test_the_instance_that_ended_first_gives_way(small: UsageHistory):
+def test_the_usage_of_the_instance_that_ended_first_is_dropped(small: UsageHistory):
     note(small, 100, "first", "second")
     note(small, 101, "second")
     note(small, 110, "new")

@@ -128,12 +128,12 @@ async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monke
 
 
 @pytest.mark.parametrize(("is_walled", "ends"), [(True, "CANCELED"), (False, "DEPLOYING")])
-async def test_a_release_gives_way_once_it_is_known_to_wait(monkeypatch, is_walled, ends):
+async def test_a_release_that_is_known_to_wait_yields_to_a_newer_deployment(monkeypatch, is_walled, ends):
     """The newer deployment was asked for before."""
     for name in ("LOOK_EVERY", "NOTED_AFTER"):
         monkeypatch.setattr(readiness, name, 0.3)
     if not is_walled:
-        monkeypatch.setattr(ledger, "give_way", AsyncMock())
+        monkeypatch.setattr(ledger, "yield_to_newer", AsyncMock())
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
         world.engine.probes.trouble = "it does not answer on port 3000"

@@ -15,7 +15,7 @@ MANY = "k" * 255
     "address",
     ["https://[", "https://]a", "http://[::1", "ssh://a:b:c:d", "file://?", "git@a:#", "https://ü/ü"],
 )
-async def test_an_address_that_leads_nowhere_is_kept_and_no_server_error(town: Town, address: str) -> None:
+async def test_an_unreachable_git_address_is_stored_without_a_server_error(town: Town, address: str) -> None:
     environment = await town.world.environment()
     app = await town.world.application(environment, git_repository={"url": address})
     answer = await town.world.get(f"/application/{app}")

@@ -159,7 +159,7 @@ async def test_a_broken_promise_is_found_out(town: Town, check: str) -> None:
     assert await _found_out(town, LIES[check], check)
 
 
-async def test_an_honest_server_gets_no_complaints(town: Town) -> None:
+async def test_a_correct_server_gets_no_findings(town: Town) -> None:
     operations = {operation for lie in LIES.values() for operation in lie.operations}
     for phase in ("coverage", "stateful"):
         report = await _tried(town, Lie(tuple(operations), phase=phase))

@@ -41,7 +41,7 @@ class Reader:
         return self.lines
 
 
-async def test_a_follower_gets_what_is_there_and_then_every_line_once_over_rotations(log: Segments):
+async def test_a_follower_gets_existing_lines_and_then_each_new_line_once_across_rotations(log: Segments):
     log.append("a", numbered(0, 100, 200))
     readers = [Reader(log.follow("a", 10)), Reader(log.follow("a", 0)), Reader(log.follow("b", 10))]
     await readers[0].has(10)
@@ -61,7 +61,7 @@ async def test_a_follower_gets_what_is_there_and_then_every_line_once_over_rotat
     assert log._followers == {}
 
 
-async def test_a_follower_goes_on_after_the_line_that_it_had_last(log: Segments):
+async def test_a_follower_resumes_after_its_last_line(log: Segments):
     log.append("a", numbered(0, 500, 50))
     found = log.tail("a", 500)
     for number in (0, 250, 499):

@@ -162,7 +162,7 @@ def test_lines_without_valid_unicode_or_time_are_written(log: Segments):
     assert [line["created_at"][:4] for line in lines] == ["1970", "9999", "2026"]
 
 
-def test_a_stream_that_is_not_there_has_no_lines(log: Segments):
+def test_a_missing_stream_has_no_lines(log: Segments):
     assert log.tail("nowhere", 10) == []
     assert log.size("nowhere") == 0
 

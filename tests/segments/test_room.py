@@ -43,7 +43,7 @@ def test_old_lines_go_by_segments_and_a_quiet_stream_keeps_none_for_ever(log: Se
     assert whole(log) == ["again"]
 
 
-def test_a_stream_that_is_forgotten_is_gone_with_those_below_it(log: Segments, root: Path):
+def test_deleting_a_stream_deletes_the_streams_below_it(log: Segments, root: Path):
     for stream in ("a", "a/build-1", "ab"):
         log.append(stream, numbered(0, 100, 100))
     assert sorted(log.streams()) == ["a", "a/build-1", "ab"]

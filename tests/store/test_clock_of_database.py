@@ -113,6 +113,6 @@ def test_an_answer_that_took_long_says_little_about_another_clock(took, followed
 
 
 @pytest.mark.parametrize(("apart", "is_told"), [(0, False), (2 * SECOND, False), (HOUR, True), (-HOUR, True)])
-async def test_a_clock_that_differs_from_that_of_the_database_is_told(caplog, apart, is_told):
+async def test_a_clock_that_differs_from_the_database_clock_is_logged(caplog, apart, is_told):
     await follow_clock(ConnectionToClock(), WrongClock(apart))  # type: ignore[arg-type]
     assert ("set the clock of this machine" in caplog.text) is is_told

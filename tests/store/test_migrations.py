@@ -127,7 +127,7 @@ async def test_a_database_of_a_later_version_is_refused(blank: Blank):
         await blank.migrate(migrations())
 
 
-async def test_a_later_migration_comes_on_top_and_keeps_what_is_there(blank: Blank):
+async def test_a_later_migration_is_applied_and_keeps_existing_rows(blank: Blank):
     await blank.migrate(migrations())
     await blank.ask("INSERT INTO fact (name, value) VALUES ('kept', 'kept')")
     await blank.migrate([*migrations(), LATER])

@@ -30,7 +30,7 @@ async def test_changes_that_come_at_once_are_committed_as_one_group(store: Store
     assert len(await names(store)) == 20
 
 
-async def test_a_change_of_a_request_goes_before_those_of_background_work(store: Store):
+async def test_changes_of_requests_run_before_changes_of_background_work(store: Store):
     order: list[str] = []
 
     def noting(name: str) -> Write[None]:
@@ -96,7 +96,7 @@ async def test_a_name_that_is_taken_is_refused_to_the_second_of_a_group_only(sto
     assert await names(store) == ["a", "b"]
 
 
-async def test_a_change_that_makes_light_of_a_taken_name_fails_whole_and_alone(store: Store):
+async def test_a_change_that_swallows_a_conflict_is_rolled_back_alone(store: Store):
     async def stubborn(tx: Tx) -> None:
         with contextlib.suppress(NameTaken):
             await add(tx, "a")
@@ -237,7 +237,7 @@ async def test_the_same_change_without_a_failure_leaves_something_in_every_table
     assert {"work", "heard"} <= set(heard)
 
 
-async def test_a_removed_resource_takes_its_descendants_and_their_rows_with_it(store: Store, place: Place):
+async def test_removing_a_resource_removes_its_descendants_and_their_rows(store: Store, place: Place):
     before = await place.everything()
     row = await store.write(everything_there_is)
     assert await store.write(lambda tx: tx.remove(row)) == [row.id]  # the one that could be deployed

@@ -159,7 +159,7 @@ async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_
     assert await place.sql("SELECT * FROM work") == before
 
 
-async def test_a_worker_that_let_go_holds_the_claim_no_more(store: Store, clock: HandClock):
+async def test_a_worker_that_released_a_claim_no_longer_holds_it(store: Store, clock: HandClock):
     await ask(store)
     claimed = await one(store)
     await store.write(lambda tx: tx.work.again(claimed, tx.now + MINUTE))

@@ -136,7 +136,7 @@ async def test_a_service_that_is_deleted_while_it_is_deployed_leaves_nothing_and
     assert "work failed" not in caplog.text
 
 
-async def test_an_environment_takes_the_work_of_its_services_with_it(world: World, place: Place):
+async def test_removing_an_environment_removes_the_work_of_its_services(world: World, place: Place):
     environment = await world.environment()
     app = await world.application(environment)
     await deployed(world, app)

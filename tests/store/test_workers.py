@@ -133,7 +133,7 @@ async def test_a_deploy_during_a_deploy_runs_after_it(world: World):
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 2
 
 
-async def test_a_lost_nudge_costs_time_and_nothing_else(world: World, place: Place):
+async def test_a_lost_nudge_only_delays_work(world: World, place: Place):
     app = await world.application()
     await deployed(world, app)
     await world.settle()
@@ -219,7 +219,7 @@ class Picky(FakeEngine):
         return await super().run(wanted, index)
 
 
-async def test_one_piece_that_fails_holds_up_no_other(place: Place):
+async def test_a_failing_piece_of_work_delays_no_other(place: Place):
     engine = Picky()
     async with make_world(place.url, engine=engine) as world:
         apps = [await world.application() for _ in range(6)]

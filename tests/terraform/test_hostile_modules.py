@@ -1,4 +1,4 @@
-"""A module runs programs of strangers, which reach nothing but their own service."""
+"""A module runs untrusted programs, which reach nothing but their own service."""
 
 from __future__ import annotations
 

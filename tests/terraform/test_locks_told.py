@@ -18,7 +18,7 @@ async def world() -> AsyncIterator[World]:
         yield made_world
 
 
-async def test_a_run_that_ends_with_its_own_lock_says_how_to_release_it(world: World):
+async def test_a_run_that_leaves_its_lock_says_how_to_release_it(world: World):
     async def lock_and_fail(workload: Workload) -> int:
         lock = StateLock(workload.service, "id", workload.deployment, "apply", "Ada", 0, b"")
         await world.installation.ctx.store.write(lambda tx: tx.terraform.take_lock(lock))
@@ -32,7 +32,7 @@ async def test_a_run_that_ends_with_its_own_lock_says_how_to_release_it(world: W
     assert "by v1 of Ada (apply), which has ended" in message
 
 
-async def test_a_run_that_fails_without_a_lock_says_nothing_of_locks(world: World):
+async def test_a_failed_run_without_a_lock_does_not_mention_locks(world: World):
     async def fail(workload: Workload) -> int:
         return 1
 

@@ -71,7 +71,7 @@ async def is_applicable(world: World, service: str, deployment: str) -> bool:
 
 
 @pytest.mark.parametrize("first", [b"", (STATE % (0, "first", NUMBERS)).encode()], ids=["empty", "whole"])
-async def test_a_plan_from_before_a_restore_is_not_applicable_although_the_bytes_are_the_same(
+async def test_a_plan_made_before_a_restore_is_not_applicable_although_the_state_is_identical(
     world: World, first: bytes
 ):
     """A state that was emptied in between counts its serials from the beginning."""
@@ -89,7 +89,7 @@ async def test_a_plan_from_before_a_restore_is_not_applicable_although_the_bytes
     assert await is_applicable(world, service, await planned(world, service))
 
 
-async def test_a_state_is_restored_by_those_who_may_apply_it(world: World):
+async def test_restoring_a_state_needs_the_scope_deploy(world: World):
     service = await with_two_versions(world)
     for scopes, status in ((["Read"], 403), (["Write"], 403), (["Deploy"], 200), (["Admin"], 200)):
         token = await world.new_token(*scopes)

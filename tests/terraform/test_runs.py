@@ -224,7 +224,7 @@ async def begin_slow(service: Service) -> str:
     return begun
 
 
-async def test_a_killed_program_leaves_a_lock_that_is_told_and_released_by_force(
+async def test_a_killed_run_leaves_a_lock_that_is_shown_and_can_be_force_released(
     service: Service, house: Place
 ):
     begun = await begin_slow(service)

@@ -339,7 +339,7 @@ async def test_a_copy_has_the_secret_values_and_no_state(world: World):
 
 
 @pytest.mark.parametrize(("length", "is_refused"), [(10_000, False), (20_000, True)])
-def test_values_that_no_program_could_take_are_refused_with_the_way_out(
+def test_values_that_no_program_could_take_are_refused_with_a_remedy(
     tmp_path: Path, length: int, is_refused: bool
 ):
     keys = [f"v{number}" for number in range(8)]

@@ -250,7 +250,7 @@ async def test_no_answer_has_the_value_of_a_secret(town: Town):
     assert [answer for answer in answers if answer.status >= 300 or VALUE in answer.body.decode()] == []
 
 
-async def test_twins_make_one_variable_and_no_secret_beside_it(town: Town):
+async def test_duplicate_requests_create_one_variable_and_no_secret(town: Town):
     answers = await together(*(create(town, "project", is_secret=bool(twin % 2)) for twin in range(8)))
     assert sorted(answer.status for answer in answers) == [201, *[409] * 7]
     assert await keys(town, "project") == ["KEY"]

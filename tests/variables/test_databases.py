@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.marks import examples
 from tests.tables import rows
-from windlass.core.deploy.database_variables import connection, friendly, secret_keys, url
+from windlass.core.deploy.database_variables import connection, friendly_prefix, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,
     TYPES,
@@ -113,7 +113,7 @@ def test_a_url_can_be_taken_apart_again(
     ],
 )
 def test_a_database_lends_its_name_to_its_variables(name: str, prefix: str):
-    assert friendly(name, ID) == prefix
+    assert friendly_prefix(name, ID) == prefix
 
 
 @many
@@ -201,7 +201,7 @@ def test_every_version_that_is_offered_is_offered_in_both_modes(type: str):
         ("POSTGRESQL", "16-alpine", "17-alpine", False),
     ],
 )
-def test_a_version_goes_on_with_the_data_of_another_or_says_why_not(
+def test_a_database_version_uses_the_data_of_another_or_says_why_not(
     type: str, old: str, new: str, fine: bool
 ):
     reason = hindrance(type, old, new)

@@ -36,7 +36,7 @@ async def test_pages_of_variables_go_on_from_level_to_level(town: Town, base: st
         assert {page["pagination"]["total_count"] for page in pages} == {len(whole)}
 
 
-async def test_a_page_reads_no_variables_beside_its_own(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_a_page_decodes_only_its_own_variables(town: Town, monkeypatch: pytest.MonkeyPatch):
     for number in range(3):
         await town.says("project", f"A_{number}")
 

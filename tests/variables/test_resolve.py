@@ -55,7 +55,7 @@ def of(*levels: Sequence[DeclaredVariable]) -> dict[str, str]:
         ([plain(a="1"), plain(A="2")], {"a": "1", "A": "2"}),
     ],
 )
-def test_the_nearest_level_has_the_say(levels: list[list[DeclaredVariable]], expected: Mapping[str, str]):
+def test_the_nearest_level_wins(levels: list[list[DeclaredVariable]], expected: Mapping[str, str]):
     assert of(*levels) == expected
 
 
@@ -202,7 +202,7 @@ def test_an_unknown_name_stays_as_written_and_is_reported_once():
     )
 
 
-def test_a_misspelled_name_is_told_the_one_that_is_meant():
+def test_a_misspelled_variable_name_is_answered_with_the_nearest_one():
     name, typed = "WINDLASS_TERRAFORM_Z0A8012B8_BUCKET_NAME", "WINDLASS_TERRAFORM_Z0A8012B8_BUCKET_NAM"
     found = resolve([plain(**{name: "box", "V": f"{{{{{typed}}}}}", "OTHER": "1"})])
     told = f"V mentions {{{{{typed}}}}} that no variable here has (did you mean {{{{{name}}}}}?)"
@@ -242,7 +242,7 @@ def chain(length: int) -> list[DeclaredVariable]:
     ]
 
 
-def test_names_may_lead_to_names_as_deep_as_anybody_needs_and_no_deeper():
+def test_nested_references_are_followed_to_a_limited_depth():
     assert of(chain(DEEPEST))["K0"] == "end"
     with pytest.raises(Unusable, match=r"^K0: mentions names that mention names"):
         resolve([chain(DEEPEST + 1)])

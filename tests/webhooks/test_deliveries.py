@@ -93,7 +93,7 @@ async def test_a_waiting_message_of_one_service_delays_no_other(world: World, re
     assert kinds(of_bad) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_a_dead_receiver_holds_up_no_other(world: World, receivers: Receivers):
+async def test_a_dead_receiver_delays_no_other(world: World, receivers: Receivers):
     dead = "https://dead.example/"
     await webhook(world, dead)
     await webhook(world)

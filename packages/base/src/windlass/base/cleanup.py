@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 @contextmanager
 def on_failure(undo: Callable[[], object]) -> Iterator[None]:
-    """Calls `undo` if the block raises or is cancelled. The exception goes on to the caller."""
+    """Calls `undo` if the block raises or is cancelled. The exception reaches the caller."""
     with ExitStack() as stack:
         stack.callback(undo)
         yield

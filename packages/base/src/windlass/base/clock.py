@@ -38,8 +38,8 @@ def uptime() -> int:
 
 class SystemClock:
     """The clock of the machine, or another one that it follows. It never runs backwards: a step back would
-    reorder lists, and repeat due times. After the other one was set back, it goes on more slowly until the
-    two meet: if it stood still, nothing would be due until then."""
+    reorder lists, and repeat due times. After the other one was set back, it runs more slowly until the two
+    meet: if it stood still, nothing would be due until then."""
 
     def __init__(self) -> None:
         self._last = 0

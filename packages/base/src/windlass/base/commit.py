@@ -26,7 +26,8 @@ def commit() -> str:
 
 
 def commit_of(checkout: Path) -> str:
-    """Returns the commit of a checkout; empty if it is none, or keeps its branches in another way."""
+    """Returns the commit of a checkout; empty if the folder is not a checkout, or stores its branches in
+    another way."""
     git = checkout / ".git"
     if link := _text(git).removeprefix("gitdir:").strip():  # a further working tree, or a submodule
         git = checkout / link

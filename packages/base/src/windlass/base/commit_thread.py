@@ -18,7 +18,7 @@ from typing import Any
 class CommitThread:
     def __init__(self, name: str) -> None:
         self._actions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = Thread(target=self._go_on, name=name, daemon=True)
+        self._thread = Thread(target=self._run_calls, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, call: Callable[..., Any], *args: Any) -> Any:
@@ -33,7 +33,7 @@ class CommitThread:
         self._actions.put(None)
         self._thread.join()
 
-    def _go_on(self) -> None:
+    def _run_calls(self) -> None:
         while (call := self._actions.get()) is not None:
             call()
 

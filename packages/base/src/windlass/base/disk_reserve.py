@@ -1,6 +1,6 @@
-"""Measures the disk: its room and its reserve, what an instance or a build holds of it, and who holds most.
+"""Measures the disk: its free space, its reserve, how much each instance or build uses, and which uses most.
 
-The room is counted in bytes and in files (inodes), as a disk can run out of either.
+Space is counted in bytes and in files (inodes), as a disk can run out of either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names and contents of the files below a folder of strangers. Follows no link, and reads only files."""
+"""Names and contents of the files below an untrusted folder. Follows no link, and reads only files."""
 
 from __future__ import annotations
 

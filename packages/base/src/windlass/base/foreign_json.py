@@ -1,4 +1,4 @@
-"""Reads JSON that others have written: servers, repositories and programs, which may be hostile."""
+"""Reads untrusted JSON: of servers, repositories and programs, which may be hostile."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ _log = log("main")
 
 
 def handle_hang_ups(stop: Callable[[], None] | None = None) -> None:
-    """Has the signal do nothing but a line in the log. A program in the foreground of a terminal is stopped
-    by `stop`: the terminal was closed. With `nohup` it goes on, too."""
+    """Makes the signal write a line to the log and do nothing else. A program in the foreground of a
+    terminal is stopped by `stop`: the terminal was closed. With `nohup`, it continues to run."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     handler = stop if stop and not is_ignored and _has_terminal() else _note
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handler)

@@ -1,4 +1,4 @@
-"""Decides how often to measure who has used up a resource: rarely, or at once if more of it goes."""
+"""Decides how often to measure which process uses a resource: rarely, or at once if its use grows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Repeats a look at processes if one of them has ended meanwhile: what it had may be with a child by now, to
-which it was handed on after the processes were listed."""
+"""Repeats a measurement of processes if one of them ended during it: a child that started after the
+processes were listed may hold its resources by now."""
 
 from __future__ import annotations
 

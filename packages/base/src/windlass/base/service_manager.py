@@ -42,7 +42,7 @@ class ServiceManager(Struct, frozen=True):
             sender.sendto("\n".join(states).encode(), name)
 
     async def keep_alive(self) -> None:
-        """Gives signs of life as long as the event loop runs."""
+        """Sends watchdog notifications as long as the event loop runs."""
         while self.watchdog:
             self.tell("WATCHDOG=1")
             await asyncio.sleep(self.watchdog / 3)

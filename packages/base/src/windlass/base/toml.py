@@ -1,4 +1,4 @@
-"""Parses TOML that strangers have written: in time that grows with its length, and with one kind of error."""
+"""Parses untrusted TOML in time that grows with its length, and with one kind of error."""
 
 from __future__ import annotations
 

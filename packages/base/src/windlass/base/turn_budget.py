@@ -63,7 +63,7 @@ class TurnBudget:
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """Lets as many go on as certainly fit, and at least one."""
+        """Resumes as many waiting steps as certainly fit, and at least one."""
         self._left, room = self._seconds, max(1, int(self._seconds / self._long_step))
         while self._waiting and room:
             turn = self._waiting.popleft()

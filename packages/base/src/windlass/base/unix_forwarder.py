@@ -40,7 +40,7 @@ class UnixForwarder:
             listening.bind(address)
         self._path.chmod(0o666)
         self._inode = self._path.stat().st_ino
-        self._server = await asyncio.start_unix_server(self._lead, sock=listening)
+        self._server = await asyncio.start_unix_server(self._forward, sock=listening)
 
     async def close(self) -> None:
         if self._server is None:
@@ -50,7 +50,7 @@ class UnixForwarder:
             if self._path.stat().st_ino == self._inode:  # and not one that a later server has made
                 self._path.unlink()
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         user = _user_at(writer)
         if self._open[user] >= _MOST_OF_USER or self._open.total() >= _MOST:
             writer.close()

@@ -23,6 +23,6 @@ def worker_threads(deployments: int) -> int:
 
 
 def use_worker_threads(deployments: int) -> None:
-    """Has this event loop run what waits in as many threads."""
+    """Sets the number of threads in which this event loop runs blocking calls."""
     threads = ThreadPoolExecutor(worker_threads(deployments), "windlass-work")
     asyncio.get_running_loop().set_default_executor(threads)

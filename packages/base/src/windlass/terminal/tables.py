@@ -37,7 +37,7 @@ def wants_json(chosen: bool | None) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Prints the value with escapes in the place of characters that a terminal would obey."""
+    """Prints the value, and escapes characters that a terminal would obey."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 

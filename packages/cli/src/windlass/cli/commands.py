@@ -86,7 +86,7 @@ def command(derived: DerivedCommand) -> click.Command:
     paragraphs = (
         f"{derived.summary}.",
         operation.description,
-        _which(derived),
+        _describe_subject(derived),
         f"Needs the scope {operation.need.word}.",
     )
     built = Command(
@@ -95,14 +95,14 @@ def command(derived: DerivedCommand) -> click.Command:
         callback=partial(_call, derived, options),
         help="\n\n".join(part for part in paragraphs if part),
         short_help=f"{derived.summary}.",
-        epilog=_deeper(options),
+        epilog=_mention_deep_fields(options),
         context_settings=_NORMAL,
     )
     built.unknown = no_such_option
     return built
 
 
-def _which(derived: DerivedCommand) -> str:
+def _describe_subject(derived: DerivedCommand) -> str:
     if not derived.paths[0].subject:
         return ""
     id_only = f"{derived.group.upper()} is an id"
@@ -121,7 +121,7 @@ def _which(derived: DerivedCommand) -> str:
     return f"{id_only}, or a name, or a path of names: {'/'.join([*line, derived.group])}."
 
 
-def _deeper(options: CommandOptions) -> str | None:
+def _mention_deep_fields(options: CommandOptions) -> str | None:
     deep = [field.option for field in options.fields if field.deep]
     # `\b` keeps click from breaking lines, in the middle of the option for example.
     return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None

@@ -164,7 +164,7 @@ class Demo:
 
     def _create(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
         created = self.api.call("POST", path, msgspec.json.encode(body)).json
-        say(f"Made the {_spoken(path)} {body[by]}.")
+        say(f"Made the {_noun_of(path)} {body[by]}.")
         return created
 
     def _find(self, path: str, name: str, by: str = "name") -> Any:
@@ -199,5 +199,5 @@ class Demo:
         return str(default[0]["url"])
 
 
-def _spoken(path: str) -> str:
+def _noun_of(path: str) -> str:
     return {"environmentVariable": "variable"}.get(path.rpartition("/")[2], path.rpartition("/")[2])

@@ -87,7 +87,7 @@ class ServiceDeleted(Stopped):
 
 
 def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
-    """Returns what to tell of a deployment that ended in another way than it should."""
+    """Returns the message about a deployment that did not end as expected."""
     if deployment["status"] != Progress.CANCELED:
         retry = started.command if deployment["status"] == Progress.FAILED else ""
         command = _command_for(api, started, deployment)
@@ -146,7 +146,7 @@ def is_gone(trouble: Exception) -> bool:
 
 
 def _advice(name: str, deployment: Mapping[str, Any]) -> str:
-    """Says what to do after a failure."""
+    """Returns the advice for a failure."""
     what = f"{_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:
         case Progress.FAILED:

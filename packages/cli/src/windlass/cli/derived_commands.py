@@ -90,7 +90,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts(self) -> bool:
-        """True if it starts something in a service or an environment that goes on after its answer."""
+        """True if it starts work in a service or an environment that continues after its answer."""
         if not self.operation.starts or self.family is None or self.family.parent is None:
             return False
         answer = self.operation.answer
@@ -98,7 +98,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts_run(self) -> bool:
-        """True if what goes on is a run of a job, and no deployment."""
+        """True if it starts a job run instead of a deployment."""
         answer = self.operation.answer
         return self.operation.starts and answer is not None and issubclass(answer, JobRun)
 

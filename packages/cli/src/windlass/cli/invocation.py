@@ -1,4 +1,4 @@
-"""One call of a command: its arguments, and the requests of the API that they mean."""
+"""One call of a command: its arguments, and the API requests that it sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.terminal.stopped import Misused
 
 
 class Invocation:
-    """One call of a command: its arguments, and the API requests that they mean."""
+    """One call of a command: its arguments, and the API requests that it sends."""
 
     def __init__(
         self, derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
@@ -154,7 +154,7 @@ class Invocation:
         return list(values("field", self._options.fields, self._given))
 
     def _resolve(self, refers: str, value: Any) -> Any:
-        """Returns ids in the place of names, if the field takes ids."""
+        """Replaces names by ids, if the field takes ids."""
         if not refers:
             return value
         families = registry().services_and_above if refers == SERVICE_OR_ABOVE else (registry()[refers],)

@@ -102,7 +102,7 @@ def _owner(folder: Path) -> int | None:
 
 
 def _read(file: Path) -> FolderLink | None:
-    """Returns the link in a file, or None if there is none to be believed."""
+    """Returns the link in a file, or None if there is no trustworthy one."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -64,7 +64,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
         _show_wide(rows, _names(operation, rows))
     else:
         numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
-        _show_short(operation, [_in_short(readable(operation, row, numbers)) for row in rows])
+        _show_short(operation, [_with_plain_statuses(readable(operation, row, numbers)) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
@@ -92,8 +92,9 @@ def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
             click.echo(f"{label}: {wrap_indented(text, 2, first=len(label) + 2)}")
 
 
-def _in_short(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with the status in the place of a part that has one, such as the check of a registry."""
+def _with_plain_statuses(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row in which an object with a status, such as the check of a registry, is replaced by that
+    status."""
     return {
         name: value["status"] if isinstance(value, dict) and isinstance(value.get("status"), str) else value
         for name, value in row.items()
@@ -103,7 +104,7 @@ def _in_short(row: dict[str, Any]) -> dict[str, Any]:
 def readable(
     operation: Operation, row: dict[str, Any], numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Returns a row with fields that people look for in the place of those that programs need.
+    """Returns a row with fields for people instead of those for programs.
 
     `numbers` has the numbers of deployments that a rollback may have gone back to.
     """

@@ -54,7 +54,7 @@ class NameResolver:
         if family is None or _ID.fullmatch(text):
             return text
         if family.names is None:
-            raise Misused(f"give the id of the {_spoken(family)}, which has no name, and not {text!r}")
+            raise Misused(f"give the id of the {_noun_of(family)}, which has no name, and not {text!r}")
         return self.find(family, text).id
 
     def id_of_any(self, families: Sequence[Family], text: str) -> str:
@@ -67,7 +67,7 @@ class NameResolver:
             if family.names is None or text.count("/") >= len(self._line(family)):
                 continue
             try:
-                candidates.append((_spoken(family), self.find(family, text)))
+                candidates.append((_noun_of(family), self.find(family, text)))
             except ApiRefused as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
@@ -75,7 +75,7 @@ class NameResolver:
         if len(candidates) == 1:
             return candidates[0][1].id
         if not candidates and missing:
-            kinds = ", ".join(_spoken(family) for family in families)
+            kinds = ", ".join(_noun_of(family) for family in families)
             raise Misused(f"check the name {text!r}, or give an id: there is none of {kinds}") from missing
         ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in candidates)
         raise Misused(f"give an id: {text!r} could be each of these: {ways}")
@@ -184,9 +184,9 @@ def _merge(family: Family, first: str, other: str) -> str:
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID.fullmatch(text)]
     if len({text.casefold() for text in exact or texts}) > 1:
-        raise Misused(f"name one {_spoken(family)}, and not both {first!r} and {other!r}")
+        raise Misused(f"name one {_noun_of(family)}, and not both {first!r} and {other!r}")
     return (exact or texts or [""])[0]
 
 
-def _spoken(family: Family) -> str:
+def _noun_of(family: Family) -> str:
     return kebab(family.name).replace("-", " ")

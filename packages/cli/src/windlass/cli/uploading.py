@@ -68,7 +68,7 @@ class FolderUpload:
                 self._note(f"  {100 * offset // self._archive.size} %")
 
     def _send_part(self, offset: int, path: str) -> int:
-        """Sends one part. Returns the place at which the server goes on, which may be an earlier one."""
+        """Sends one part. Returns the position at which the server continues, which may be an earlier one."""
         self._archive.file.seek(offset)
         part = self._archive.file.read(PART)
         try:

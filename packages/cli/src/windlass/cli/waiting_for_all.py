@@ -55,7 +55,7 @@ class EnvironmentWait:
                 waited = dict(self._started_services(statuses, services))
                 first = False
             deleted += [waited.pop(id) for id in event["removed"] if id in waited]
-            ended += list(self._over(statuses, waited))
+            ended += list(self._collect_ended(statuses, waited))
             if not waited:
                 break
         # The stream ends before that if the environment itself is deleted.
@@ -91,7 +91,7 @@ class EnvironmentWait:
                 service = services[id]
                 yield id, StartedDeployment(service.path, service.name, deployment)
 
-    def _over(
+    def _collect_ended(
         self, statuses: Mapping[str, Any], waited: dict[str, StartedDeployment]
     ) -> Iterator[EndedDeployment]:
         for id, started in [(id, waited[id]) for id in statuses if id in waited]:

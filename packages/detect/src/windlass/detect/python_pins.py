@@ -1,7 +1,7 @@
-"""The Pythons that have wheels of all packages that an application pins to a version, in the usual files of
-requirements and those that they include.
+"""Finds the Python versions with wheels for every package that an application pins, in its requirements
+files and those that they include.
 
-A newer Python would compile them, which needs a compiler, and fails for most old sources even with one.
+A newer Python would compile these packages, which needs a compiler and fails for most old sources.
 """
 
 from __future__ import annotations

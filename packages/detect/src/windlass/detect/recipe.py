@@ -138,5 +138,5 @@ def _to_text(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    """Returns the text as one line without control characters: it comes from files of strangers."""
+    """Returns the text as one line without control characters: it comes from untrusted files."""
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()

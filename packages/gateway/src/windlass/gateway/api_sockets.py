@@ -38,8 +38,8 @@ class PortInUse(Exception):
 def take_sockets(
     folder: Path, host: str, port: int, *, listens: bool = True
 ) -> dict[tuple[str, int], socket.socket]:
-    """Returns the sockets that the gateway has kept of a server at this address; none if there are none.
-    If the caller `listens`, the gateway closes those at other addresses with this port.
+    """Returns the sockets that the gateway has kept for a server at this address, if any. If the caller
+    `listens`, the gateway closes those at other addresses with this port.
 
     Raises PortInUse if a server accepts at them."""
     connection = connect_to(folder, SOCKETS, socket.SOCK_SEQPACKET)

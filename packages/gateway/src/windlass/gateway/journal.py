@@ -38,7 +38,7 @@ class Boot(Struct, frozen=True, tag=True):
     id: str
 
 
-class ToldRoutes:
+class JournaledRoutes:
     """The changes that servers have sent, without those that later ones replaced."""
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class Journal:
         self._size = 0
         self._is_removed = False
         """It could not be written, and is written as a whole with the next change."""
-        self.told = ToldRoutes()
+        self.told = JournaledRoutes()
 
     def open(self) -> None:
-        """Reads the journal of the previous gateway, and goes on with a new file."""
+        """Reads the journal of the previous gateway, and starts a new file."""
         changes = list(_changes(self._path))
         is_of_this_boot = Boot(_boot()) in changes
         for change in changes:
@@ -134,7 +134,7 @@ class Journal:
             self._file = -1
 
     def _try_to_write(self, change: Change | None = None) -> None:
-        """Appends a change, or writes the whole journal. If that fails, the gateway goes on without a
+        """Appends a change, or writes the whole journal. If that fails, the gateway continues without a
         journal."""
         is_long = self._size > _ENOUGH and self._size > 4 * len(self.told)
         try:

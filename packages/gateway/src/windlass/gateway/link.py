@@ -127,7 +127,7 @@ class GatewayLink:
             await asyncio.sleep(_PAUSE)
 
     async def stop(self) -> None:
-        """Closes the link when its last user stops. The gateway goes on."""
+        """Closes the link when its last user stops. The gateway keeps running."""
         self._users -= 1
         if self._users > 0 or self._keeping is None:
             return

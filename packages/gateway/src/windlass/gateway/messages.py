@@ -28,7 +28,7 @@ def is_same_place(opened: Open, wanted: Open) -> bool:
 
 def refuse_another_place(held: Open | None, wanted: Open) -> None:
     """Raises RouteError if another server has this door open at another address: two servers with different
-    settings would move it to and fro for ever."""
+    settings would move it back and forth forever."""
     if held is not None and not is_same_place(held, wanted):
         raise RouteError(
             f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
@@ -54,14 +54,14 @@ class Forget(Struct, frozen=True, tag=True):
 
 
 class Retire(Struct, frozen=True, tag=True):
-    """Closes a door and all its ports. Requests under way may go on for `patience` seconds."""
+    """Closes a door and all its ports. Requests under way may continue for `patience` seconds."""
 
     door: str
     patience: float
 
 
 class Complete(Struct, frozen=True, tag=True):
-    """Says that all services of all doors have their routes."""
+    """Announces that the routes of all services of all doors are set."""
 
 
 class Keep(Struct, frozen=True, tag=True):

@@ -85,7 +85,7 @@ class GatewayProgram:
         self._changing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Serves until it is told to stop, relieved by a successor, or not needed any more."""
+        """Serves until it is stopped, replaced by a successor, or no longer needed."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked.set)

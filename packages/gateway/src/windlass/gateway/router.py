@@ -69,14 +69,14 @@ class GatewayRouter:
         self._link.greet_with(self._greet)
 
     async def stop(self) -> None:
-        """Closes the link. The gateway goes on."""
+        """Closes the link. The gateway keeps running."""
         if self._is_open:
             self._is_open = False
             self._link.forget_greeting(self._greet)
             await self._link.stop()
 
     async def retire(self, patience: float) -> None:
-        """Accepts no further connections. Requests under way may go on for `patience` seconds."""
+        """Accepts no further connections. Requests under way may continue for `patience` seconds."""
         await self._link.call(Retire(self._door, patience))
         await self.stop()
 

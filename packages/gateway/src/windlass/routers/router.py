@@ -107,7 +107,7 @@ class Router(Protocol):
         ...
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        """Replaces the routes of this service. Requests under way go on where they are."""
+        """Replaces the routes of this service. Requests under way stay with their instances."""
         ...
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
@@ -117,7 +117,8 @@ class Router(Protocol):
     async def forget(self, service: str) -> None: ...
 
     async def complete(self) -> None:
-        """Tells that all services have their routes. Until then, an unknown name may belong to a service."""
+        """Announces that the routes of all services are set. Until then, an unknown host may belong to a
+        service."""
         ...
 
     async def services(self) -> Collection[str]:

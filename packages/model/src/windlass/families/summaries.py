@@ -1,4 +1,4 @@
-"""Lists of statuses and numbers: of the services, environments and projects in one place."""
+"""Lists of the statuses of services, and of the numbers of services in environments and projects."""
 
 from typing import Annotated, Literal
 

@@ -283,7 +283,7 @@ def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
-    reason = blamed_line(last) or _error(last) or _last_words(last) or "it gave no reason"
+    reason = blamed_line(last) or _error(last) or _last_sentence(last) or "it gave no reason"
     end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Fix what it reports, and deploy again: {end}"
 
@@ -293,8 +293,8 @@ def _error(last: Sequence[str]) -> str:
     return next((line.strip() for line in last if _ERROR.match(line)), "")
 
 
-def _last_words(last: Sequence[str]) -> str:
-    """Returns the last line, with the one before if it goes on from there."""
+def _last_sentence(last: Sequence[str]) -> str:
+    """Returns the last line, joined to the one before if that is the same sentence."""
     lines = [line.strip() for line in last if not _USAGE.search(line)][-2:]
     goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
     return " ".join(lines if goes_on else lines[-1:])

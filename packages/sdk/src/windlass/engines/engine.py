@@ -227,7 +227,7 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Lets go. All instances go on running."""
+        """Releases all resources of this object. All instances keep running."""
         ...
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
@@ -286,7 +286,7 @@ class Engine(Protocol):
         ...
 
     async def present(self) -> Sequence[Presence]:
-        """Returns which instances are there, with one call however many they are."""
+        """Returns the instances that exist, with a single call to the engine."""
         return [
             Presence(instance.service, instance.generation, instance.phase is Phase.RUNNING)
             for instance in await self.all()

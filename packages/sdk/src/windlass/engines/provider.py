@@ -128,7 +128,7 @@ class EngineProvider(Protocol):
         ...
 
     async def diagnose_presence(self, settings: Any, *, is_used: bool) -> Finding | None:
-        """Says what answers here, whether it is in use or not; None if there is nothing to say."""
+        """Reports what answers on this machine, in use or not; None if there is nothing to report."""
         ...
 
     async def shares_user(self, settings: Any) -> bool:

@@ -139,7 +139,7 @@ class BuildRegistry(Struct, frozen=True):
         return f"{self.prefix}/{ref.removeprefix(OURS)}"
 
     def holds(self, name: str) -> bool:
-        """True for the name of an image that may be one of the built ones."""
+        """Returns whether the name of an image may belong to a built image."""
         return f"{spelled_out(name)}/".startswith(f"{spelled_out(self.prefix)}/")
 
 

@@ -258,7 +258,7 @@ class Instance(Struct, frozen=True, kw_only=True):
 
 
 class Presence(NamedTuple):
-    """An instance that is there, in short."""
+    """An instance that exists, and whether it runs."""
 
     service: str
     generation: int

@@ -1,4 +1,5 @@
-"""The Windlass that a run talks to: the server that started it or, if that is gone, another of its place."""
+"""The server that a Terraform run sends its requests to: the one that started it or, if that is gone,
+another of its place."""
 
 from __future__ import annotations
 

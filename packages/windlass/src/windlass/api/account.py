@@ -174,14 +174,14 @@ class AccountRequests:
     async def _start(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         if _is_sent_by_another_site(request):
             self._callers.exempt(request)
-            return _lead("/console/")
+            return _redirect("/console/")
         self._callers.count_failure(request)  # each asks the provider: strangers have a budget for it
         try:
             started = await self._sign_in.start(name)
         except SignInFailed as failure:
-            return _lead(f"/console/#problem={failure.word}")
+            return _redirect(f"/console/#problem={failure.word}")
         kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"  # Strict would not come back with the answer
-        return _lead(started.url, self._cookie(_MEMORY, started.memory, kept))
+        return _redirect(started.url, self._cookie(_MEMORY, started.memory, kept))
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
@@ -192,9 +192,9 @@ class AccountRequests:
                 name, answer, request.cookie(self._name_of(_MEMORY)), request.source
             )
         except SignInFailed as failure:
-            return _lead(f"/console/#problem={failure.word}", over)
+            return _redirect(f"/console/#problem={failure.word}", over)
         _note_sign_in(request, opened, f"provider {name}")
-        return _lead(f"/console/#key={opened.page_key}", over, self._session_cookie(opened))
+        return _redirect(f"/console/#key={opened.page_key}", over, self._session_cookie(opened))
 
     # Cookies
 
@@ -237,6 +237,6 @@ def _answer_in(query: bytes) -> ProviderAnswer:
     return ProviderAnswer(**{name: fields.get(name, [""])[0] for name in ProviderAnswer.__struct_fields__})
 
 
-def _lead(url: str, *cookies: Header) -> HttpAnswer:
+def _redirect(url: str, *cookies: Header) -> HttpAnswer:
     headers = ((b"location", url.encode()), (b"referrer-policy", b"no-referrer"), *cookies)
     return HttpAnswer(302, b"", headers)

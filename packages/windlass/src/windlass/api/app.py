@@ -109,7 +109,7 @@ class App:
         return None
 
     def stop_streams(self) -> None:
-        """Ends the streams, which would go on as long as their readers like."""
+        """Ends the streams, which would otherwise last as long as their readers stay."""
         self._streams.stop()
 
     async def stop_logging(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 
-from windlass.api.limits import Budgets, Window, stranger_at
+from windlass.api.limits import Budgets, Window, subject_of_address
 from windlass.api.requests import Request
 from windlass.base.clock import Clock
 from windlass.base.errors import Failure, Forbidden, TooMany, Unavailable
@@ -35,25 +35,25 @@ class Callers:
         actor = self.authenticator.recent_verdict(header, now)
         if actor is None or not self.security.knows(actor, request.client):
             return None
-        request.window = self._budgets.quickly(actor.budget, actor.limit, now)
+        request.window = self._budgets.take_from_grant(actor.budget, actor.limit, now)
         if request.window is None:
             return None
         request.actor = actor
         return actor
 
     def exempt(self, request: Request) -> None:
-        """Lets in a request that needs no caller, and counts against no budget."""
-        self._count_stranger(request, spend=False)
+        """Admits a request that needs no authentication and counts against no budget."""
+        self._count_against_address(request, spend=False)
 
     def count_failure(self, request: Request) -> None:
         """Counts a request without a caller against the budget of its address, as a wrong credential is."""
-        self._count_stranger(request, spend=True)
+        self._count_against_address(request, spend=True)
 
     async def identify(self, request: Request) -> Actor | Failure:
         """Returns the caller, or the reason why none is known. Raises TooMany if the budget is spent."""
         header = request.credential
         if header is None:
-            self._count_stranger(request, spend=True)
+            self._count_against_address(request, spend=True)
             return refusal("Send `Authorization: Token <API token>`")
         enter_trace(lambda: request.trace)  # for what is asked of an OpenID Connect issuer
         now = self._clock.now()
@@ -62,19 +62,19 @@ class Callers:
         except Failure as failure:
             if isinstance(failure, RefusedCaller | NoMember):
                 self.security.record_denied(failure.caller, failure.why, request.source)
-            self._count_stranger(request, spend=True)
+            self._count_against_address(request, spend=True)
             return failure
         request.actor, now = actor, self._clock.now()
         if self.security.is_new_caller(actor, request.client, now):
             self.security.record_new_caller(actor, request.source)
-        request.window = self._budgets.quickly(actor.budget, actor.limit, now)
+        request.window = self._budgets.take_from_grant(actor.budget, actor.limit, now)
         if request.window is None:
             await self._book(request, actor)
         return actor
 
     async def admit_to_metrics(self, request: Request, token: str) -> None:
-        """Lets in Prometheus, by the token of the settings, and the operator: metrics name the services of
-        all organizations."""
+        """Admits Prometheus, by the token of the settings, and the operator: metrics name the services of all
+        organizations."""
         scheme, _, credential = (request.credential or b"").partition(b" ")
         is_known = scheme.lower() in {b"token", b"bearer"} and hmac.compare_digest(credential, token.encode())
         if token and is_known:
@@ -94,8 +94,8 @@ class Callers:
         if not served:
             raise self._too_many(request.window)
 
-    def _count_stranger(self, request: Request, *, spend: bool) -> None:
-        request.window, served = self._budgets.stranger(stranger_at(request.client), spend)
+    def _count_against_address(self, request: Request, *, spend: bool) -> None:
+        request.window, served = self._budgets.window_of_address(subject_of_address(request.client), spend)
         if not served:
             raise self._too_many(request.window)
 
@@ -108,7 +108,10 @@ class Callers:
 
     def window_of(self, request: Request) -> Window:
         """Returns the budget whose state the answer tells."""
-        return request.window or self._budgets.stranger(stranger_at(request.client), spend=False)[0]
+        return (
+            request.window
+            or self._budgets.window_of_address(subject_of_address(request.client), spend=False)[0]
+        )
 
     async def still_allowed(self, request: Request) -> Callable[[], Awaitable[bool]]:
         """Returns a question for a stream to ask again and again: is the caller still there, with the rights

@@ -262,7 +262,7 @@ class ExecutionSocket:
         return SocketEnd.OVER
 
     async def _pass_input(self, execution: Execution, receive: Receive) -> SocketEnd:
-        """Takes no more from the client while the command does not read."""
+        """Passes input to the command. Reads no more from the client while the command does not read."""
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":

@@ -17,10 +17,10 @@ from windlass.store import Store, Tx
 # A grant is this part of the limit.
 _PARTS = 100
 # Callers without a token are counted in memory only, and only so many of them.
-_MOST_STRANGERS = 20_000
+_MOST_ADDRESSES = 20_000
 # From so many callers on, those whose hour has ended are forgotten.
 _MOST_CALLERS = 20_000
-_CROWD = "address:others"
+_OTHER_ADDRESSES = "address:others"
 
 
 class Window:
@@ -56,10 +56,10 @@ class Budgets:
         self._clock = clock
         self._limit = limit
         self._windows: dict[str, Window] = {}
-        self._strangers: dict[str, Window] = {}
+        self._addresses: dict[str, Window] = {}
 
-    def quickly(self, subject: str, limit: int | None, now: int) -> Window | None:
-        """Takes one request from the grant at hand; None if there is none."""
+    def take_from_grant(self, subject: str, limit: int | None, now: int) -> Window | None:
+        """Takes one request from the grant in memory; None if there is no such grant."""
         window = self._windows.get(subject)
         if window is None or window.left == 0 or not window.is_open(now, limit or self._limit):
             return None
@@ -112,13 +112,13 @@ class Budgets:
         if grant == 0:
             window.asked_at = self._clock.now()
 
-    def stranger(self, address: str, spend: bool) -> tuple[Window, bool]:
+    def window_of_address(self, address: str, spend: bool) -> tuple[Window, bool]:
         """Returns the window of a caller without a valid token, and False if it is spent."""
         now = self._clock.now()
-        if address not in self._strangers and len(self._strangers) >= _MOST_STRANGERS:
-            _forget_ended(self._strangers, now)
-            address = address if len(self._strangers) < _MOST_STRANGERS else _CROWD
-        window = self._strangers.setdefault(address, Window())
+        if address not in self._addresses and len(self._addresses) >= _MOST_ADDRESSES:
+            _forget_ended(self._addresses, now)
+            address = address if len(self._addresses) < _MOST_ADDRESSES else _OTHER_ADDRESSES
+        window = self._addresses.setdefault(address, Window())
         if not window.is_open(now, self._limit):
             window.renew(self._limit, now, self._limit, self._limit)
         if spend and window.left == 0:
@@ -146,7 +146,7 @@ def _forget_ended(windows: dict[str, Window], now: int) -> None:
         del windows[name]
 
 
-def stranger_at(host: str) -> str:
+def subject_of_address(host: str) -> str:
     """Returns the subject of a caller without a token: its address, or its IPv6 network of a home."""
     try:
         address = ip_address(host)

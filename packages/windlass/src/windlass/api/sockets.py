@@ -39,11 +39,11 @@ class SocketSession(Protocol):
     """Bytes of the longest message that it reads; 0 if it reads none."""
 
     async def run(self, receive: Receive, send: Send, allowed: Allowed) -> None:
-        """Goes on until one side ends it, and closes the websocket with the reason."""
+        """Runs until one side ends the session, and closes the websocket with the reason."""
         ...
 
     async def close(self) -> None:
-        """Lets go of everything, whether or not it ran."""
+        """Releases all resources, whether or not the session ran."""
         ...
 
 

@@ -186,17 +186,17 @@ class _Pump(Generic[T]):
             self._is_unavailable = False
             await self._say(self._remarks.available if self._remarks else None)
         await self._say(piece)
-        await self._stay()
+        await self._send_keep_alive()
         return None
 
     async def _note_outage(self) -> None:
         if not self._is_unavailable and self._remarks:
             self._is_unavailable = True
             await self._say(self._remarks.unavailable(self._clock() - self._checked_at))
-        await self._stay()
+        await self._send_keep_alive()
 
-    async def _stay(self) -> None:
-        """Tells the client, and proxies, that a quiet stream is alive."""
+    async def _send_keep_alive(self) -> None:
+        """Sends a keep-alive on a quiet stream, for the client and for proxies."""
         if self._remarks and self._clock() >= self._said_at + self._quiet:
             await self._say(self._remarks.still_here)
 

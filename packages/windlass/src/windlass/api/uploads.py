@@ -75,7 +75,8 @@ def _call(request: Request, operation: Operation, ids: tuple[str, ...], actor: A
 
 
 async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
-    """Yields the body. One that is cut off ends early: its bytes stay, and the client goes on after them."""
+    """Yields the body. One that is cut off ends early: its bytes are kept, and the client resumes after
+    them."""
     more = True
     while more:
         message = await receive()

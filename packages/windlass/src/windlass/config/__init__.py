@@ -7,10 +7,10 @@ from windlass.config.loading import (
     describe,
     load,
     settings_file,
-    strangers,
     take_secrets,
     take_variables,
     to_type,
+    unknown_variables,
 )
 from windlass.config.settings import Settings
 
@@ -25,8 +25,8 @@ __all__ = [
     "describe",
     "load",
     "settings_file",
-    "strangers",
     "take_secrets",
     "take_variables",
     "to_type",
+    "unknown_variables",
 ]

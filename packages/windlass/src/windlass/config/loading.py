@@ -67,8 +67,9 @@ def settings_file() -> Path | None:
     return Path(named).absolute() if named else None
 
 
-def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Returns variables that look like settings and are none: perhaps misspelt, and without effect."""
+def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Returns environment variables that look like settings but are unknown: they may be misspelt, and have
+    no effect."""
     environment = os.environ if environment is None else environment
     declared = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)

@@ -11,7 +11,7 @@ from windlass.engines.registries import BuildRegistry, RegistryLogin
 
 
 def _says(description: str, *, secret: bool = False, opens: str = "", **limits: Any) -> Meta:
-    """Describes a setting. `opens` names the group that begins with it and goes on until another opens."""
+    """Describes a setting. `opens` names the group that begins with it and lasts until another opens."""
     return Meta(description=description, extra={"secret": secret, "opens": opens}, **limits)
 
 

@@ -12,12 +12,12 @@ from windlass.terminal.stopped import CommandRefused
 
 
 @contextlib.asynccontextmanager
-async def looking(settings: Settings) -> AsyncIterator[ArchiveConnection]:
-    """One moment of it; the server may run and go on writing."""
+async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnection]:
+    """Opens a snapshot of the database; the server may run and continue to write."""
     if settings.database_url:
         from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
-        async with postgres_line.looking(settings.database_url) as line:
+        async with postgres_line.reading_snapshot(settings.database_url) as line:
             yield line
     else:
         from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
@@ -26,7 +26,7 @@ async def looking(settings: Settings) -> AsyncIterator[ArchiveConnection]:
             raise CommandRefused(
                 f"there is no database in {settings.data_dir} yet: `windlass serve` makes it"
             )
-        with sqlite_line.looking(file_of(settings)) as line:
+        with sqlite_line.reading_snapshot(file_of(settings)) as line:
             yield line
 
 

@@ -57,7 +57,8 @@ async def provider_in_use(settings: Settings) -> EngineProvider:
 
 
 async def choose_engine(settings: Settings) -> str:
-    """Resolves `auto`: the engine that the data directory was used with, or else the first one that is there.
+    """Resolves `auto`: the engine that the data directory was used with, or else the first one that is
+    present.
 
     A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
     """
@@ -84,7 +85,7 @@ def kept_engine(settings: Settings) -> str:
 
 def forget_removals(settings: Settings) -> None:
     """Erases the records of removed generations, which stop late calls of the servers that removed them. A
-    database that is put in the place of another one may need these generations again, or their numbers."""
+    database that replaces another one may need these generations again, or their numbers."""
     for provider in providers().values():
         for folder in provider.folders(Path(settings.data_dir)):
             shutil.rmtree(folder / REMOVED, ignore_errors=True)

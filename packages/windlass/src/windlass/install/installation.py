@@ -185,7 +185,7 @@ class Installation:
             self.audit_check.run,
             self.routes.run,
             self.routes.watch_sites,
-            ctx.places.keep_up,
+            ctx.places.follow_clusters,
             self._note_sharing,
         )
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
@@ -239,7 +239,7 @@ class Installation:
         return 0.0 if trouble else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> None:
-        """Counts what goes on, and has the gateway end if nothing does."""
+        """Counts what runs, and stops the gateway if nothing does."""
         instances: list[Instance] = []
 
         async def look(place: Place) -> None:
@@ -275,7 +275,7 @@ class Installation:
         if word.startswith(ROUTE):
             self.routes.note([word.removeprefix(ROUTE)])
         elif word.startswith(CLUSTER):
-            self.ctx.places.changed(word.removeprefix(CLUSTER))
+            self.ctx.places.note_changed(word.removeprefix(CLUSTER))
 
     async def _note_changes(self) -> None:
         """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""

@@ -28,7 +28,7 @@ def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption
 
 
 def check_keys(encryption: Encryption, state: KeyState, owner: str = "this database") -> None:
-    """Refuses to go on without a key with which values may be sealed."""
+    """Refuses to start without a key that may seal values."""
     for id in state.needed:
         check_key(encryption, id, owner)
 

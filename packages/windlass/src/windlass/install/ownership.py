@@ -25,7 +25,7 @@ from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.workload import StoredData
 from windlass.families.cluster import Cluster
 from windlass.install import mark
-from windlass.install.database import file_of, looking
+from windlass.install.database import file_of, reading_snapshot
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.routers.sites.store import SITES, SiteStore
@@ -43,7 +43,8 @@ PartsFor = Callable[[str], Awaitable[Parts]]
 
 
 class NotOurs(Exception):
-    """The start is refused: what is here belongs to another database, or to a newer state of this one."""
+    """Refuses a start: the data directory or the engine belongs to another database, or to a newer state of
+    this one."""
 
 
 class OwnershipReport(Struct, kw_only=True):
@@ -163,7 +164,7 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
     """Reads the state of the database; an empty file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         id = await moment.fact(INSTALLATION) if level(await moment.applied()) else None
         if id is None:

@@ -127,7 +127,7 @@ class ArchiveWriter:
         return ArchiveFile(file=name, sha256=file.digest, rows=count)
 
     def log(self, name: str, lines: IO[bytes]) -> ArchiveFile:
-        """As much of it as is there now: it may be growing."""
+        """Archives the present content of a log, which may be growing."""
         left = lines.seek(0, os.SEEK_END)
         lines.seek(0)
         with self._opened(LOGS + name) as file:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.config import Settings
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.ownership import check
 from windlass.store import EventRow, Reads
 from windlass.store.archive import Snapshot, level
@@ -55,7 +55,7 @@ async def verify(settings: Settings, noted: str = "") -> Verdict:
     """`noted`: a number and a hash that were the newest at some time."""
     head = _head(noted)
     await check(settings)
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         if not level(await moment.applied()):
             raise CommandRefused("start Windlass once: this database was never used")

@@ -27,7 +27,7 @@ from windlass.control.context.upload_files import UPLOADS
 from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.workload import StoredData
 from windlass.install import last_backup, mark
-from windlass.install.database import looking, replacing
+from windlass.install.database import reading_snapshot, replacing
 from windlass.install.engines import forget_removals
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
@@ -49,7 +49,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
     """Writes everything of one moment into `file`, which is there whole or not at all."""
     encryption = load_encryption(settings)
     await check(settings)
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         keys = await read_keys(moment.reads) if await moment.applied() else None
         if keys is None:
@@ -145,7 +145,7 @@ async def _mark(settings: Settings) -> None:
     """Writes the restored state into the mark of the data directory, if it belongs to this installation."""
     seen = mark.read(settings)
     if seen and (await look(settings, seen)).installation == seen.installation:
-        async with looking(settings) as line:
+        async with reading_snapshot(settings) as line:
             reads = Snapshot(line).reads
             mark.write(settings, await mark.present(settings, seen.installation, reads, seen.engine))
 

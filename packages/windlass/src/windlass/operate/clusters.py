@@ -28,7 +28,7 @@ from windlass.engines.provider import EngineReport, Server
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import organization
 from windlass.install.connecting import ClusterConnector, gateway_link
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.listeners import is_gateway
 from windlass.serve.server import listen
@@ -80,7 +80,7 @@ def _connector(settings: Settings, installation: str) -> ClusterConnector:
 
 async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
     """Reads them from the database; none from a database that the next start brings up to date."""
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
         if not applied or find_missing(migrations(), applied):

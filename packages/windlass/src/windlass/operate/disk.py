@@ -48,7 +48,7 @@ _RESERVE: Final = (
 
 
 def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
-    """`nearest` is the data directory, or the nearest folder above it that is there. `reserve`: bytes of the
+    """`nearest` is the data directory, or the nearest existing folder above it. `reserve`: bytes of the
     disk that services leave free."""
     facts = os.statvfs(nearest)
     free = facts.f_bavail * facts.f_frsize

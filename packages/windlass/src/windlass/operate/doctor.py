@@ -22,12 +22,12 @@ from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.base.private import owner_of
 from windlass.base.subprocesses import in_thread
-from windlass.config import BadSetting, Settings, strangers, to_type
+from windlass.config import BadSetting, Settings, to_type, unknown_variables
 from windlass.control.context.log_store import replaced_folder
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
-from windlass.install.database import file_of, looking
+from windlass.install.database import file_of, reading_snapshot
 from windlass.install.engines import own_settings, provider_in_use
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
@@ -98,7 +98,7 @@ def _sqlite() -> Finding:
 
 
 def _settings() -> Iterator[Finding]:
-    for name in strangers():
+    for name in unknown_variables():
         yield warn("Settings", f"{name} is not a setting", "is it misspelled? `windlass config` lists all")
 
 
@@ -163,7 +163,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """Checks of the database: whether it answers, and fits this version, this key and this clock."""
     try:
         with explaining(*_OWN_WORDS):
-            async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
+            async with asyncio.timeout(SECONDS * 2), reading_snapshot(settings) as line:
                 moment = Snapshot(line)
                 yield await _form(moment)
                 if await moment.applied():
@@ -261,7 +261,7 @@ def _logs(settings: Settings) -> Iterator[Finding]:
 
 
 async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         rows = [await Snapshot(line).reads.resources.get(service) for service in services]
     return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 

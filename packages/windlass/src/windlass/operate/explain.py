@@ -27,7 +27,7 @@ class Explained(Exception):
 
 @contextmanager
 def explaining(*apart_from: type[Exception]) -> Iterator[None]:
-    """Turns failures that have an explanation into `Explained`, apart from those that are named."""
+    """Turns failures that have an explanation into `Explained`, except those that are passed in."""
     try:
         yield
     except Exception as error:  # explain decides which failures it has words for

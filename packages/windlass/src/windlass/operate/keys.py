@@ -27,7 +27,7 @@ from windlass.control.context.context import no_point
 from windlass.control.records.sealing_keys import KeyState, read_keys, unlock, values_by_key
 from windlass.engines.findings import Finding, ok, warn
 from windlass.install.composition import open_store
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.key import (
     add_key,
     check_keys,
@@ -98,8 +98,8 @@ async def describe_keys(settings: Settings) -> list[ListedKey]:
 
 
 async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: Point = no_point) -> None:
-    """Replaces the present key, or goes on with a replacement that was interrupted. `keep`: leaves the former
-    keys in the file."""
+    """Replaces the present key, or continues an interrupted replacement. `keep`: leaves the former keys in
+    the file."""
     await check(settings)
     _check_owner(settings)
     with _alone(settings):
@@ -236,7 +236,7 @@ async def _work_on(store: Store, settings: Settings, point: Point) -> None:
 
 
 async def _survey(settings: Settings, wanted: str = "") -> KeySurvey:
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
         if not applied or find_missing(migrations(), applied):

@@ -26,7 +26,7 @@ from windlass.base.worker_threads import use_worker_threads
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.gateway.files import folder_of
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
 from windlass.operate.commands import USUAL
@@ -155,7 +155,7 @@ async def check_engine(settings: Settings) -> None:
         return
     count = 0
     with suppress(CommandRefused):  # no database: said by what comes next
-        async with looking(settings) as line:
+        async with reading_snapshot(settings) as line:
             count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
     if count:
         raise CommandRefused(

@@ -1,4 +1,5 @@
-"""Settings on the command line: a flag for each that is no secret, and how they are shown."""
+"""Settings on the command line: a flag for each setting that is not secret, and the output of their
+values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.config import Settings
-from windlass.control.background.everywhere import LONGEST_APART
+from windlass.control.background.everywhere import LONGEST_CALL
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.services.clusters import find_access
@@ -29,7 +29,7 @@ from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.engines.engine import EngineError
 from windlass.families import registry
-from windlass.install.database import looking
+from windlass.install.database import reading_snapshot
 from windlass.install.engines import own_settings, providers
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts, real_parts
@@ -193,7 +193,7 @@ async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
             continue
         services = set(await ctx.store.reads.statuses.on_cluster(place.id))
         try:
-            async with asyncio.timeout(LONGEST_APART):
+            async with asyncio.timeout(LONGEST_CALL):
                 running = {instance.service for instance in await place.engine.all()} & services
                 for service in running:
                     await place.engine.remove(service, grace=ctx.settings.stop_seconds)
@@ -254,7 +254,7 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
 
 async def _count(settings: Settings) -> int:
     """Counts running services without changing anything: it may be the wrong database."""
-    async with looking(settings) as line:
+    async with reading_snapshot(settings) as line:
         return len(await up(Reads(line)))
 
 

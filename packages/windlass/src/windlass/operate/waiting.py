@@ -65,7 +65,7 @@ async def begin_when_possible(
 
 
 def reason_to_wait(error: Exception, folder: Path) -> str:
-    """Returns what a start has to wait for, as its callers are told; empty if waiting would not help."""
+    """Returns what a start has to wait for, in words for its callers; empty if waiting would not help."""
     match error:
         case DatabaseAway():
             return f"Windlass is starting, and waits for its database. {error}"

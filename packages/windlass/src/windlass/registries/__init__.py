@@ -1,1 +1,1 @@
-"""Speaks with container registries, through the guarded way out: their images, tags, digests and logins."""
+"""Reads images, tags and digests from container registries through the guarded HTTP client, and logs in."""

@@ -1,5 +1,5 @@
-"""The ways in which a registry cannot be used, each with a message for people, and the meaning of the answers
-with which it refuses a request. Pure.
+"""Explains why a registry cannot be used: a message for each reason, and the meaning of error answers of
+registries. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Problem(StrEnum):
 
 
 class RegistryFailure(Exception):
-    """A registry cannot be used; the message says why, and the way out."""
+    """A registry cannot be used; the message says why, and what to do."""
 
     def __init__(self, problem: Problem, message: str, retry_after: int = 0) -> None:
         super().__init__(message)

@@ -105,7 +105,9 @@ class ClientSocket(asyncio.Protocol):
             return
         self._join()
         if admission is Admission.FULL:
-            self._tell(503, "This server has as many connections as it may have: try again in a moment")
+            self._answer_and_close(
+                503, "This server has as many connections as it may have: try again in a moment"
+            )
 
     def _join(self) -> None:
         """Adds the connection to those that the server ends when it stops."""
@@ -139,7 +141,7 @@ class ClientSocket(asyncio.Protocol):
         self.flow.full = False
         self.flow.resume_reading()
 
-    def _tell(self, status: int, message: str) -> None:
+    def _answer_and_close(self, status: int, message: str) -> None:
         """Answers without the application, and closes."""
         self._whole = False  # further bytes are not read as a request
         if not self.transport.is_closing():
@@ -206,7 +208,7 @@ class ClientSocket(asyncio.Protocol):
             self.transport.close()
 
     def _age_unread(self, now: float) -> None:
-        """Aborts the connection of a client that reads nothing; one that reads slowly goes on."""
+        """Aborts the connection of a client that reads nothing; one that reads slowly is kept."""
         if self.transport.get_write_buffer_size() < self._unsent:
             self._blocked_since = now
             self._table.sent(self)

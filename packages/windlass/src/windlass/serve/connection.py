@@ -280,7 +280,7 @@ class Connection(ClientSocket):
             self.transport.close()
             return
         self._abandon()
-        self._tell(status, message)
+        self._answer_and_close(status, message)
 
 
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:

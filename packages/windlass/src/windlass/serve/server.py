@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from windlass.api.answers import Header, rate_limit_headers
-from windlass.api.limits import stranger_at
+from windlass.api.limits import subject_of_address
 from windlass.base.hang_up import handle_hang_ups
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trust_check
@@ -90,7 +90,7 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
 
 def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
     """Returns the headers of a refusal before a request was read. It does not count against the limit."""
-    window, _ = installation.budgets.stranger(stranger_at(address), spend=False)
+    window, _ = installation.budgets.window_of_address(subject_of_address(address), spend=False)
     return rate_limit_headers(window)
 
 

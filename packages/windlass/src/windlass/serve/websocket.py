@@ -118,8 +118,8 @@ class WebSocket(WSProtocol):
         super().handle_close(event)
 
     def keepalive_timeout(self) -> None:
-        """Aborts the connection, which would wait for ever for the client to read. While nothing is read from
-        the client, its answer is not seen either."""
+        """Aborts the connection, which would wait forever for the client to read. While nothing is read
+        from the client, its answer is not seen either."""
         if self.read_paused and not self._stuck:
             self.pong_timer = None
             self.pending_ping_payload = None

@@ -130,7 +130,7 @@ class GroupCommit:
             await share.pause()
             written.begin(self._clock.now())
             if apart:
-                outcome = await _apart(session, change, tx)
+                outcome = await _run_in_savepoint(session, change, tx)
             else:
                 outcome = await session.attempt(change, tx)
                 if outcome[1] is not None and session.touched:
@@ -200,7 +200,7 @@ def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
     """Leaves out what happens before metrics are counted, such as in a command on the database."""
 
 
-async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+async def _run_in_savepoint(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
     await session.execute("SAVEPOINT change")
     outcome = await session.attempt(change, tx)
     await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")

@@ -148,9 +148,9 @@ class PostgresStore(GroupCommit):
         """The number of migrations that this version knows."""
         self.reads = Reads(PooledSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
-        self._deafness = Outage(_log, "not listening to the database", "listening to the database again")
+        self._listen_outage = Outage(_log, "not listening to the database", "listening to the database again")
         self._guard: KeyGuard | None = None
-        self._ear = asyncio.create_task(self._hear())
+        self._listener = asyncio.create_task(self._listen())
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
@@ -194,15 +194,15 @@ class PostgresStore(GroupCommit):
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._wind_up()
-                self._ear.cancel()
-                await asyncio.gather(self._ear, return_exceptions=True)
+                self._listener.cancel()
+                await asyncio.gather(self._listener, return_exceptions=True)
                 if self._writer:
                     await self._writer.close()
                 await self._pool.close()
         except TimeoutError:
             _log.warning("connections to the database are cut: it does not answer")
         finally:
-            self._ear.cancel()
+            self._listener.cancel()
             self._drop_writer()
             self._pool.terminate()
 
@@ -238,26 +238,26 @@ class PostgresStore(GroupCommit):
         if writer is not None:
             writer.terminate()
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         """Listens for nudges; a lost connection is made again, and missed nudges cost only time."""
         while True:
             try:
-                await self._hear_until_lost()
+                await self._listen_until_lost()
             except (*CUT, asyncpg.PostgresError) as error:
-                self._deafness.note(str(error))
+                self._listen_outage.note(str(error))
             await asyncio.sleep(1)
 
-    async def _hear_until_lost(self) -> None:
+    async def _listen_until_lost(self) -> None:
         connection = await self._connect()
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await follow_clock(connection, self._clock)
             await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
-            self._deafness.end()
+            self._listen_outage.end()
             self._tell("work")
             self._tell(DEAF)
-            while not await _happens(lost, LISTEN_SECONDS):
+            while not await _wait_for_event(lost, LISTEN_SECONDS):
                 # Also finds out that the database stalls, or is cut off without a word.
                 await follow_clock(connection, self._clock)
                 await connection.execute(LISTEN)
@@ -331,7 +331,7 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
             await connection.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})")
 
 
-async def _happens(event: asyncio.Event, seconds: float) -> bool:
+async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
     """Waits for an event; returns False if it does not happen in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

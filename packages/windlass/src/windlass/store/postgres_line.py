@@ -51,8 +51,8 @@ class PostgresLine(PostgresSession):
 
 
 @contextlib.asynccontextmanager
-async def looking(url: str) -> AsyncIterator[PostgresLine]:
-    """Reads one moment, while all replicas go on writing."""
+async def reading_snapshot(url: str) -> AsyncIterator[PostgresLine]:
+    """Reads one snapshot, while all replicas continue to write."""
     async with _connecting(url) as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
@@ -81,8 +81,8 @@ async def _connecting(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
-    """Refuses to go on while a replica runs: each has a connection that listens, and now and
-    then asks for the time. One that just stopped may be seen a moment longer."""
+    """Refuses to continue while a replica runs: each has a connection that listens, and now and then asks
+    for the time. One that just stopped may be seen a moment longer."""
     for _ in range(_LOOKS):
         listening = await connection.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query IN ($1, $2)",

@@ -170,7 +170,7 @@ class ReadingSession(SqliteSession):
     def pause(self) -> None:
         """From now on, each read has a transaction of its own."""
         self._paused = True
-        self._let_go()
+        self._end_transaction()
 
     def resume(self) -> None:
         self._paused = False
@@ -180,9 +180,9 @@ class ReadingSession(SqliteSession):
         after them."""
         if not self._paused:
             self._execute("BEGIN")
-            self._moment = asyncio.get_running_loop().call_soon(self._let_go)
+            self._moment = asyncio.get_running_loop().call_soon(self._end_transaction)
 
-    def _let_go(self) -> None:
+    def _end_transaction(self) -> None:
         moment, self._moment = self._moment, None
         if moment is not None:
             moment.cancel()

@@ -47,8 +47,8 @@ class SqliteLine(SqliteSession):
 
 
 @contextlib.contextmanager
-def looking(path: Path) -> Iterator[SqliteLine]:
-    """Reads one moment, while the owner of the file goes on writing."""
+def reading_snapshot(path: Path) -> Iterator[SqliteLine]:
+    """Reads one snapshot, while the owner of the file continues to write."""
     check_version()
     # Read-only, so that closing it never starts a checkpoint that delays the owner.
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)

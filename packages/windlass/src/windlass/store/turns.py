@@ -1,5 +1,5 @@
-"""The order in which work is taken: organizations by turns, in each its environments by turns, in each the
-longest-waiting piece first. Pure.
+"""Decides the order in which work is claimed: organizations take turns; within one, its environments take
+turns; within an environment, the piece that has waited longest comes first. Pure.
 
 The turn of a piece of work is its place among the due work of its environment, plus the pieces of that
 environment that are under way; that of an organization likewise. So pieces can be taken one by one: each time
@@ -116,7 +116,7 @@ class Turns:
         return None
 
     def lacks(self, key: str) -> bool:
-        """True if the next piece of an environment has to be read from the database."""
+        """True if the next piece of work of an environment has to be read from the database."""
         queue = self._queues[key]
         return queue.taken == len(queue.pieces) and not queue.whole
 

@@ -1,4 +1,4 @@
-"""Calls that strangers' files may make long or large, each in a process of its own with limits."""
+"""Calls that untrusted files may make long or large, each in its own process with limits."""
 
 from windlass.base.bounded.calls import BoundedCalls, CallLimits, OutOfBounds
 

@@ -1,5 +1,5 @@
-"""Runs functions that read files of strangers: each call in a process of its own, with limits of time and
-memory, a few at a time for each organization.
+"""Runs functions that read untrusted files: each call in its own process, with limits of time and memory, a
+few at a time for each organization.
 
 A call ends with its caller: one that is cancelled kills the process. Nothing here uses the common threads.
 """

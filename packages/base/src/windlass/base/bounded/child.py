@@ -4,7 +4,7 @@ It has loaded what calls need. Each child is a child of the server, which learns
 may kill it. This process keeps no state and ends with the server.
 
 A request is a pickle in a memory file; the reply of a child goes into a pipe, as a pickle. Both come from
-this package: files of strangers are read in between, and are never unpickled.
+this package: untrusted files are read in between, and are never unpickled.
 """
 
 from __future__ import annotations

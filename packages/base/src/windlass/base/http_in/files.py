@@ -16,7 +16,7 @@ _log = log("files")
 _DUTIES: Final = 4
 
 
-def connections_for(files: int, wanted: int) -> int:
+def connections_within(files: int, wanted: int) -> int:
     """Returns how many clients a port may have, in a process that may open so many files."""
     return max(1, min(wanted, files // _DUTIES))
 
@@ -24,7 +24,7 @@ def connections_for(files: int, wanted: int) -> int:
 def allow_connections(wanted: int) -> int:
     """Raises the limit of open files as far as needed, and returns how many clients a port may have."""
     files = raise_limit(_DUTIES * wanted)
-    allowed = connections_for(files, wanted)
+    allowed = connections_within(files, wanted)
     if allowed < wanted // 2:
         _log.warning(
             "fewer connections are taken than could be: raise the hard limit of open files (ulimit -Hn, "

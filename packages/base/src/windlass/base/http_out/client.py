@@ -204,7 +204,7 @@ async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
 
 
 def _hang_up(answer: aiohttp.ClientResponse) -> None:
-    """Closes the connection at once: an orderly TLS close would go on reading what the receiver sends."""
+    """Closes the connection at once: an orderly TLS close would continue to read what the receiver sends."""
     if answer.connection and answer.connection.transport:
         answer.connection.transport.abort()
     answer.close()

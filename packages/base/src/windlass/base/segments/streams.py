@@ -239,11 +239,11 @@ class Segments:
     def forget(self, stream: str) -> None:
         """Removes a stream with all streams below it, and ends their followers. A missing stream is
         accepted."""
-        self._let_go(stream)
+        self._close_below(stream)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._folder(stream))
 
-    def _let_go(self, stream: str) -> None:
+    def _close_below(self, stream: str) -> None:
         for name in [
             name for name in {*self._writers, *self._losses, *self._followers} if _is_in(name, stream)
         ]:
@@ -256,19 +256,19 @@ class Segments:
     def move_out(self, stream: str, target: Path) -> None:
         """Moves a stream with all streams below it to another folder, and ends their followers. A missing
         stream is accepted."""
-        self._let_go(stream)
+        self._close_below(stream)
         move(Path(self._folder(stream)), target)
 
     def move_in(self, source: Path, stream: str) -> None:
         """Undoes `move_out`."""
-        self._let_go(stream)
+        self._close_below(stream)
         move(source, Path(self._folder(stream)))
 
     def expire(self, stream: str, before: int, renewed: int) -> None:
         """Removes segments in which all lines are older than `before`.
 
         The last segment, which is written to, is closed when it began before `renewed`: otherwise a quiet
-        stream would keep its lines for ever.
+        stream would keep its lines forever.
         """
         folder = self._folder(stream)
         segments = files.segments_of(folder)

@@ -68,7 +68,7 @@ class SegmentWriter:
         self._lock()
         try:
             while self._size >= self._most:
-                self._go_on()
+                self._move_to_next_segment()
             return self._write(lines, begin)
         finally:
             self._unlock()
@@ -78,7 +78,7 @@ class SegmentWriter:
         self._lock()
         try:
             if self._size:
-                self._go_on()
+                self._move_to_next_segment()
         finally:
             self._unlock()
 
@@ -137,8 +137,8 @@ class SegmentWriter:
         else:
             self._fd, self._size = os.open(path, _OURS, 0o600), -1
 
-    def _go_on(self) -> None:
-        """Goes on to the next segment and locks it; removes excess segments."""
+    def _move_to_next_segment(self) -> None:
+        """Moves to the next segment and locks it; removes excess segments."""
         os.fchmod(self._fd, _SEALED)
         self._follow_up()
         self._lock()

@@ -51,10 +51,12 @@ def connect(name: str | None, port: int, **options: Any) -> None:
             say(f"{plain(service.name)} is at {host}:{number} until you press Ctrl-C.")
         while True:
             client, _ = listening.accept()
-            threading.Thread(target=_lead, args=(call.api, service.path, client), daemon=True).start()
+            threading.Thread(
+                target=_connect_client, args=(call.api, service.path, client), daemon=True
+            ).start()
 
 
-def _lead(api: Api, path: str, client: socket.socket) -> None:
+def _connect_client(api: Api, path: str, client: socket.socket) -> None:
     try:
         with closing(client), closing(CommandSocket(api, f"{path}/connect", {})) as server:
             client.setblocking(True)

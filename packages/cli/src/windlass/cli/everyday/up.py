@@ -57,7 +57,7 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, yes: b
         raise Misused(f"name an application: {plain(service.name)} is not built from a folder")
     settings = call.api.get(service.path)
     git = git_folder(call.linked.folder)
-    reason = _why_not(git, settings)
+    reason = _git_obstacle(git, settings)
     if only_git and reason:
         raise Misused(reason)
     if git is None or reason or only_upload:
@@ -74,7 +74,7 @@ def _built_from_folders() -> Sequence[Family | None]:
     return registry().parents(registry().families["upload"])
 
 
-def _why_not(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
+def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
     """Says what to do so that the server can fetch the files from git, or nothing if it can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
     if not url:

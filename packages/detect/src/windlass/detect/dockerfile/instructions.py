@@ -1,4 +1,4 @@
-"""Text of single instructions. A value of a stranger cannot end its instruction, nor begin another.
+"""Text of single instructions. An untrusted value can neither end its instruction nor begin another.
 
 A command of plain characters is written as it is; any other one in the JSON form, whose escapes hold line
 ends and everything else. Names of files are copied only if they are plain.

@@ -83,7 +83,7 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Returns the folder of the application in each image."""
+        """Returns the folder of the application, which is the same in each image."""
         return f"{APP}/{self.below}".rstrip("/")
 
 

@@ -1,8 +1,8 @@
 """Writes the Dockerfile of a recipe: dependencies before the code, the build apart, a slim last stage.
 
 The application runs as a user without rights, in a folder and with a home that it may write to. Its program
-gets the signals: no shell stands before it. Values of the recipe come from strangers; `instructions` keeps
-each inside its instruction.
+gets the signals: no shell stands before it. Values of the recipe are untrusted; `instructions` keeps each
+inside its instruction.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
 
 
 def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = None) -> str:
-    """Returns the Dockerfile of a recipe that can be run. Raises ValueError, with a sentence for people, for
-    system packages that are none."""
+    """Returns the Dockerfile of a recipe that can be run. Raises ValueError, with a readable message, for
+    invalid names of system packages."""
     options = options or DockerfileOptions()
     stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options)
     if is_static(recipe):

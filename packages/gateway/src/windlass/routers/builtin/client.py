@@ -179,7 +179,7 @@ class ClientConnection(SiteClient):
         self._fail(pages.bad_answer(backend.title, why))
         self._advance()
 
-    def _go_on(self, whole: bool) -> None:
+    def _continue(self, whole: bool) -> None:
         """Takes the next request, or closes. `whole`: all of the last one had arrived."""
         if self.close or self._eof or not whole or self._shared.stopping:
             self.whole = True
@@ -268,7 +268,7 @@ class ClientConnection(SiteClient):
             self.transport.write(page.rendered(fields, head_only=self.head_only, close=close))
             self._served = True
             if close:
-                self._go_on(self.whole)
+                self._continue(self.whole)
 
     def _refuse(self, status: int, message: str) -> None:
         upstream = self._upstream

@@ -32,7 +32,7 @@ class SiteClient(RequestReader):
         """Answers the request under way with a page of the router."""
         raise NotImplementedError
 
-    def _go_on(self, whole: bool) -> None:
+    def _continue(self, whole: bool) -> None:
         """Takes the next request, or closes."""
         raise NotImplementedError
 
@@ -88,13 +88,13 @@ class SiteClient(RequestReader):
         self.transport.write(head + answer.body)
         self._end_request()
         if close:
-            self._go_on(self.whole)
+            self._continue(self.whole)
 
     def answered(self) -> None:
         """Called when the answer is complete."""
         whole = self.whole
         self._end_request()
-        self._go_on(whole)
+        self._continue(whole)
 
     def cut(self) -> None:
         """Called when the answer breaks off: so must the connection, for the client to see it."""

@@ -115,11 +115,11 @@ class GatewaySocket(asyncio.Protocol):
     # Left to the requests
 
     def _advance(self) -> None:
-        """Takes up the requests that wait, one after the other."""
+        """Handles the waiting requests, one after the other."""
         raise NotImplementedError
 
     def _end_request(self, then: RequestPhase = IDLE) -> None:
-        """Lets go of the instance, if that has not been done."""
+        """Releases the instance, if that has not been done."""
         raise NotImplementedError
 
     def _refuse(self, status: int, message: str) -> None:

@@ -146,7 +146,7 @@ class BuiltinRouter:
             if self._gateway is not None:
                 servers.append(self._gateway)
                 self._gateway = None
-            self._let_go()
+            self._release_held_port()
             for server in servers:
                 server.close()
             await self._shared.stop()
@@ -159,7 +159,7 @@ class BuiltinRouter:
         """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
         if self._gateway is not None:
             self._gateway.close()
-        self._let_go()
+        self._release_held_port()
         self._shared.stopping = True
         try:
             await self.drain([*self._shared.peers], patience)
@@ -240,7 +240,7 @@ class BuiltinRouter:
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Closes nothing: other routers of an earlier process have ended with it."""
 
-    def _let_go(self) -> None:
+    def _release_held_port(self) -> None:
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -267,7 +267,7 @@ class BuiltinRouter:
             self._gateway.close()
 
     def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
-        """Goes on with the connection of a client that waits for nothing."""
+        """Takes over an idle client connection."""
         make = self._connection if port == self._port else self._protocol_for(port)
         self._shared.do(self._adopt_connection(connection, make(), waited))
 

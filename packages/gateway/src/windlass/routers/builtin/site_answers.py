@@ -165,7 +165,7 @@ def _not_there(content: SiteContent) -> SiteAnswer:
 
 
 class SiteStream:
-    """An answer that takes longer than a moment, in the place of a connection to an instance."""
+    """An answer that takes longer, used instead of a connection to an instance."""
 
     __slots__ = (
         "_at",
@@ -206,7 +206,7 @@ class SiteStream:
         """Ends it, because the client has gone."""
         self._client = None
         if not self._is_reading:
-            self._let_go()
+            self._release_file()
 
     # Loading
 
@@ -263,7 +263,7 @@ class SiteStream:
         finally:
             self._is_reading = False
         if self._client is None:
-            self._let_go()
+            self._release_file()
         else:
             self._pass_on(piece)
             self._send()
@@ -277,14 +277,14 @@ class SiteStream:
             client.transport.write(piece)
         if piece and self._at < self._end:
             return
-        self._let_go()
+        self._release_file()
         self._client = None
         if piece:
             client.answered()
         else:
             client.cut()
 
-    def _let_go(self) -> None:
+    def _release_file(self) -> None:
         if self._file is not None:
             self._file.release()
             self._shared.files_sent -= 1

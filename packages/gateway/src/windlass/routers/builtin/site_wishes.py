@@ -64,7 +64,7 @@ def _takes_gzip(value: bytes) -> bool:
 
 
 def is_unchanged(wishes: Wishes, page: SitePage, content: SiteContent) -> bool:
-    """True if the client has this content already. A date counts only if it is the very one: files of two
+    """True if the client has this content already. A date counts only if it is exactly the same: files of two
     releases may be of the same second, and an older release may come back."""
     if wishes.unless_match:
         return wishes.unless_match.strip(b"\t ") == b"*" or content.etag in wishes.unless_match

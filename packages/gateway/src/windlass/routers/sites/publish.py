@@ -1,6 +1,6 @@
 """Puts the built files of a site in place for a router: copied, named by their content, compressed once.
 
-A build is of strangers. Only regular files are taken that have a place below the folder and no hidden part in
+A build is untrusted. Only regular files are taken that have a place below the folder and no hidden part in
 their path; a link counts as the file that it leads to, if that one may be taken, too.
 
 Files whose name contains a digest of their content never change. A mistake there makes browsers keep an old
@@ -171,7 +171,7 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
 
 
 def _root(source: Path, settings: SiteSettings) -> Path:
-    root = _real(source)
+    root = _resolve(source)
     if root is None or not root.is_dir():
         raise PublishError(
             f"Change static_folder, or the build command: the build has made no folder {settings.title}"
@@ -227,7 +227,7 @@ def is_servable(path: str) -> bool:
 
 def _behind_link(root: Path, path: str) -> Path | None:
     """Returns the file that a link leads to, if it may be served by itself."""
-    real = _real(root / path)
+    real = _resolve(root / path)
     if real is None or not real.is_relative_to(root) or not real.is_file():
         return None
     parts = real.relative_to(root).parts
@@ -235,9 +235,9 @@ def _behind_link(root: Path, path: str) -> Path | None:
     return real if is_shown else None
 
 
-def _real(path: Path) -> Path | None:
+def _resolve(path: Path) -> Path | None:
     """Returns the place that a path leads to; None if there is none. The kernel follows the links: Python
-    would go on where it gives up, and fill the stack."""
+    would follow links beyond the limit of the kernel, and fill the stack."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
 """Reads the files `_redirects` and `_headers`, in the form of Netlify. Pure.
 
 A line that cannot be followed is left out, with a problem for the build log that names it: the rest of the
-site is worth serving. The files come from strangers, so that their size and their rules are limited.
+site is worth serving. The files are untrusted, so that their size and their rules are limited.
 """
 
 from __future__ import annotations

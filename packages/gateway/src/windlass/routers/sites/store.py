@@ -128,7 +128,8 @@ class SiteStore:
             self._remove(self._folder / service)
 
     def _remove(self, folder: Path) -> None:
-        """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
+        """Removes a folder after renaming it, so that a half removed one is never mistaken for a complete
+        one."""
         gone = folder.with_name(f"{_GONE}{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
             folder.rename(gone)
@@ -160,7 +161,7 @@ class SiteStore:
 
 
 def _rename(new: Path, final: Path) -> bool:
-    """Gives a release its name. False if a twin was faster: it was made of the same."""
+    """Gives a release its name. False if another process was faster: its release has the same content."""
     try:
         new.rename(final)
     except OSError as error:

@@ -149,7 +149,9 @@ def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: typ
             whole.pop(name, None)
         elif isinstance(value, dict):
             below = whole.get(name)
-            whole[name] = apply_patch(below if isinstance(below, dict) else {}, value, _inner(spec, name))
+            whole[name] = apply_patch(
+                below if isinstance(below, dict) else {}, value, _nested_struct(spec, name)
+            )
         else:
             whole[name] = value
     return whole
@@ -160,7 +162,7 @@ class _Free(Struct):
 
 
 @cache
-def _inner(spec: type[Struct], name: str) -> type[Struct]:
+def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
     """Returns the struct that a field of a struct holds, also in a list."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
     return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
@@ -225,7 +227,7 @@ def forgiven(document: Any, spec: type[Struct]) -> Any:
 
 def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
     for name, inner in value.items():
-        below = _inner(spec, name)
+        below = _nested_struct(spec, name)
         if isinstance(inner, dict):
             value[name] = _without_empty_ids(inner, below)
         elif isinstance(inner, list):

@@ -80,7 +80,7 @@ class Registry:
     ) -> None:
         self.unions = {union.name: union for union in unions}
         self.families = _by_name(families, self.unions.values())
-        self._refuse_twin_segments()
+        self._refuse_duplicate_segments()
         self._more = tuple(more)
         self._service_lists = {lists.base: lists.build(self.services) for lists in service_lists}
         declared: list[Operation] = [
@@ -88,7 +88,7 @@ class Registry:
             *(operation for family in self.families.values() for operation in self._operations(family)),
             *(operation for union in self.unions.values() for operation in self._of_union(union)),
         ]
-        _refuse_twin_operations(declared)
+        _refuse_duplicate_operations(declared)
         self.operations = [operation for operation in declared if not operation.is_raw]
         self.raw = [operation for operation in declared if operation.is_raw]
         """Operations that open websockets, or take a stream of bytes."""
@@ -234,7 +234,7 @@ class Registry:
 
     # Checks
 
-    def _refuse_twin_segments(self) -> None:
+    def _refuse_duplicate_segments(self) -> None:
         families: dict[tuple[Family | None, str], Family] = {}
         for family in self.families.values():
             for parent in self.parents(family):
@@ -278,18 +278,18 @@ def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, F
     return by_name
 
 
-def _refuse_twin_operations(operations: Sequence[Operation]) -> None:
-    for first, other in _twins(operations, lambda operation: operation.id):
+def _refuse_duplicate_operations(operations: Sequence[Operation]) -> None:
+    for first, other in _find_duplicates(operations, lambda operation: operation.id):
         raise ValueError(
             f"{first.path} and {other.path} have the same operation id, {first.id}: rename one of them"
         )
-    for first, other in _twins(
+    for first, other in _find_duplicates(
         operations, lambda operation: (operation.method, _PARAM.sub("{}", operation.path))
     ):
         raise ValueError(f"{first.id} and {other.id} have the same route, {first.method} {first.path}")
 
 
-def _twins(
+def _find_duplicates(
     operations: Iterable[Operation], key: Callable[[Operation], Any]
 ) -> list[tuple[Operation, Operation]]:
     """Returns pairs of operations with the same key."""

@@ -224,7 +224,7 @@ class LogLine(Shown):
 
 
 class StreamOptions(Spec):
-    """Says whether a stream goes on with future events."""
+    """Chooses whether a stream continues with future events."""
 
     follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
 

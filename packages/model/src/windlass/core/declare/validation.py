@@ -113,8 +113,8 @@ class _Shorthand(Struct, frozen=True):
 
 
 def _in_right_form(path: str, text: str, wanted: Any) -> str:
-    """Returns the end of a message about another value in the place of a list of objects, or of an object of
-    it: the right form, if the list has a short form."""
+    """Returns the end of a message about a value where a list of objects, or one of its objects, is
+    expected: the right form, if the list has a short form."""
     if not text.startswith(("Expected `array", "Expected `object")):
         return ""
     short = _short_form(path, wanted)
@@ -146,8 +146,8 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
 
 
 def written_out(document: Any, wanted: type[Struct]) -> Any:
-    """Returns a document with the whole list in the place of each short form, such as `ports` for `port`.
-    None if it has no short form. Invalid if it has both."""
+    """Returns a document in which each short form, such as `port`, is replaced by the whole list, such as
+    `ports`. None if it has no short form. Invalid if it has both."""
     if not isinstance(document, dict):
         return None
     whole = dict(document)

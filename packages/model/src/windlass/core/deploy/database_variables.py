@@ -56,7 +56,7 @@ def keys(id: str, name: str) -> frozenset[str]:
 def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
     for part in PARTS:
         yield from ((prefix + part.word, part) for prefix in prefixes_of(type, id))
-        yield friendly(name, id) + part.friendly, part
+        yield friendly_prefix(name, id) + part.friendly, part
 
 
 def _values(
@@ -81,8 +81,8 @@ def url(type: str, host: str, port: int, login: str, password: str, database: st
 _NOT_IN_KEYS = re.compile(r"[^A-Z0-9]+")
 
 
-def friendly(name: str, id: str) -> str:
-    """`main-db` → `MAIN_DB_`; a name without letters that a key may have gives way to the id."""
+def friendly_prefix(name: str, id: str) -> str:
+    """`main-db` → `MAIN_DB_`; the id replaces a name that has no letters allowed in a key."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().upper()
     word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
     if not word:

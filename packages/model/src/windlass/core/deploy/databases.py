@@ -222,13 +222,14 @@ def configurations() -> list[dict[str, object]]:
 
 
 def upgrades(type: str, version: str) -> list[str]:
-    """Known versions that can go on with the data of this one, the newest first."""
+    """Returns the known versions that can use the data of this one, the newest first."""
     versions = kind_of(type).versions
     return [name for name in versions if name != version and not hindrance(type, version, name)]
 
 
 def hindrance(type: str, old: str, new: str) -> str:
-    """Why `new` cannot go on with the data of `old`, or an empty text. What is no number is not judged."""
+    """Returns why `new` cannot use the data of `old`; empty if it can. Versions that are not numbers are not
+    compared."""
     kind, before, after = kind_of(type), _numbers(old), _numbers(new)
     if old == new or before[0] is None or after[0] is None:
         return ""
@@ -256,7 +257,7 @@ def _step(
 
 
 def _numbers(version: str) -> tuple[int | None, int | None]:
-    """Major and minor, as far as they are said: `16` is whichever 16 is the newest."""
+    """Returns major and minor, as far as they are given: `16` stands for the newest 16."""
     match = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
     if match is None:
         return None, None

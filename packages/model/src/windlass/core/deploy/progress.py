@@ -125,7 +125,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
 
 
 class DeploymentEvents(Struct, frozen=True):
-    """The events of one kind of deployment, by how it goes on."""
+    """The events of one kind of deployment, by its progress."""
 
     queued: Event
     ended: Mapping[Progress, Event]

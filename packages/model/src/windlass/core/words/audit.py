@@ -129,7 +129,7 @@ class AuditNames:
         return self._sub_targets.get(family)
 
     def family_of(self, sub_target: str) -> str | None:
-        """Returns the family of a sub-target; None if there is none."""
+        """Returns the family of a sub-target, or None."""
         return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
 
 

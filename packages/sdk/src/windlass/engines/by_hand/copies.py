@@ -17,7 +17,7 @@ class Copies(Protocol):
     behind it."""
 
     async def run(self, workload: Workload, index: int) -> Instance:
-        """Starts a copy, unless it is there already. Afterwards it is restarted with growing pauses whenever
+        """Starts a copy, unless it exists already. Afterwards it is restarted with growing pauses whenever
         it ends, until it is removed. Raises VolumeLost instead of making a volume that `is_known`."""
         ...
 

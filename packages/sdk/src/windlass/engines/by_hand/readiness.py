@@ -131,7 +131,7 @@ class ReadinessWait:
             copies = await self._own()
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
-                    raise NotReady(_early_end_message(self._workload.name, await self._end_of(copy)))
+                    raise NotReady(_early_end_message(self._workload.name, await self._end_reason(copy)))
         except EngineAway as away:
             if time.monotonic() > deadline:
                 raise
@@ -145,8 +145,8 @@ class ReadinessWait:
         copies = await self._copies.copies(self._workload.service)
         return [copy for copy in copies if copy.generation == self._workload.generation]
 
-    async def _end_of(self, ended: Instance) -> str:
-        """Returns how a copy ended. An engine may notice an end before it knows how."""
+    async def _end_reason(self, ended: Instance) -> str:
+        """Returns the reason why a copy ended. An engine may notice the end before it knows the reason."""
         for _ in range(_LOOKS_FOR_REASON):
             if ended.reason:
                 return ended.reason

@@ -1,4 +1,4 @@
-"""Records generations that were removed as a whole, in files: a late call does not bring them back.
+"""Records in files which generations were removed, so that a late call does not start them again.
 
 A generation comes back only to replace a later one that was removed after it, as when a release of a service
 that runs alone has failed. Several Windlasses may share the folder, so the record is only in files: a line

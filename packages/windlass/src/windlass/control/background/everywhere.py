@@ -1,4 +1,4 @@
-"""Acts at all places at once, where the engine of a cluster keeps no other waiting."""
+"""Runs an action at all places at once. A slow engine of a cluster delays no other place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.base.subprocesses import run_together
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 
-LONGEST_APART: Final = 20.0
+LONGEST_CALL: Final = 20.0
 """Seconds that the engine of a cluster may take."""
 _ROUND: Final = 2.0
 """Seconds after which a round goes on without the engines that have not finished."""
@@ -26,13 +26,14 @@ class OtherDatabase(Exception):
 
 
 @asynccontextmanager
-async def apart(place: Place) -> AsyncIterator[None]:
-    """Lets no engine of a cluster, which may be away, slow, or say nonsense, keep the others waiting."""
+async def contained(place: Place) -> AsyncIterator[None]:
+    """Contains failures of the engine of a cluster, which may be away, slow or faulty: limits its time, and
+    logs its errors."""
     if place.reconnect is None:
         yield
         return
     try:
-        async with asyncio.timeout(LONGEST_APART):
+        async with asyncio.timeout(LONGEST_CALL):
             yield
     except (OtherDatabase, Unavailable):
         raise
@@ -43,20 +44,20 @@ async def apart(place: Place) -> AsyncIterator[None]:
 
 
 async def everywhere(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Acts at all places at once. Clusters whose engines fail, or take long, are passed over."""
+    """Acts at all places at once. Skips clusters whose engines fail or take long."""
 
-    await run_together(*(_act_apart(place, action) for place in ctx.places.all()))
+    await run_together(*(_act_contained(place, action) for place in ctx.places.all()))
 
 
 async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Acts at all clusters with an engine of their own at once. An engine that takes long keeps no round
-    waiting: it goes on in the background, and rounds of this kind leave it out until it has finished."""
+    """Acts at all clusters with an engine of their own at once. A slow engine delays no round: its call
+    continues in the background, and rounds of this kind leave it out until it has finished."""
     tasks: list[asyncio.Task[None]] = []
     for place in ctx.places.all():
         key = kind, place.id
         if place.reconnect is not None and key not in ctx.places.under_way:
             ctx.places.under_way.add(key)
-            tasks.append(task := ctx.places.later(_act_apart(place, action)))
+            tasks.append(task := ctx.places.run_in_background(_act_contained(place, action)))
             task.add_done_callback(partial(_finish, ctx, key))
     if tasks:
         done, _ = await asyncio.wait(tasks, timeout=_ROUND)
@@ -64,8 +65,8 @@ async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitab
             task.result()
 
 
-async def _act_apart(place: Place, action: Callable[[Place], Awaitable[None]]) -> None:
-    async with apart(place):
+async def _act_contained(place: Place, action: Callable[[Place], Awaitable[None]]) -> None:
+    async with contained(place):
         await action(place)
 
 

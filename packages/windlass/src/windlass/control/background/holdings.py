@@ -26,7 +26,7 @@ from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL
-from windlass.control.deploying.older_database import leave_alone
+from windlass.control.deploying.older_database import report_unknown_services
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
@@ -250,14 +250,16 @@ async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
 
 async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
     holdings = holdings_of(ctx, place)
-    strangers = list((await unknown(ctx, holdings)).items())
+    unknown_services = list((await unknown(ctx, holdings)).items())
     if place.reconnect is not None:
         if not ctx.places.adopts:
-            leave_alone(ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in strangers])
+            report_unknown_services(
+                ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in unknown_services]
+            )
             return
         # The engine of a cluster may name any number of services that never were.
-        strangers = strangers[:MOST_ASIDE]
-    for service, kept in strangers:
+        unknown_services = unknown_services[:MOST_ASIDE]
+    for service, kept in unknown_services:
         await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
@@ -267,14 +269,14 @@ async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
     in_place, reads = await holdings.services(), ctx.store.reads
     ours = set(await reads.statuses.services())
     rest = {service: kept for service, kept in in_place.items() if service not in ours and not kept.is_lost}
-    strangers = {
+    unknown_services = {
         service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)
     }
-    if strangers and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
+    if unknown_services and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
         raise OtherDatabase(
             "the database is not the one that this server was started with: nothing is erased or set aside"
         )
-    return strangers
+    return unknown_services
 
 
 async def put_aside(

@@ -12,7 +12,7 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
-from windlass.control.background.everywhere import apart, at_clusters
+from windlass.control.background.everywhere import at_clusters, contained
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.routes import forget
@@ -124,7 +124,7 @@ async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:
-        async with apart(place):
+        async with contained(place):
             await _discard_at(ctx, place, service)
             is_erased = True
     finally:

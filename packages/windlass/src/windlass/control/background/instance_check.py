@@ -70,19 +70,19 @@ def compare(kept: Iterable[tuple[int, StatusRow]], present: Iterable[Presence]) 
 
 class InstanceCheck:
     def __init__(self, ctx: Context, notice: Notice) -> None:
-        """`notice` has a service looked at."""
+        """`notice` schedules a check of a service."""
         self._ctx, self._notice = ctx, notice
         self._due: set[str] = set()
         """Places to compare."""
         self._is_due = asyncio.Event()
 
     def note(self, place: str) -> None:
-        """Has a place compared soon: its engine may not have told everything."""
+        """Schedules a comparison of a place, because its engine may have missed notifications."""
         self._due.add(place)
         self._is_due.set()
 
     async def run(self) -> None:
-        """Compares places for ever."""
+        """Compares places, in an endless loop."""
         loop = asyncio.get_running_loop()
         next_round = loop.time() + EVERY
         while True:

@@ -146,6 +146,6 @@ class KeyRotation:
         return True
 
     async def stop(self) -> None:
-        """Has other servers not wait for this one."""
+        """Withdraws this server, so that other servers do not wait for it."""
         if self._is_shared:
             await self._store.write(lambda tx: tx.key_holders.leave(self._server))

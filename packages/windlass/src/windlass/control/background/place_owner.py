@@ -87,9 +87,9 @@ class PlaceOwner:
         """True once such a server was seen to renew its lease."""
         self._is_displaced = False
         """True from when such a server got the place of this one, until what ran here has ended."""
-        ctx.store.listen(self._hear, "place")
+        ctx.store.listen(self._note_nudge, "place")
 
-    def _hear(self, word: str) -> None:
+    def _note_nudge(self, word: str) -> None:
         ownership = self._ownership
         if word.startswith(LOST_WORD):
             ownership.lost |= {word.removeprefix(LOST_WORD)}

@@ -1,4 +1,4 @@
-"""Looks four times a minute at what services use, and at the requests to them."""
+"""Samples the resource usage of services and the requests to them, four times a minute."""
 
 from __future__ import annotations
 

@@ -90,13 +90,13 @@ class WorkQueue(Struct):
     """The running pieces that environments with nothing under way have besides."""
 
     @property
-    def busy(self) -> set[asyncio.Task[None]]:
+    def holding_slots(self) -> set[asyncio.Task[None]]:
         """The running pieces that need a slot: not those that wait."""
         return self.running.keys() - self.waiting
 
     @property
     def room(self) -> int:
-        return self.slots - len(self.busy)
+        return self.slots - len(self.holding_slots)
 
     def room_of_environments(self) -> dict[str, int]:
         """Returns how many more pieces may be started of each environment that has some under way. Those that
@@ -112,8 +112,8 @@ class WorkQueue(Struct):
         """True if one with nothing under way may have a slot besides, while all slots are taken: an
         organization one, and an environment one."""
         if idle is Idle.ENVIRONMENT:
-            return not self.busy & self.of_environments
-        return len(self.busy - self.of_environments) <= self.slots
+            return not self.holding_slots & self.of_environments
+        return len(self.holding_slots - self.of_environments) <= self.slots
 
 
 class Worker:
@@ -137,7 +137,7 @@ class Worker:
             self._wake.set()
 
     async def run(self) -> None:
-        """Runs due work for ever; sleeps until more is due, or until a nudge."""
+        """Runs due work in an endless loop; sleeps until more is due, or until a nudge."""
         while True:
             self._wake.clear()
             try:
@@ -265,7 +265,7 @@ class Worker:
             running = await self._end_all()
         interrupted = [claim for task, claim in running.items() if task.cancelled()]
         if interrupted:
-            await self._let_go(interrupted)
+            await self._release_claims(interrupted)
 
     async def _end_all(self) -> Mapping[asyncio.Task[None], Claim]:
         if self._claiming:
@@ -276,10 +276,10 @@ class Worker:
         await asyncio.gather(*running, return_exceptions=True)
         return running
 
-    async def _let_go(self, claims: Sequence[Claim]) -> None:
+    async def _release_claims(self, claims: Sequence[Claim]) -> None:
         async def change(tx: Tx) -> None:
             for claim in claims:
-                await _let_go(tx, claim, tx.now, claim.attempts - 1)
+                await _release_claim(tx, claim, tx.now, claim.attempts - 1)
 
         try:
             await self._ctx.store.write(change)
@@ -297,7 +297,7 @@ class Worker:
         own = asyncio.current_task()
         assert own is not None
         waiting.set(partial(self._note_wait, queue, own))
-        keeper = asyncio.create_task(self._keep(claim, own))
+        keeper = asyncio.create_task(self._renew_lease(claim, own))
         try:
             if earlier:
                 await asyncio.wait(earlier)
@@ -321,8 +321,8 @@ class Worker:
         finally:
             keeper.cancel()
 
-    async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
-        """Renews the lease while the work goes on; ends work that another worker has claimed."""
+    async def _renew_lease(self, claim: Claim, work: asyncio.Task[None]) -> None:
+        """Renews the lease while the work runs; ends work that another worker has claimed."""
         while True:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:
@@ -343,7 +343,7 @@ class Worker:
     async def _later(self, claim: Claim) -> None:
         wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
         try:
-            await self._ctx.store.write(lambda tx: _let_go(tx, claim, tx.now + wait, claim.attempts))
+            await self._ctx.store.write(lambda tx: _release_claim(tx, claim, tx.now + wait, claim.attempts))
         except Unavailable:
             _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
@@ -366,8 +366,8 @@ def _has_spares(number: int) -> bool:
     return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 
-async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
-    """Makes the work due again then. A lost claim belongs to another worker."""
+async def _release_claim(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
+    """Releases the claim, and makes the work due again then, unless another worker has claimed it."""
     if not await tx.work.again(claim, due, attempts):
         await _ask_to_look(tx, claim)
 

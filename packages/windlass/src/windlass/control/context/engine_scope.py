@@ -1,4 +1,4 @@
-"""Limits what the engine of a cluster tells to services of this cluster."""
+"""Limits the reports of an engine of a cluster to services of this cluster."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ServiceClusters(Protocol):
 
     async def cluster_of(self, service: str) -> str: ...
 
-    def later(self, action: Coroutine[None, None, None]) -> object: ...
+    def run_in_background(self, action: Coroutine[None, None, None]) -> object: ...
 
 
 class EngineScope:
-    """Passes on what the engine of a cluster tells of services of this cluster, and nothing of others: the
-    engine belongs to the organization of the cluster."""
+    """Passes on what the engine of a cluster reports about services of this cluster, and drops reports about
+    others: the engine belongs to the organization of the cluster."""
 
     def __init__(self, places: ServiceClusters, cluster: str, notice: Notice, sink: Sink) -> None:
         self._places, self._cluster = places, cluster
@@ -43,7 +43,7 @@ class EngineScope:
         if cluster is None:  # deployed by another server a moment ago, or invented
             if self._looking < MOST_LOOK_UPS:
                 self._looking += 1
-                self._places.later(self._look_up(service, action))
+                self._places.run_in_background(self._look_up(service, action))
         elif cluster == self._cluster:
             action()
 

@@ -45,7 +45,7 @@ class _CachedNeighbours(Struct, frozen=True):
 
 
 class Neighbours:
-    """By environment and family: the services that can be found, and of which version of the list."""
+    """Caches, by environment and family, the services that others can reach, with the version of the list."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _CachedNeighbours] = {}

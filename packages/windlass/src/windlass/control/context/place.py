@@ -82,7 +82,8 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
 
     @property
     def door(self) -> str:
-        """The name of its router. One at another port is another router: the former goes on for a while."""
+        """The name of its router. One at another port is another router: the former keeps running for a
+        while."""
         return f"{self.cluster}:{self.router_port}"
 
 

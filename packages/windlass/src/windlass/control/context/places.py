@@ -131,13 +131,13 @@ class Places:
             await self.at(cluster)
         await asyncio.gather(*self._tasks)
 
-    def changed(self, cluster: str) -> None:
-        """Has a cluster read again that was created, changed or deleted, maybe by another server."""
+    def note_changed(self, cluster: str) -> None:
+        """Schedules reading a cluster again that was created, changed or deleted, maybe by another server."""
         self._changed.add(cluster)
         self._must_look.set()
 
-    async def keep_up(self) -> None:
-        """Follows changes of clusters, for ever."""
+    async def follow_clusters(self) -> None:
+        """Follows changes of clusters, in an endless loop."""
         while True:
             try:
                 async with asyncio.timeout(_LOOK_EVERY):
@@ -183,9 +183,9 @@ class Places:
         """Finds and watches what runs there, without delaying the caller."""
         if self._watch is None or place.reconnect is None:
             return
-        self.later(self._start_engine(cluster, place, *self._watch))
+        self.run_in_background(self._start_engine(cluster, place, *self._watch))
 
-    def later(self, action: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def run_in_background(self, action: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Does something in the background, at the latest until `stop`."""
         task = start_untraced(action)
         self._tasks.add(task)
@@ -221,7 +221,7 @@ class Places:
             if place.reconnect:
                 await self._close_engine(place)
                 if place.router is not self.local.router:
-                    self.later(place.router.retire(LAST_REQUESTS))
+                    self.run_in_background(place.router.retire(LAST_REQUESTS))
             if access:
                 await self._open_place(cluster)
 
@@ -246,7 +246,7 @@ class Places:
             for service in services:
                 self._watch[0](service)
         if place.router is not self.local.router:
-            self.later(place.router.retire(LAST_REQUESTS))
+            self.run_in_background(place.router.retire(LAST_REQUESTS))
 
     async def _close_engine(self, place: Place) -> None:
         await place.engine.stop()

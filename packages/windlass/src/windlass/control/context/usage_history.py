@@ -135,16 +135,16 @@ class UsageHistory:
 
     def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
         """Adds what instances used."""
-        slot = self._go_on(at)
+        slot = self._advance_to(at)
         self._instances.put(slot, points)
 
     def note_requests(self, at: int, points: Mapping[str, Point]) -> None:
         """Adds the requests of all services that had any; all others had none."""
-        slot = self._go_on(at)
+        slot = self._advance_to(at)
         self._requests.put(slot, points)
         self._told.put(slot, {_TOLD: 0.0})
 
-    def _go_on(self, at: int) -> int:
+    def _advance_to(self, at: int) -> int:
         """Returns the slot of a time. After the clock was set back, it is the newest."""
         slot = slot_of(at)
         self._newest = slot if slot < self._newest - _IDLE else max(self._newest, slot)
@@ -183,7 +183,7 @@ class UsageHistory:
         return round(rates["5xx"] / total, 3) if total else None
 
     def _requests_in(self, series: Series, slots: range) -> Mapping[str, Numbers]:
-        """Returns the requests of a service, with a rate of 0 where the gateway told of none."""
+        """Returns the requests of a service, with a rate of 0 where the gateway reported none."""
         zeros = self._told.numbers(_TOLD, slots)
         certain = min(series.since, self._requests.complete_since)
         numbers = {name: series.numbers(name, slots) for name in _REQUESTS}

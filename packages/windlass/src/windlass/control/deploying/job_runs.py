@@ -73,7 +73,7 @@ class RunTask(Struct, frozen=True):
 
 
 async def execute_run(ctx: Context, claim: Claim) -> None:
-    """Executes a run to its end. A run that goes on for long is looked at again later."""
+    """Executes a run to its end. A long run is checked again later."""
     run = await ctx.store.reads.runs.get(claim.id)
     if run is None:
         await ctx.store.write(lambda tx: tx.work.done(claim))
@@ -109,7 +109,7 @@ async def _put_off(task: RunTask, later: PutOff, tx: Tx) -> None:
 
 
 async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
-    """Gives a run to the server that owns its place by now."""
+    """Hands a run over to the server that owns its place now."""
     await tx.work.done(claim)
     await tx.work.ask(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
 

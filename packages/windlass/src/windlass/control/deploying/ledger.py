@@ -24,7 +24,6 @@ from windlass.control.context.place import Place
 from windlass.control.deploying.followers import fail_followers, wake_followers
 from windlass.control.records.deployments import (
     finish,
-    give_way,
     has_switched,
     move,
     name_of,
@@ -33,6 +32,7 @@ from windlass.control.records.deployments import (
     record_health,
     status_of,
     with_report,
+    yield_to_newer,
 )
 from windlass.control.records.names import reserve_declared, reserve_names
 from windlass.control.records.recording import record
@@ -53,7 +53,7 @@ from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
 
 
 async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
-    """Called in the transaction that freezes the workload: neither is there without the other."""
+    """Called in the transaction that freezes the workload: neither is stored without the other."""
     service = await tx.resources.get(workload.service)
     assert service is not None
     changes = ctx.kinds[service.family].frozen(service, workload)
@@ -182,7 +182,7 @@ class Ledger:
     # The deployment under way
 
     async def note_waiting(self, reason: str) -> None:
-        """Records why the deployment waits, also in its log, or with an empty reason that it goes on."""
+        """Records why the deployment waits, also in its log, or with an empty reason that it continues."""
         if reason != self._waits:
             if reason:
                 self.say(reason)
@@ -192,7 +192,7 @@ class Ledger:
     @in_transaction
     async def _note_waiting(self, tx: Tx, current: DeploymentRow, reason: str) -> None:
         moved = await note_wait(tx, self.service, current, reason)
-        await give_way(tx, self.service, await status_of(tx, self.service), moved)
+        await yield_to_newer(tx, self.service, await status_of(tx, self.service), moved)
 
     @in_transaction
     async def freeze(
@@ -381,7 +381,7 @@ class Ledger:
         await self.ctx.store.write(write)
 
     async def put_off(self, wait: int, tries: int = 0) -> None:
-        """Lets go of the work for so many milliseconds, or until it is asked for."""
+        """Releases the work for so many milliseconds, or until it is requested again."""
         if not await self.ctx.store.write(lambda tx: tx.work.again(self.claim, tx.now + wait, tries)):
             raise LostClaim(self.claim.id)
 

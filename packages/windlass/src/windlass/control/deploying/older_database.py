@@ -53,8 +53,8 @@ async def examine(ctx: Context, place: Place) -> None:
         ctx.places.examined.add(place.id)
 
 
-def leave_alone(ctx: Context, place: Place, names: Sequence[str]) -> None:
-    """Tells of services that the database does not know, in the status of their cluster and in the log."""
+def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) -> None:
+    """Reports services that are missing from the database, in the status of their cluster and in the log."""
     if not names:
         ctx.places.remarks.pop(place.id, None)
         return

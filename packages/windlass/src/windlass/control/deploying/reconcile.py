@@ -139,7 +139,7 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
 
 
 async def _take(ledger: Ledger) -> None:
-    """Takes the step. A request to cancel the deployment interrupts it; the next round sees to the rest."""
+    """Takes the step. A request to cancel the deployment interrupts it; the next round handles the rest."""
     task = ledger.task
     doing = asyncio.ensure_future(STEPS[task.step](ledger))
     if task.deployment is None or task.step is Step.ABANDON:

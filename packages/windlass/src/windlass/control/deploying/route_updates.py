@@ -51,12 +51,13 @@ class RouteUpdates:
         """Services of which routers have no routes since the start of the server; None once they have all."""
 
     def note_all(self, services: Iterable[str]) -> None:
-        """Updates the routes of all services soon. After that, routers are told that they are complete."""
+        """Updates the routes of all services soon. After that, routers are notified that their routes are
+        complete."""
         self._untold = set(services)
         self.note(self._untold)
 
     def note(self, services: Iterable[str]) -> None:
-        """Has the routes of services looked at."""
+        """Schedules an update of the routes of services."""
         self.note_since(dict.fromkeys(services, time.monotonic()))
 
     def note_since(self, services: Mapping[str, float]) -> None:
@@ -64,7 +65,7 @@ class RouteUpdates:
         self._must_look.set()
 
     async def run(self) -> None:
-        """Updates routes for ever."""
+        """Updates routes, in an endless loop."""
         try:
             while True:
                 await self._must_look.wait()
@@ -79,14 +80,14 @@ class RouteUpdates:
             await self.stop()
 
     async def watch_sites(self) -> None:
-        """Looks for lost files of static sites for ever."""
+        """Looks for lost files of static sites, in an endless loop."""
         while True:
             await asyncio.sleep(_SITES_EVERY)
             with suppress(Unavailable):  # Others log that the database is away.
                 await self.restore_sites()
 
     async def restore_sites(self) -> None:
-        """Has the files of static sites put in place again where they were lost: no engine sees that."""
+        """Schedules the restoring of lost files of static sites: no engine notices a loss."""
         lost = await lost_sites(self._ctx)
         for service in lost:
             _log.warning("lost files of a site are put in place again", extra={"service": service})
@@ -145,7 +146,7 @@ class RouteUpdates:
             self._untold -= services.keys()
 
     async def _complete(self) -> None:
-        """Tells routers, once, that they have the routes of all services."""
+        """Notifies routers, once, that they have the routes of all services."""
         if self._untold is not None and not self._untold:
             try:
                 for router in {place.router for place in self._ctx.places.all()}:
@@ -174,7 +175,7 @@ class RouteUpdates:
     def _retrying(
         self, service: str, since: float, late: dict[str, float], raising: type[Exception] | tuple[()] = ()
     ) -> Iterator[None]:
-        """Has a service wait if its routes cannot be set: it must not keep others waiting."""
+        """Delays a service whose routes cannot be set, so that it does not delay others."""
         try:
             yield
         except raising:

@@ -28,7 +28,7 @@ from windlass.store import NameRow, StatusRow, Surroundings
 
 
 def machine_of(ctx: Context, place: Place) -> Surroundings | None:
-    """Returns what is told of the machine that serves a place, if it is another one."""
+    """Returns how messages describe the machine that serves a place, if it is another one."""
     if place.elsewhere is not None:
         return place.elsewhere
     return ctx.ownership.elsewhere if place is ctx.places.local else None
@@ -116,8 +116,8 @@ async def catch_up(ctx: Context, service: str, since: float) -> None:
 
 
 async def hold_names(ctx: Context, service: str) -> None:
-    """Has the router answer for a service whose engine did not tell yet what runs: its names are known, and
-    nothing serves them now. Routes that are set stay as they are."""
+    """Makes the router answer for a service whose engine has not reported yet what runs: its names are
+    known, and nothing serves them now. Routes that are set stay as they are."""
     async with ctx.routing[service]:
         status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
         if status is not None:
@@ -158,9 +158,9 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 
 async def take_over_routes(ctx: Context) -> None:
-    """Keeps the routes that routers have, until engines tell newer ones, and closes those of services that
-    are not theirs. A gateway goes on while its database is restored, and while a server that moves or deletes
-    something dies."""
+    """Keeps the routes that routers have until engines report newer ones, and closes those of services that
+    are not theirs. A gateway keeps running while its database is restored, and while a server that moves or
+    deletes something dies."""
     places = ctx.places.all()
     await ctx.places.local.router.close_others(ctx.places.has_router, LAST_REQUESTS)
     for router in {place.router for place in places}:

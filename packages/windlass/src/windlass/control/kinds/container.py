@@ -1,4 +1,4 @@
-"""Containers: an image that is there already, or is pulled, then run as it is."""
+"""Containers: an image is pulled unless the engine has it, and runs unchanged."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class DatabaseKind(ServiceKind[Database]):
         prefixes: dict[str, str] = {}
         for row in rows:
             name = row.read(NamedDocument).name
-            prefix = database_variables.friendly(name, row.id)
+            prefix = database_variables.friendly_prefix(name, row.id)
             elder = prefixes.setdefault(prefix, name)
             own = await _connection(ctx, source, row, address)
             if elder != name:
@@ -121,7 +121,7 @@ class DatabaseKind(ServiceKind[Database]):
 
 
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
-    """Once there is data, not every version can go on with it. Failed builds leave none."""
+    """Refuses a version that cannot use the existing data. Failed builds leave no data."""
     if (await status_of(tx, change.row)).deployed_at is None:
         return
     if not any(particulars(past).made for past in await tx.deployments.latest(change.row.id, 1000)):
@@ -134,12 +134,12 @@ async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
     """Refuses a new name with the variables of another database, which would have other values from the next
     deployment on."""
     row, name = change.row, change.spec.name
-    prefix = database_variables.friendly(name, row.id)
-    if prefix == database_variables.friendly(change.before.name, row.id):
+    prefix = database_variables.friendly_prefix(name, row.id)
+    if prefix == database_variables.friendly_prefix(change.before.name, row.id):
         return
     for other in await tx.resources.of_parent(row.parent, database.name):
         other_name = other.read(NamedDocument).name
-        if other.id != row.id and database_variables.friendly(other_name, other.id) == prefix:
+        if other.id != row.id and database_variables.friendly_prefix(other_name, other.id) == prefix:
             raise Conflict(
                 f"name: choose another: the database {other_name} has the variables {prefix}… of this one"
             )

@@ -62,13 +62,13 @@ def is_page_key(ctx: Context, cookie: str, key: str) -> bool:
     return hmac.compare_digest(page_key_of(ctx, cookie).encode(), key.encode())
 
 
-def lasts(ctx: Context) -> int:
-    """Returns how long a session goes on after it was used."""
+def session_lifetime(ctx: Context) -> int:
+    """Returns how long a session lasts after its last use."""
     return ctx.settings.browser_session_hours * HOUR
 
 
 def end_after_use(ctx: Context, session: BrowserSession, now: int) -> int:
-    return min(session.created_at + LONGEST, now + lasts(ctx))
+    return min(session.created_at + LONGEST, now + session_lifetime(ctx))
 
 
 async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
@@ -100,7 +100,7 @@ async def open_as(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> NewBrow
 
 
 async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) -> NewBrowserSession:
-    cookie, ends = secrets.token_urlsafe(32), tx.now + lasts(ctx)
+    cookie, ends = secrets.token_urlsafe(32), tx.now + session_lifetime(ctx)
     session = BrowserSession(
         tokens.digest(cookie),
         ids.new_id(),

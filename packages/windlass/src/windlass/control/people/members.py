@@ -153,8 +153,8 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
 
 
 async def _end_sessions(tx: Tx, leaving: Row) -> None:
-    """Ends the sessions of a person who is a member nowhere else. Otherwise they would go on with the next
-    invitation, at every browser that was signed in before."""
+    """Ends the sessions of a person who is a member nowhere else. Otherwise they would be valid again with
+    the next invitation, at every browser that was signed in before."""
     person = await tx.identities.person_of(leaving.id)
     if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
         await tx.browser_sessions.end_all(subject_of_person(*person))

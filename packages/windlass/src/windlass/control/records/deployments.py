@@ -116,7 +116,7 @@ def _replaced_by(service: Row, number: int) -> str:
     return f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
 
 
-async def give_way(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> None:
+async def yield_to_newer(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> None:
     """Cancels a release that only waits by now, if a newer deployment was asked for while it did more."""
     waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
     if waiting and waiting[-1].number > deployment.number:
@@ -146,8 +146,8 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:
-    """Refuses what would be added to an environment or project that is being deleted: a service, or the first
-    deployment of one that would have been gone with the answer."""
+    """Refuses to add anything to an environment or project that is being deleted: a service, or the first
+    deployment of a service that the deletion erases."""
     if row := await source.deletions.at_or_above(parent):
         raise Conflict(
             f"Use another {row.family}: {row.name} is being deleted, and nothing can be added to it"
@@ -188,7 +188,7 @@ async def move(
 
 
 async def note_wait(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) -> DeploymentRow:
-    """Records why a deployment waits, or with an empty reason that it goes on."""
+    """Records why a deployment waits, or with an empty reason that it continues."""
     details, status = particulars(deployment), await status_of(tx, service)
     if not details.command and status.message in {"", details.waits}:
         await tx.statuses.change(replace(status, message=reason))

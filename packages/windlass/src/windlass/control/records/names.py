@@ -150,7 +150,7 @@ def _port_owner(workload: Workload) -> PortOwner:
 
 async def note_api_port(ctx: Context) -> None:
     """Keeps the port of the API of this server from services, also while the server is restarted: a gateway
-    goes on then, and a service that listens there would get the tokens of clients."""
+    keeps running then, and a service that listens there would get the tokens of clients."""
     fact = f"{API}{PORT}{ctx.settings.port}"
     if await ctx.store.reads.facts.get(fact) is None:
         await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))

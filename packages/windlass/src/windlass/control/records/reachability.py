@@ -29,7 +29,7 @@ _LOG_ELSEWHERE: Final = (
 _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
 
-async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
+async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     """Returns the status to show. A service whose server or engine is gone may still run: it is UNAVAILABLE,
     and the message names its last known state."""
     if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_away):

@@ -255,7 +255,7 @@ def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
 
 
 async def present_state(source: Reads, service: str) -> str:
-    """Returns the number and the digest of the present state; empty if there is none. A restored state may
-    have the very bytes of an earlier one, of which a plan was made, and still comes after it."""
+    """Returns the number and the digest of the present state; empty if there is none. A restored state may be
+    identical to an earlier one that a plan was made of, and still comes after it."""
     version = await source.terraform.newest(service)
     return f"{version.number} {version.digest}" if version else ""

@@ -122,7 +122,7 @@ def behaviour_of(family: Family) -> AnyBehaviour:
 
 
 def check_behaviours(registry: Registry) -> None:
-    """Stops the start where a trait needs a behaviour and there is none."""
+    """Refuses to start if a trait lacks a behaviour that it needs."""
     for family in registry.families.values():
         for trait in family.traits:
             if trait.needs_behaviour and trait.name not in TRAIT_BEHAVIOURS and family.name not in BEHAVIOURS:

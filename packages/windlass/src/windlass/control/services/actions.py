@@ -84,7 +84,8 @@ async def was_begun(tx: Tx, service: Row) -> bool:
 
 
 def action_name(call: Call) -> str:
-    """`deploy` of `application.deploy` and of `environment.service/deploy`"""
+    """Returns the name of an action: `deploy` for `application.deploy` and for
+    `environment.service/deploy`."""
     return call.operation.handler.partition(".")[2].removeprefix("service/")
 
 

@@ -121,7 +121,7 @@ async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
 
 
 def shown_fields(row: Row) -> Mapping[str, object]:
-    """The fields of an environment that tell of its cluster."""
+    """Returns the fields of an environment that describe its cluster."""
     spec = row.read(Cluster)
     return {
         "cluster_name": spec.name,

@@ -12,7 +12,7 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, status_of
-from windlass.control.records.reachability import as_known
+from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import changeable
@@ -145,7 +145,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
             change.extras[_CHECK] = msgspec.to_builtins(change.extras[_CHECK])
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Services show the registry of their image."""
+        """Updates the services that show this registry for their image."""
         for service in await services_that_use(ctx, tx, row):
             changes = ctx.kinds[service.family].with_registry(service, row)
             await tx.resources.rewrite(service.id, rewritten(service.body, changes))
@@ -177,7 +177,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 async def container_statuses(ctx: Context, call: Call) -> Reply:
     statuses = []
     for service in await visible_users(ctx, call):
-        status = await as_known(ctx, await status_of(ctx.store.reads, service))
+        status = await status_as_reachable(ctx, await status_of(ctx.store.reads, service))
         fresh = await freshness(ctx, ctx.store.reads, service, status)
         statuses.append(encode(shown_status(call, service, status, fresh)))
     return Reply(results(statuses))

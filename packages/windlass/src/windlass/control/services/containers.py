@@ -1,4 +1,5 @@
-"""Containers and their tags: new ones are deployed everywhere or listed, and images are checked."""
+"""Containers and their tags: deploys a new tag to all containers of an image, lists tags, and checks
+images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Deployment restrictions of a service: there are not too many. Twins are harmless, as in a .dockerignore."""
+"""Deployment restrictions of a service: their number is limited. Duplicates are harmless, as in a
+.dockerignore."""
 
 from __future__ import annotations
 

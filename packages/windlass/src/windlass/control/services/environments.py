@@ -16,7 +16,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
-from windlass.control.records.reachability import as_known
+from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
@@ -145,7 +145,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _note_request(
     ctx: Context, tx: Tx, call: Call, environment: Row, alone: State, request: str
 ) -> Reply:
-    """Notes what was asked of the environment; one without services is there at once.
+    """Notes what was asked of the environment; one without services is complete at once.
 
     The id of the request is that of its entry in the history; without deployments, of the environment."""
     status = await tx.statuses.get(environment.id)
@@ -248,7 +248,9 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 
 async def status_of_environment(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
     own = await source.statuses.get(environment.id)
-    statuses = [await as_known(ctx, status) for status in await source.statuses.below(environment.id)]
+    statuses = [
+        await status_as_reachable(ctx, status) for status in await source.statuses.below(environment.id)
+    ]
     state = (
         together(status.state for status in statuses)
         if statuses

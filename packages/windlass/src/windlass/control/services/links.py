@@ -6,7 +6,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.records.links import links_of
-from windlass.control.records.reachability import as_known
+from windlass.control.records.reachability import status_as_reachable
 from windlass.control.request.paths import target
 from windlass.core.deploy.states import State
 from windlass.store import StatusRow
@@ -22,7 +22,7 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 async def read_ingress_status(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
-    status = await as_known(ctx, await status_of(source, service))
+    status = await status_as_reachable(ctx, await status_of(source, service))
     state = _routed_state(status) if await links_of(ctx, source, service) else State.READY
     return Reply(encode({"routerId": service.id, "status": state}))
 

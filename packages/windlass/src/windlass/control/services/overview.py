@@ -1,4 +1,4 @@
-"""All services of an organization in one list: what each is, where, how it is, and its address."""
+"""Lists all services of an organization: the type, place, status and address of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import version_of
 from windlass.control.records.links import links_of
-from windlass.control.records.reachability import as_known
+from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import shown_instances
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
@@ -82,7 +82,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
     service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
     assert service is not None
     assert status is not None
-    status = await as_known(ctx, status)
+    status = await status_as_reachable(ctx, status)
     for id in (place.environment, place.project):
         if id not in above and (row := await source.resources.get(id)):
             above[id] = row

@@ -22,7 +22,7 @@ from windlass.control.records.deployments import (
     status_of,
 )
 from windlass.control.records.names import reserve_declared
-from windlass.control.records.reachability import as_known, check_log_here
+from windlass.control.records.reachability import check_log_here, status_as_reachable
 from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
@@ -237,7 +237,7 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
     """Returns the status of a service, with what its last deployment does if that may be a part."""
-    status = await as_known(ctx, await status_of(source, service))
+    status = await status_as_reachable(ctx, await status_of(source, service))
     document = shown_status(call, service, status, await freshness(ctx, source, service, status))
     if ctx.kinds[service.family].has_sub_actions and status.deployment:
         last = await source.deployments.get(status.deployment)
@@ -315,7 +315,7 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
     service = await parent_of(source, call)
-    status = await as_known(ctx, await status_of(source, service))
+    status = await status_as_reachable(ctx, await status_of(source, service))
     return service, status, await freshness(ctx, source, service, status)
 
 

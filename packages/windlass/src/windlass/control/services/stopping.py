@@ -44,7 +44,7 @@ async def _is_up(source: Reads, status: StatusRow) -> bool:
 
 
 async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
-    """Durable when it returns: a server that starts later goes on with it."""
+    """Durable when it returns: a server that starts later continues it."""
     stopping = []
     for service in await up(tx):
         call = Call(

@@ -1,6 +1,7 @@
-"""Requests of a run to the Windlass that started it: its state, the lock on it, its plan, its resources.
+"""Handles requests of Terraform runs to this server: reads and writes their state, its lock, the plan and the
+resources.
 
-A run may do this only for its own service, and only until its deployment has ended.
+A run may access only its own service, and only until its deployment has ended.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
     """Returns the first number of an event at that time or later."""
     while low < high:
         middle = (low + high) // 2
-        time = await source.events.time(middle)
+        time = await source.events.time_of(middle)
         if time is None or time >= at:
             high = middle
         else:

@@ -88,7 +88,7 @@ class WebhookSender:
         """Sends until nothing is due, or every delivery fails."""
         self._results.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
         if self._results.receiver.failing and await self._is_wanted():
-            await self._look()
+            await self._check_receiver()
         while not self._results.over and await self._is_wanted():
             due = await self._due()
             if not due:
@@ -162,15 +162,15 @@ class WebhookSender:
             headers["webhook-signature"] = signature(self._keys, delivery.id, seconds, body)
         return headers
 
-    async def _look(self) -> None:
-        """Asks a receiver that took nothing whether it is there. If it always was, that says nothing of
-        whether it takes something now: the usual waits are kept to."""
-        here = await self._is_here()
+    async def _check_receiver(self) -> None:
+        """Asks a receiver that accepted no delivery whether it is reachable. If it always was, that does
+        not tell whether it accepts deliveries now: the usual waits apply."""
+        here = await self._is_reachable()
         receiver = self._results.receiver
         if here == bool(receiver.silent):
             await self._results.correct(replace(receiver, silent=int(not here)), hurry=here)
 
-    async def _is_here(self) -> bool:
+    async def _is_reachable(self) -> bool:
         try:
             answer = await self._ctx.out.send("HEAD", self._url, seconds=TRIED)
         except OSError:

@@ -57,11 +57,11 @@ class DeliveryResults:
     def note(self, delivery: DeliveryRow, attempt: StoredAttempt, wanted_wait: int | None = None) -> bool:
         """Returns whether the next delivery of this lane may follow."""
         if 200 <= attempt.status_code < 300:
-            self._well()
+            self._record_success()
             self._ctx.meters.deliveries.count("delivered")
             self._put(replace(delivery, state=DELIVERED), attempt)
             return True
-        self._badly(attempt)
+        self._record_failure(attempt)
         now = self._ctx.clock.now()
         if not self.receiver.failing and now - delivery.created >= GIVEN_UP_AFTER:
             self._ctx.meters.deliveries.count("given_up")
@@ -73,11 +73,11 @@ class DeliveryResults:
         self._put(replace(delivery, due=now + wait), attempt)
         return False
 
-    def _well(self) -> None:
+    def _record_success(self) -> None:
         self._recovered |= bool(self.receiver.failing)
         self.receiver = Receiver()
 
-    def _badly(self, attempt: StoredAttempt) -> None:
+    def _record_failure(self, attempt: StoredAttempt) -> None:
         before, now, silent = self.receiver, self._ctx.clock.now(), attempt.status_code == 0
         fails = before.fails + 1
         lost = before.failing or silent or fails >= LOST_AFTER

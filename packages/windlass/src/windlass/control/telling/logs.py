@@ -112,7 +112,7 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
         following = asyncio.ensure_future(anext(lines, None))
         try:
             while True:
-                if await _comes(following, patience, None if over else changed):
+                if await _arrives_in_time(following, patience, None if over else changed):
                     if (piece := following.result()) is None:
                         return
                     yield piece
@@ -129,7 +129,9 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
             await asyncio.wait([following])
 
 
-async def _comes(following: asyncio.Future[T], moment: float, changed: asyncio.Event | None) -> bool:
+async def _arrives_in_time(
+    following: asyncio.Future[T], moment: float, changed: asyncio.Event | None
+) -> bool:
     """True if a line comes before the deployment changes or, once it has ended, within a moment."""
     if changed is None:
         await asyncio.wait([following], timeout=moment)

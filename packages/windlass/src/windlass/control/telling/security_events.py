@@ -187,12 +187,12 @@ async def _find_subject(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[
     row = await tx.resources.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:
         return row.org, await about(ctx, tx, row)
-    org = sighting.orgs[0] if sighting.orgs else await _operators(tx)
+    org = sighting.orgs[0] if sighting.orgs else await _first_organization(tx)
     target = sighting.target if sighting.family else org
     return org, About(target, sighting.family or "organization", org, "organization")
 
 
-async def _operators(tx: Reads) -> str:
-    """Returns the first organization, whose operators are told about persons without an organization."""
+async def _first_organization(tx: Reads) -> str:
+    """Returns the first organization, whose audit contains the events of persons without an organization."""
     first = await tx.resources.first("", organization.name)
     return first.id if first else ""

@@ -145,7 +145,7 @@ def _without_id(key: str, id: str) -> str:
 
 
 async def _original_of(tx: Tx, row: Row) -> str:
-    """Returns the id of the variable that another one is derived from; empty if it is none."""
+    """Returns the id of the variable that another one is derived from; empty if it is not derived."""
     for link in ("aliases", "overrides"):
         if target := await tx.links.target(row.id, link):
             return target

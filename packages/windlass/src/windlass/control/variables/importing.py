@@ -24,7 +24,7 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def import_at(ctx: Context, tx: Tx, call: Call, here: Row) -> Reply:
-    """Existing variables stay as they are, unless they are to be overwritten."""
+    """Imports variables. Existing ones are kept, unless they are to be overwritten."""
     levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(here.id)}
     body = call.sent(Import)
     done: list[Imported] = []

@@ -50,7 +50,7 @@ class StoredVariable(Struct):
 async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
     """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
     if not _takes_variables(ctx, service):
-        digest = Digest(_sha(ctx, service, (), ())).text
+        digest = Digest(_digest_of(ctx, service, (), ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
     levels = await source.tree.above(service.id)
     if not levels:
@@ -67,7 +67,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         if stored
     ]
     counted = ((row.id, row.family, row.tag, row.name) for row in own.counted if row.id in used)
-    sha = _sha(ctx, service, digests, counted)
+    sha = _digest_of(ctx, service, digests, counted)
     return Inputs(
         variables=result.variables,
         files=result.files,
@@ -149,7 +149,7 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
         levels = await ctx.variable_digests.of(source, service.id)
         marks = await source.tree.marks(service.id, counted)
     own = _parse(sha, rest)
-    return sha == _sha(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
+    return sha == _digest_of(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
 
 
 async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: str) -> frozenset[str] | None:
@@ -188,9 +188,9 @@ def _counted_families(ctx: Context) -> list[str]:
     return [family for family, kind in ctx.kinds.items() if kind.is_counted]
 
 
-def _sha(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
-    """Variables count with each change; of services, only whether they are there and how they are called:
-    nothing else of them is in the variables of others."""
+def _digest_of(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
+    """Returns a digest of the inputs. It covers every change of variables, but only the existence and the
+    names of services: variables of others contain nothing else of them."""
     return _BY_LEVEL + _hash(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
 
 

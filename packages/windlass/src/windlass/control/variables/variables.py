@@ -145,7 +145,7 @@ async def find_built_in(
 class Variables(Behaviour[Variable | Secret]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         level = draft.above
-        await self._refuse_twin(tx, draft)
+        await self._refuse_duplicate(tx, draft)
         if await tx.lists.length(level.id, draft.family.name) >= MOST_AT_LEVEL:
             noun = "secrets" if draft.family is secret else "variables"
             raise Conflict(
@@ -178,7 +178,7 @@ class Variables(Behaviour[Variable | Secret]):
             for derived in await tx.links.sources(row.id, link):
                 await built_ins.remove_with_derived(tx, derived)
 
-    async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
+    async def _refuse_duplicate(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         other = secret if draft.family is variable else variable
         if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(

@@ -115,7 +115,7 @@ class Copy(Struct, frozen=True):
         await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
 
     async def _pull(self, refs: Sequence[str], *depth: str) -> None:
-        """Fetches `refs`: each what is there, and what it is called here."""
+        """Fetches `refs`: refspecs with a remote and a local name."""
         fixed = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         words = ("fetch", *fixed, *self.options, *depth, "--", self.remote.url, *(f"+{ref}" for ref in refs))
         objects = self.folder / ".git" / "objects"

@@ -1,8 +1,8 @@
 """Fetches one commit of a repository into a folder.
 
-The repository, its server and all their output are taken for hostile. Nothing that a repository brings
-is run (hooks, filters, submodules), nothing but the judged address is called, and no `.git` stays behind.
-Kept copies are prepared for their next fetch in the background, at most one for each name.
+The repository, its server and all their output are treated as hostile. Nothing that a repository brings is
+run (hooks, filters, submodules), nothing but the judged address is called, and no `.git` stays behind. Kept
+copies are prepared for their next fetch in the background, at most one for each name.
 """
 
 from __future__ import annotations

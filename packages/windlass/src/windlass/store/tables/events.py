@@ -79,8 +79,8 @@ class EventTable(Table):
         row = await self._session.one(HASH, number)
         return row[0] if row else None
 
-    async def time(self, number: int) -> int | None:
-        """Returns the time of the event of this number, or of the first one after it."""
+    async def time_of(self, number: int) -> int | None:
+        """Returns the time of the event with this number, or of the next one."""
         row = await self._session.one(TIME, number)
         return row[0] if row else None
 

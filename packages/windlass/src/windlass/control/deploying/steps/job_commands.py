@@ -115,8 +115,8 @@ async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEven
 async def _find_or_add(
     ledger: Ledger, tx: Tx, current: DeploymentRow, version: str, plan: JobPlan, event: RunEvent
 ) -> RunRow | None:
-    """Returns the last run of this deployment, which it adds if there is none. None while another run of the
-    job goes on: they never run together."""
+    """Returns the last run of this deployment, which it adds if there is none. None while another run of
+    the job is under way: they never run together."""
     if (run := await tx.runs.awaited_by(current.id)) is not None:
         return run
     if await tx.runs.open(current.service):

@@ -118,7 +118,7 @@ async def prune(ledger: Ledger) -> None:
 
 
 async def abandon(ledger: Ledger) -> None:
-    """Takes down a deployment that was cancelled. What served before goes on serving."""
+    """Takes down a deployment that was cancelled. The earlier version keeps serving."""
     deployment = ledger.deployment
     if particulars(deployment).command:
         await abandon_one_off(ledger)
