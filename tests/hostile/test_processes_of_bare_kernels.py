@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +19,12 @@ from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base import marks
 from windlass.base.isolation import isolation, landlock
 from windlass.base.isolation.isolation import Isolation
 from windlass.engines.engine import ExecutionRequest, TerminalSize
 from windlass.engines.workload import Instance
+from windlass.process import kill
 from windlass.process.builds.cells import Cells
 from windlass.process.builds.tools import Tools
 from windlass.process.engine import ProcessEngine
@@ -154,6 +157,55 @@ async def test_nothing_of_a_build_that_is_cancelled_is_left(tmp_path, has_mark, 
     tools.end_all()
     assert await ends(left) is has_mark
     end(left)
+
+
+FORKS = bytes.fromhex("bb801a0600 b839000000 0f05 85c0 7504 ffcb 75f1 b83c000000 31ff 0f05")
+"""400,000 times: fork; the parent exits, and the child goes on. Takes half a minute."""
+RUNS_AWAY = f"""
+import os, signal, struct
+start, code = 0x400000 + 120, {FORKS!r}
+with open("forks", "wb") as file:
+    file.write(b"\\x7fELF\\2\\1\\1" + bytes(9))
+    file.write(struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, start, 64, 0, 0, 64, 56, 1, 0, 0, 0))
+    file.write(struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, 120 + len(code), 120 + len(code), 4096))
+    file.write(code)
+os.chmod("forks", 0o755)
+if not os.fork():
+    os.setsid()
+    os.closerange(0, 1000)
+    os.execve("forks", ["forks"], {{}})
+print("found", os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
+@pytest.mark.parametrize("is_chased", [True, False])
+async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig, monkeypatch, is_chased):
+    if not is_chased:
+        monkeypatch.setattr(kill, "chase", lambda mark: None)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(RUNS_AWAY)))
+
+        async def has_said() -> bool:
+            return bool(station.said)
+
+        await until(has_said)
+        mark = next(record.cell.get("mark", 0) for record in records(station) if record.cell)
+        assert is_seen(mark)
+        await remove(station)
+        assert is_seen(mark) is not is_chased
+    marks.chase(mark)
+
+
+def is_seen(mark: int) -> bool:
+    """Returns whether a process has this mark. Looks for it often, because it has a new number each time."""
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        newest = marks.newest_number()
+        if any(marks.read_mark(pid) == mark for pid in range(newest - 8, newest + 24)):
+            return True
+    return False
 
 
 async def ends(pid: int) -> bool:

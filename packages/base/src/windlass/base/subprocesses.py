@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -14,13 +15,14 @@ from typing import Any, Final, TypeVar
 from windlass.base import kernel
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.marks import mark_of, read_mark
+from windlass.base.marks import chase, mark_of, read_mark
 
 T = TypeVar("T")
 
 PIECE: Final = 64 * 1024
-_LOOKS: Final = 20
-"""Looks for programs to kill: more are started only by one that starts them faster than they end."""
+_CALM_LOOKS: Final = 2
+_KILLED_WITHIN: Final = 10.0
+"""Seconds. A process that waits for a disk ends later."""
 
 
 @asynccontextmanager
@@ -92,25 +94,18 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
 def end_all_of(home: Path) -> None:
     """Kills all programs whose HOME this is, also those that their cell has marked for it, wherever they have
-    gone since (marks.py). Looks again while it finds some: they may have started others meanwhile."""
-    for _ in range(_LOOKS):
-        found = _find_programs(home)
-        for pid in found:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if not found:
-            break
-
-
-def _find_programs(home: Path) -> list[int]:
+    gone since (marks.py). Two looks in a row must find none: one that starts another one and ends may be
+    missed."""
     variable, mark = b"HOME=" + os.fsencode(home), mark_of(home)
-    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names, not paths)
-    return [pid for pid in pids if _lives(pid) and (read_mark(pid) == mark or _has(pid, variable))]
-
-
-def _lives(pid: int) -> bool:
-    present = kernel.stat(pid)
-    return present is not None and not present.dead
+    calm, until = 0, time.monotonic() + _KILLED_WITHIN
+    while calm < _CALM_LOOKS and time.monotonic() < until:
+        calm += 1
+        for process in kernel.newcomers(set()):
+            if not process.dead and (read_mark(process.pid) == mark or _has(process.pid, variable)):
+                calm = 0
+                with suppress(OSError):
+                    os.kill(process.pid, signal.SIGKILL)
+    chase(mark)
 
 
 def _has(pid: int, variable: bytes) -> bool:
