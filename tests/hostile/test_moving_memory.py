@@ -3,6 +3,7 @@ parent ends."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import kernel, process_memory
+from windlass.base import kernel, process_memory, repeated_looks
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.kernel import Stat
@@ -105,3 +106,9 @@ async def test_a_build_step_would_hide_it_from_a_list_that_is_old(tmp_path, hold
 
     monkeypatch.setattr(process_memory, "_sizes_below", list_slowly)
     assert await move_in_build(tmp_path, holds, 4) == 0
+
+
+def test_the_newest_processes_are_first_also_once_the_kernel_counts_from_low_numbers_again(monkeypatch):
+    monkeypatch.setattr(os, "listdir", lambda path: ["1", "5", "net", "300", "400"])
+    monkeypatch.setattr(repeated_looks, "newest_number", lambda: 7)
+    assert repeated_looks.newest_first() == [5, 1, 400, 300]

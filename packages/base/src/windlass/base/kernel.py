@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.base.isolation.calls import mount_path
 from windlass.base.living_thread import has_ended, living_thread
 from windlass.base.process_memory import resident
-from windlass.base.repeated_looks import MOST_LOOKS
+from windlass.base.repeated_looks import MOST_LOOKS, newest_first
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
@@ -100,14 +100,15 @@ def newcomers(seen: set[int]) -> Iterator[Stat]:
     again if one has ended before it was read: it may have started a child after the list."""
     for _ in range(MOST_LOOKS):
         has_lost = False
-        for name in reversed(os.listdir("/proc")):  # noqa: PTH208 (names, not paths)
-            if name.isdecimal() and (pid := int(name)) not in seen:
-                seen.add(pid)
-                if process := stat(pid):
-                    has_lost = has_lost or process.dead
-                    yield process
-                else:
-                    has_lost = has_lost or not os.path.exists(f"/proc/{pid}")  # noqa: PTH110 (of thousands)
+        for pid in newest_first():
+            if pid in seen:
+                continue
+            seen.add(pid)
+            if process := stat(pid):
+                has_lost = has_lost or process.dead
+                yield process
+            else:
+                has_lost = has_lost or not os.path.exists(f"/proc/{pid}")  # noqa: PTH110 (of thousands)
         if not has_lost:
             return
 

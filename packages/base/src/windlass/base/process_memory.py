@@ -14,7 +14,7 @@ from windlass.base.living_thread import has_ended, living_thread
 from windlass.base.message_files import UnseenFiles
 from windlass.base.nameless_files import nameless_files
 from windlass.base.open_files import open_files
-from windlass.base.repeated_looks import looks
+from windlass.base.repeated_looks import looks, newest_first
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
@@ -223,13 +223,12 @@ def _sizes_below(roots: Collection[int]) -> dict[int, int]:
     """Returns the resident bytes of these processes and their descendants."""
     sizes: dict[int, int] = {}
     children: dict[int, list[int]] = {}
-    # The newest first: they may be gone soonest.
-    for name in filter(str.isdecimal, reversed(os.listdir("/proc"))):  # noqa: PTH208 (names, not paths)
-        with suppress(OSError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+    for pid in newest_first():
+        with suppress(OSError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             words = file.read(2048).rpartition(b")")[2].split()
-            children.setdefault(int(words[1]), []).append(int(name))
+            children.setdefault(int(words[1]), []).append(pid)
             lost_first = has_ended(words) and int(words[17]) > 1
-            sizes[int(name)] = resident(int(name)) if lost_first else int(words[21]) * _PAGE
+            sizes[pid] = resident(pid) if lost_first else int(words[21]) * _PAGE
     ahead = [pid for pid in roots if pid in sizes]
     for pid in ahead:
         ahead += children.get(pid, [])
