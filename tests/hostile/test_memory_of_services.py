@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from tests.needs import needs_root
-from windlass.base.cgroups import Cgroups, of_machine
+from windlass.base.cgroups import Cgroups, GuestGroups, of_machine, remove
 from windlass.base.isolation import calls
 from windlass.process import patrol
 
@@ -61,6 +63,16 @@ for _ in range(int(os.environ["SIZE"])):
 print("holds", flush=True)
 time.sleep(1000)
 """
+STEP = (
+    """
+import os, sys
+for group in sys.argv[2:]:
+    with open(group + "/cgroup.procs", "w") as members:
+        members.write("0")
+os.environ["SIZE"] = sys.argv[1]
+"""
+    + HOLDS
+)
 LOCKS = """
 import ctypes, mmap, os
 library = ctypes.CDLL(None, use_errno=True)
@@ -116,20 +128,28 @@ async def test_without_the_limit_of_the_service_it_counts_as_that_of_none(tmp_pa
     assert await kept_files(tmp_path, 4) == (4, False)
 
 
-@pytest.mark.parametrize("orgs", [("a", "b"), ("a", "a")], ids=["two organizations", "one organization"])
+@pytest.mark.parametrize(
+    ("orgs", "built", "is_ended"),
+    [(("a", "b"), 0, True), (("a", "a"), 0, False), (("a", "b"), 200, False)],
+    ids=["two organizations", "one organization", "builds of another hold more"],
+)
 async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_several_organizations_is_ended(
-    tmp_path, monkeypatch, orgs
+    tmp_path, monkeypatch, orgs, built, is_ended
 ):
     rig = ProcessRig(tmp_path, networks=False)
+    guests = GuestGroups(tmp_path, 1000, 100)
+    groups = guests.make("b", "e")
+    step = subprocess.Popen([sys.executable, "-I", "-S", "-c", STEP, str(built), *groups], stdout=-1)
     async with Station(rig) as station:
         for service, org, size in ((GREEDY, orgs[0], 150), (MODEST, orgs[1], 30)):
-            made = rig.made(HOLDS)
-            await station.apply(
-                wanted(made, service=service, org=org, variables={"SIZE": str(size)}, memory=16_777_216)
-            )
+            variables = {"SIZE": str(size)}
+            it = wanted(rig.made(HOLDS), service=service, org=org, variables=variables, memory=16_777_216)
+            await station.apply(it)
         await station.hears("holds", 2)
+        assert step.stdout
+        assert step.stdout.readline() == b"holds\n"
         monkeypatch.setattr(patrol, "available_memory", lambda: (40 << 20, 400 << 20))
-        if len({*orgs}) > 1:
+        if is_ended:
             assert "the most of its organization" in (await station.ended(GREEDY)).reason
         else:
             await asyncio.sleep(3 * patrol.EVERY)
@@ -138,6 +158,9 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
         assert not (await station.one(MODEST)).reason
         for service in (GREEDY, MODEST):
             await station.engine.remove(service, grace=1)
+    step.kill()
+    step.communicate()
+    remove([*groups, *(str(Path(group).parent) for group in groups)])
 
 
 @needs_root

@@ -26,6 +26,8 @@ _log = log("base.cgroups")
 _OWN: Final = "windlass"
 _SERVICE: Final = "service."
 """The beginning of the names of groups with those of instances."""
+_GUESTS: Final = "guests."
+"""The beginning of the names of groups of the guests of an organization."""
 _ATTEMPTS: Final = 10
 _PERIOD: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
@@ -107,15 +109,11 @@ class Cgroups:
     def memory_of(self, service: str) -> int:
         """Returns the bytes of memory that all instances of a service hold, also those that have ended,
         without pages of files that the kernel can write back; 0 if that is not known."""
-        for base in self._bases():
-            group = base / (self._prefix() + service)
-            for name in ("memory.current", "memory.usage_in_bytes"):
-                with suppress(OSError):
-                    used, parts = int((group / name).read_text()), _numbers(group / "memory.stat")
-                    total = "total_" if name.endswith("_in_bytes") else ""
-                    files = (parts.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
-                    return max(used - sum(files), 0)
-        return 0
+        return sum(_held(base / (self._prefix() + service)) for base in self._bases())
+
+    def memory_of_guests(self, org: str) -> int:
+        """Returns the bytes of memory that the guests of an organization hold, counted likewise."""
+        return sum(_held(group) for base in self._bases() for group in base.glob(f"{_GUESTS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
         """Removes groups of instances that are gone, which a killed server may have left. `find` returns the
@@ -186,7 +184,7 @@ class GuestGroups:
                     yield from map(str, (*group.glob(f"{_INNER}*"), group))
 
     def _prefix(self) -> str:
-        return f"guests.{self._folder.stat().st_ino:x}."
+        return f"{_GUESTS}{self._folder.stat().st_ino:x}."
 
 
 def _make_v2(group: Path, memory: int, processes: int) -> Path:
@@ -196,6 +194,16 @@ def _make_v2(group: Path, memory: int, processes: int) -> Path:
     _write_if_there(group / "pids.max", str(processes))
     _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
     return group
+
+
+def _held(group: Path) -> int:
+    for name in ("memory.current", "memory.usage_in_bytes"):
+        with suppress(OSError):
+            used, parts = int((group / name).read_text()), _numbers(group / "memory.stat")
+            total = "total_" if name.endswith("_in_bytes") else ""
+            files = (parts.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
+            return max(used - sum(files), 0)
+    return 0
 
 
 def limits_memory(groups: Iterable[str]) -> bool:

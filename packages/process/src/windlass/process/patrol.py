@@ -395,7 +395,8 @@ class Patrol:
     async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
         """Ends the service with most memory of the organization with most, if there are several. Each
         instance is within its limit, but all limits together may be more than the machine has, and the kernel
-        would end the largest process: memory of no process, such as that of files, would stay."""
+        would end the largest process: memory of no process, such as that of files, would stay. If builds of
+        the organization with most hold more, the kernel ends those first, so no service is ended."""
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
         if len({*orgs.values()}) < 2:
@@ -404,8 +405,11 @@ class Patrol:
             service: kernel_shares.KernelUse(org, await asyncio.to_thread(self._groups.memory_of, service))
             for service, org in orgs.items()
         }
+        for org in {*orgs.values()}:
+            held = await asyncio.to_thread(self._groups.memory_of_guests, org)
+            uses[f"builds of {org}"] = kernel_shares.KernelUse(org, held)
         service = kernel_shares.heaviest(uses, scarce)
-        if service is None:
+        if service is None or service not in orgs or kernel_shares.is_unexplained(uses, scarce):
             return
         _log.warning(
             "memory of this machine gets short: the service with most of its organization is ended",
