@@ -100,7 +100,7 @@ async def test_a_server_that_is_killed_leaves_no_call_and_no_process_that_forks_
     await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
 
 
-async def test_endless_calls_of_an_organization_hold_up_its_own_alone(calls):
+async def test_endless_calls_delay_only_their_own_organization(calls):
     endless = [asyncio.create_task(calls.run("mallory", sum, ENDLESS)) for _ in range(12)]
     await asyncio.sleep(0)
     own = asyncio.create_task(calls.run("mallory", len, []))

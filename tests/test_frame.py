@@ -68,7 +68,7 @@ def test_development_locks_contain_the_exact_versions_of_the_runtime_lock():
     [(SKIPPING, "0"), (SKIPPED_WHOLE, "0"), (SKIPPING, "2")],
     ids=["test", "module", "test in a worker"],
 )
-def test_in_ci_a_skip_fails_the_run_and_is_named(inner, monkeypatch, source, workers):
+def test_in_ci_a_skipped_test_fails_the_run_and_is_listed(inner, monkeypatch, source, workers):
     monkeypatch.setenv("CI", "true")
     inner.makepyfile(test_quiet=source)
     run = inner.runpytest_inprocess if workers == "0" else inner.runpytest_subprocess

@@ -12,7 +12,7 @@ from windlass.base.hang_up import handle_hang_ups
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
-async def test_a_hang_up_is_logged_also_by_a_program_that_nohup_has_started(before, caplog):
+async def test_sighup_is_logged_also_under_nohup(before, caplog):
     former = signal.signal(signal.SIGHUP, before)
     try:
         handle_hang_ups()

@@ -61,7 +61,7 @@ def test_a_value_is_found_wherever_it_begins(place, value):
     st.text("ab1-", max_size=40),
     st.text("ab1-", max_size=40),
 )
-def test_no_value_is_left_in_any_text(values, before, after):
+def test_masking_leaves_no_secret_in_any_text(values, before, after):
     mask = Mask(values)
     for value in values:
         shown = mask.text(before + value + after)

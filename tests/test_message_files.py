@@ -182,7 +182,7 @@ def moved(monkeypatch):
 
 
 @pytest.mark.usefixtures("moved")
-def test_a_program_that_moves_the_position_from_which_one_copies_is_known_to_hide_files(hold, tmp_path):
+def test_a_program_that_moves_the_peek_offset_is_treated_as_hiding_files(hold, tmp_path):
     pids = hold(lambda: send(messages=3))
     with pytest.raises(UnseenFiles):
         sizes(pids)

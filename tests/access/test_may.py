@@ -95,7 +95,7 @@ def test_a_made_up_role_allows_exactly_what_its_permits_say(who: Actor, where: W
         (Scope(0), []),
     ],
 )
-def test_scopes_allow_the_same_everywhere_in_an_organization(scopes: Scope, allowed: list[Scope]):
+def test_scopes_allow_the_same_at_every_place_of_an_organization(scopes: Scope, allowed: list[Scope]):
     token = Actor(id="a", name="a", subject="a", permits=permits_throughout("acme", scopes))
     for where in PLACES:
         expected = allowed if where.organization == "acme" else []

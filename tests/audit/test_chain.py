@@ -107,7 +107,7 @@ async def test_an_end_that_was_cut_off_shows_by_the_count(written: Place):
     assert (await verdict(written)).faults == ["Events 8 to 9: removed, at the end."]
 
 
-async def test_an_end_that_was_cut_off_with_its_count_shows_by_what_was_noted(written: Place):
+async def test_a_truncated_chain_with_an_adjusted_counter_is_detected_by_the_noted_head(written: Place):
     head = (await verdict(written)).head
     await written.sql("DELETE FROM event WHERE seq > 7")
     await written.sql("UPDATE counter SET value = 7 WHERE name = 'event'")

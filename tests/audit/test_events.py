@@ -254,7 +254,7 @@ async def test_tokens_of_every_scope_see_the_events(world: World):
         assert await events(world, token=await world.new_token(scope))
 
 
-async def test_another_organization_is_not_there(world: World):
+async def test_the_audit_of_another_organization_is_not_found(world: World):
     _, stranger = await world.organization()
     for what in ("events", "targets"):
         answer = await world.get(f"/organization/{world.org}/{what}", token=stranger)

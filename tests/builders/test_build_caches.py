@@ -139,7 +139,7 @@ def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
 
 
 @pytest.mark.parametrize("gone", ["cache/.services/acme", "cache"])
-def test_a_sweep_goes_on_while_caches_vanish(tmp_path, monkeypatch, gone):
+def test_a_sweep_continues_while_caches_vanish(tmp_path, monkeypatch, gone):
     """A service is deleted, and an operator makes room: each during a sweep."""
     store = CacheStore(tmp_path, NOTHING)
     use(store, service="a", downloads=["go-mod", "cargo"])

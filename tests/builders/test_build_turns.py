@@ -51,7 +51,7 @@ async def test_a_build_that_is_cancelled_as_its_turn_comes_fails_no_other(cancel
     assert turns.is_free(of("anybody"))
 
 
-async def test_a_build_that_comes_while_a_cancelled_one_leaves_has_its_turn():
+async def test_a_build_that_arrives_during_the_cancellation_of_another_gets_its_turn():
     turns = BuildTurns()
 
     async def build() -> None:

@@ -76,7 +76,7 @@ async def test_a_step_of_one_service_cannot_replace_the_wheel_of_another_one(sit
     assert await attack(site) == "genuine"
 
 
-async def test_negative_control_with_one_cache_the_code_of_the_attacker_runs(site, monkeypatch):
+async def test_negative_control_with_a_shared_cache_code_of_the_attacker_runs(site, monkeypatch):
     using = CacheStore.using
     monkeypatch.setattr(CacheStore, "using", lambda self, org, _, *more: using(self, org, "everybody", *more))
     assert await attack(site) == "of the attacker"

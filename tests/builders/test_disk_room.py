@@ -68,7 +68,7 @@ async def test_a_build_with_a_small_file_without_a_name_goes_on(site, monkeypatc
 
 
 @pytest.mark.slow
-async def test_a_build_that_writes_little_goes_on_while_others_use_the_reserve(site, monkeypatch):
+async def test_a_build_that_writes_little_continues_while_others_use_the_reserve(site, monkeypatch):
     short_after(monkeypatch, 1)
     command = WRITES.format(size=MIB, seconds=1.5)
     artifact = await site.build(FILES, settings=BuildSettings(build_command=command))

@@ -64,7 +64,7 @@ async def test_no_further_file_is_compared_when_the_build_has_ended(folder):
 
 
 @pytest.mark.timeout(30)
-def test_patterns_of_stars_alone_are_as_one():
+def test_consecutive_stars_in_a_pattern_count_as_one():
     """The limit of time is the negative control: each path takes seconds otherwise."""
     slow = dockerignore.read("\n".join("**/" * 60 + f"z{number}" for number in range(1000)))
     for number in range(10):

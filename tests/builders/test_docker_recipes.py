@@ -119,7 +119,7 @@ def test_the_folders_of_storage_belong_to_the_user_that_the_application_runs_as(
     assert steps[-1] == "install --directory --owner=10001 --group=10001 -- /data '/a b'"
 
 
-def test_a_system_package_that_is_none_is_refused_with_its_field(chosen):
+def test_an_invalid_system_package_is_refused_with_its_field(chosen):
     with pytest.raises(BuildError, match=r"^system_packages: name Debian packages: '--yes' is none\.$"):
         chosen(FLASK, system_packages=("--yes",))
 

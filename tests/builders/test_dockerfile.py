@@ -210,7 +210,7 @@ def test_an_argument_before_from_is_known_inside_only_when_it_is_declared_again(
     assert config(text, "y", V="2").environment["A"] == "[2]"
 
 
-def test_env_comes_before_arg_and_means_what_held_before_its_line():
+def test_env_overrides_arg_and_uses_values_from_before_its_line():
     text = "FROM a\nARG A=arg\nENV A=env\nENV A=new B=$A\nWORKDIR /$A/$B\n"
     assert config(text, A="given").environment["B"] == "env"
     assert config(text).workdir == "/new/env"
@@ -226,7 +226,7 @@ def test_a_variable_that_is_not_declared_cannot_be_given():
     assert config("FROM a\nENV A=[$SECRET]\n", SECRET="x").environment["A"] == "[]"
 
 
-def test_a_stage_goes_on_from_the_stage_it_is_from():
+def test_a_stage_inherits_from_the_stage_it_names():
     text = (
         "FROM python:3.12 AS base\nENV A=1\nWORKDIR /srv\nEXPOSE 80\nCMD one\nFROM base\nWORKDIR app\n"
         "EXPOSE 81/tcp 82/udp 90-91\n"

@@ -96,7 +96,9 @@ async def test_the_trap_would_catch_a_plain_git(repository, trap, canary, tmp_pa
     assert canary.exists()
 
 
-async def test_a_repository_around_us_is_not_asked(git, repository, into, tmp_path, trap, canary):
+async def test_git_ignores_a_repository_that_contains_the_data_directory(
+    git, repository, into, tmp_path, trap, canary
+):
     """Windlass may keep its data inside a checkout of another repository."""
     plain_git(tmp_path, "init", "--quiet")
     with (tmp_path / ".git" / "config").open("a") as config:

@@ -111,7 +111,7 @@ async def test_a_copy_that_was_changed_would_show(repository, fetches):
     assert {*kept} - {*whole} == {"planted"}
 
 
-async def test_a_commit_that_is_refused_leaves_no_copy(repository, fetches, tmp_path):
+async def test_a_refused_commit_leaves_no_kept_copy(repository, fetches, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "canary").write_text("alive")

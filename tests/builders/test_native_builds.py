@@ -167,7 +167,7 @@ def _failure_of_npm(output: str) -> str:
     return failure("npm ci", 1, lines.last)
 
 
-async def test_a_start_script_that_is_missing_is_asked_for_without_speaking_of_a_dockerfile(site):
+async def test_a_missing_start_script_is_refused_without_mentioning_a_dockerfile(site):
     said = await site.refused({"Procfile": "web: ./start.sh\n", "main.py": ""})
     assert said == "Commit the file ./start.sh, or correct the start command: there is no file ./start.sh."
 

@@ -178,7 +178,7 @@ def test_a_setting_that_says_what_runs_takes_the_place_of_a_missing_program(tmp_
 
 
 @pytest.mark.parametrize(("name", "fallback"), [("vue-router", "index.html"), ("vuex", "")])
-def test_a_site_whose_packages_route_in_the_browser_names_its_fallback(tmp_path, name, fallback):
+def test_a_site_with_client_side_routing_gets_a_fallback(tmp_path, name, fallback):
     package = {"devDependencies": {"vite": "5", name: "4"}, "scripts": {"build": "vite build"}}
     site = read(tmp_path, {"package.json": json.dumps(package), "index.html": ""}).start.site
     assert site == StaticSite(folder="dist", derived_fallback=fallback)

@@ -114,7 +114,7 @@ async def test_a_procfile_says_what_runs_of_a_built_application(site, programs):
     assert site.run(artifact).split()[0] == "ONE"
 
 
-async def test_steps_get_the_registries_of_their_language_and_none_of_others(site, programs):
+async def test_steps_get_only_the_registries_of_their_language(site, programs):
     script = "mkdir -p target/release && cp /bin/true target/release/shop"
     programs("cargo", f"#!/bin/sh\n[ $1 = --version ] && echo 1.80.0 && exit\nenv | sort\n{script}\n")
     surroundings = {"CARGO_REGISTRIES_OURS_TOKEN": "cargo", "GOPROXY": "go", "SECRET": "secret"}

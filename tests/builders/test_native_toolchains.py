@@ -315,7 +315,7 @@ def test_a_version_is_not_mistaken_for_a_longer_one(tmp_path):
         assert (found, is_present) == (folder, True)
 
 
-async def test_a_range_without_a_node_that_can_be_fetched_is_said_and_the_present_one_used(site, machine):
+async def test_a_node_range_that_cannot_be_fetched_is_logged_and_the_installed_node_used(site, machine):
     mode_of(site, "off")
     package = {"dependencies": {"x": "1"}, "engines": {"node": "^16"}}
     await site.build({"package.json": json.dumps(package), "server.js": ""})

@@ -42,7 +42,7 @@ def test_one_package_without_a_hash_leaves_out_all_hashes_which_pip_would_demand
     ]
 
 
-def test_a_pipfile_without_a_lock_gives_its_packages_and_no_others(tmp_path):
+def test_a_pipfile_without_a_lock_installs_only_its_packages(tmp_path):
     packages = '[packages]\nflask = "*"\nrich = ">=13"\nown = {path = "./own"}\n[dev-packages]\nx = "*"\n'
     write(tmp_path, {"Pipfile": packages})
     assert pipfile_lines(tmp_path) == ["flask", "rich>=13", "./own"]

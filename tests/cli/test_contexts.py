@@ -136,7 +136,7 @@ def test_a_call_to_a_malformed_server_address_is_refused(typed):
 
 
 @pytest.mark.parametrize("typed", ["[", "a]", "[::1"])
-def test_an_address_that_is_typed_without_a_scheme_and_is_none_is_refused(typed):
+def test_a_malformed_address_without_a_scheme_is_refused(typed):
     with pytest.raises(Misused):
         normal_url(_with_scheme(typed))
 
@@ -193,7 +193,7 @@ def _changing(folder):
     return ContextFile(folder / "config/windlass").changing()
 
 
-def test_two_commands_that_save_at_once_lose_nothing(file):
+def test_contexts_saved_at_once_are_all_kept(file):
     def save(name: str) -> None:
         with file.changing() as contexts:
             contexts.save(name, HERE)

@@ -124,5 +124,5 @@ def test_the_command_of_an_operation_explains_itself_and_its_arguments(operation
         assert operation.need.word in said.out
 
 
-def test_no_command_of_the_api_hides_one_of_the_machine():
+def test_no_api_command_has_the_name_of_a_local_command():
     assert not {*own_names()} & commands_of(registry()).keys()

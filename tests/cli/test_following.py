@@ -168,7 +168,7 @@ async def test_statuses_are_a_line_for_each_service_that_changed(windlass):
     assert said.out.startswith("environment ")
 
 
-async def test_an_event_with_only_an_id_is_not_shown_and_moves_the_position():
+async def test_an_event_with_only_an_id_is_not_shown_and_advances_the_position():
     said, asked = followed(Turn([b"id: 7\n\n"], breaks=True), Turn([line("one"), END]))
     assert shown(said) == ["one"]
     assert asked[1]["last-event-id"] == "7"

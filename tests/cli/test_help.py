@@ -72,7 +72,7 @@ def test_the_first_line_of_the_help_of_each_operation_says_more_than_its_verb() 
 
 
 @pytest.mark.parametrize("summary", ["Deploy", "Stop", "Deliver again"])
-def test_a_first_line_of_a_verb_alone_would_be_noticed(summary: str) -> None:
+def test_the_check_notices_a_summary_of_only_a_verb(summary: str) -> None:
     assert only_a_verb(summary)
     assert not only_a_verb(f"{summary} past events")
 

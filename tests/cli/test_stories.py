@@ -38,7 +38,7 @@ async def test_a_service_is_created_and_deployed_without_an_id(windlass):
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
 
 
-async def test_a_parameter_that_is_an_id_takes_a_name(windlass):
+async def test_id_parameters_accept_names(windlass):
     web = await shop(windlass)
     ids = await windlass.done("variable", "list", "--parent-id", web)
     names = await windlass.done("variable", "list", "--parent-id", "shop/production/web")
@@ -131,7 +131,7 @@ async def test_a_reference_may_be_a_name(windlass):
     assert (await windlass.done(*words))["cluster_name"] == "local"
 
 
-async def test_a_field_can_be_made_null_and_words_of_an_enum_take_any_case(windlass):
+async def test_fields_can_be_set_to_null_and_enum_values_ignore_case(windlass):
     await windlass.done("project", "create", "--name", "shop")
     words = ("environment", "create", "--project", "shop", "--name", "staging", "--mode", "staging")
     assert (await windlass.done(*words))["mode"] == "STAGING"
@@ -318,7 +318,7 @@ async def test_text_and_json_can_be_asked_for_anywhere(windlass):
     assert json.loads(shown)["results"]
 
 
-async def test_a_log_is_lines(windlass):
+async def test_a_log_is_printed_as_lines(windlass):
     await shop(windlass)
     windlass.world.engine.broken = "it does not start"
     await windlass.done("application", "deploy", "web")

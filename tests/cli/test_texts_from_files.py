@@ -118,7 +118,7 @@ def test_every_secret_that_a_command_takes_can_be_read_from_a_file():
     assert "cluster create --engine-key" in secret
 
 
-def test_words_and_references_are_taken_as_they_are():
+def test_values_of_names_and_references_are_never_read_from_files():
     found = fields()
     assert not found["project create --name"].is_read_from_files
     assert not found["environment create --cluster-id"].is_read_from_files

@@ -55,6 +55,6 @@ def test_each_use_of_any_is_found_and_no_other_line() -> None:
     assert [line for line in (*uses, *others) if [*uses_of_any(line)]] == [*uses]
 
 
-def test_a_value_in_a_document_has_no_type_that_could_be_relied_on() -> None:
+def test_values_of_a_stored_document_are_typed_as_object() -> None:
     """mypy then refuses every look-up whose value is used as it is."""
     assert Document == dict[str, object]

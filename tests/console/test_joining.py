@@ -22,7 +22,7 @@ def joined(**modules: str) -> str:
     ].decode()
 
 
-def test_every_file_that_is_named_is_served() -> None:
+def test_every_referenced_file_is_served() -> None:
     served = join(SOURCES)
     for name, content in served.items():
         for target in re.findall(r'(?:from|import\()\s*"(\.[^"]+)"', content.decode("utf-8", "replace")):

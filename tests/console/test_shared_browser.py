@@ -93,7 +93,7 @@ def test_the_button_back_shows_nothing_of_the_person_who_signed_out(
     assert PRIVATE not in page.content()
 
 
-def test_a_tab_does_nothing_as_the_person_who_signs_in_after(
+def test_a_tab_sends_nothing_as_the_next_person_who_signs_in(
     context: BrowserContext, server: Server, variables: Page, bea: str
 ) -> None:
     other = sign_out(context, server)

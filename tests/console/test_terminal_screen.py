@@ -55,7 +55,7 @@ def test_no_output_makes_a_line_longer_than_the_terminal_is_wide(
         assert len(lines) <= MOST, name
 
 
-def test_a_long_line_goes_on_in_the_next_one_as_in_other_terminals(shown: Callable[..., list[str]]) -> None:
+def test_a_long_line_wraps_as_in_other_terminals(shown: Callable[..., list[str]]) -> None:
     cursor = "\u2588"
     assert shown("a" * COLUMNS) == ["a" * COLUMNS + cursor]
     assert shown("a" * COLUMNS + "b") == ["a" * COLUMNS, "b" + cursor]

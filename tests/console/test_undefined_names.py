@@ -45,7 +45,7 @@ def compiled(folder: Path) -> str:
     return done.stdout
 
 
-def test_no_module_uses_a_name_that_is_not_there():
+def test_no_module_uses_an_undefined_name():
     assert names(ROOT / "js", _UNDEFINED) == []
 
 

@@ -55,7 +55,7 @@ def wait_for(read: Callable[[], object], wanted: object) -> None:
         time.sleep(0.1)
 
 
-def test_the_graph_shows_who_uses_whom_and_leads_to_each(
+def test_the_graph_shows_which_services_use_each_other_and_links_to_each(
     server: Server, new_page: NewPage, town: Town
 ) -> None:
     page = new_page(town.path)

@@ -272,7 +272,7 @@ async def test_admin_has_full_access(world) -> None:
 
 
 @row("5.Read", "5.403")
-async def test_read_reads_and_nothing_else(world) -> None:
+async def test_the_scope_read_allows_only_reading(world) -> None:
     reader = await deeds(world, "Read")
     assert await reader.read() == {200}
     assert await reader.create() == {403}

@@ -182,7 +182,7 @@ async def test_a_missing_body_needs_no_content_type(embedded) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b" null ", b"{}", b" {\n} ", b"   "])
-async def test_no_body_and_null_and_an_empty_object_are_the_same(embedded, raw: bytes) -> None:
+async def test_a_missing_body_equals_null_and_an_empty_object(embedded, raw: bytes) -> None:
     ids = await stocked(embedded)
     is_refused(await sent(embedded, raw), 400, "name: is required")
     for path in ("/application/{app_id}/deploy", "/database/{db_id}/deploy"):
@@ -225,7 +225,7 @@ async def test_numbers_come_back_as_whole_numbers(embedded) -> None:
     assert b'"memory":1024,' in body
 
 
-async def test_a_value_that_is_no_choice_is_answered_with_all_choices_and_the_nearest(world) -> None:
+async def test_an_invalid_choice_is_answered_with_all_choices_and_the_nearest(world) -> None:
     body = {"name": "db", "type": "POSTGRES", "version": "16", "mode": "CONTAINER"}
     answer = await world.post(f"/environment/{await world.environment()}/database", body)
     choices = "MONGODB, MYSQL, POSTGRESQL, REDIS"

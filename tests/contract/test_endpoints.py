@@ -270,7 +270,7 @@ async def test_every_endpoint_that_changes_something_refuses_a_read_token(
 
 
 @row("4.1.404")
-async def test_a_path_below_the_regions_that_is_not_there_is_not_found(embedded) -> None:
+async def test_an_unknown_path_below_the_regions_is_not_found(embedded) -> None:
     for path in ("/aws/region/eu-west-3", "/aws/regions", "/aws", "/aws/region/", "/nimbus/region"):
         is_refused(await embedded.get(path), 404)
 

@@ -175,7 +175,7 @@ async def test_optional_parts_left_out_of_an_application_are_removed(embedded):
     assert [after[name] for name in ("arguments", "description", "ports", "storage")] == [[], "", [], []]
 
 
-async def test_an_item_with_an_empty_id_is_a_new_one(embedded):
+async def test_an_item_with_an_empty_id_is_created(embedded):
     app = await application(embedded, ports=[PUBLIC], storage=[VOLUME])
     before = await embedded.get(app)
     added = {

@@ -27,7 +27,7 @@ def allow(methods: set[str]) -> str:
 
 
 @row("1.style")
-async def test_a_resource_is_a_path_on_which_the_standard_methods_act(world) -> None:
+async def test_a_resource_supports_get_put_and_delete_at_its_path(world) -> None:
     made = await world.call("POST", f"/organization/{world.org}/project", {"name": "shop"})
     item = f"/project/{made['id']}"
     assert (await world.call("GET", item))["name"] == "shop"

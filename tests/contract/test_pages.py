@@ -29,7 +29,7 @@ NO_PAGES = [
     "4.pagination.total_count",
     "4.pagination.total_pages",
 )
-async def test_a_list_has_results_and_their_position_in_the_whole(world) -> None:
+async def test_a_list_has_results_and_pagination(world) -> None:
     for number in range(5):
         await world.project(name=f"p{number}")
     answer = await world.get(f"/organization/{world.org}/project?page=2&page_size=2")
@@ -103,7 +103,7 @@ async def test_a_page_after_the_last_is_empty_and_says_so(world) -> None:
     }
 
 
-async def test_a_list_that_is_answered_whole_is_cut_where_a_page_is_asked_for(embedded) -> None:
+async def test_an_unpaginated_list_is_paginated_on_request(embedded) -> None:
     environment = await embedded.environment()
     made = [await embedded.application(environment) for _ in range(3)]
     path = f"/environment/{environment}/application/status"

@@ -231,7 +231,7 @@ async def test_an_environment_that_names_no_cluster_runs_on_the_first(world) -> 
 
 
 @pytest.mark.parametrize("cluster", ["00000000-0000-4000-8000-000000000000", "local", 7])
-async def test_a_cluster_that_is_not_there_is_refused_by_name(embedded, cluster: Any) -> None:
+async def test_a_missing_cluster_is_refused_by_name(embedded, cluster: Any) -> None:
     body = {"name": "blue", "cluster_id": cluster}
     answer = await embedded.post(f"/project/{await embedded.project()}/environment", body)
     assert answer.status == 400

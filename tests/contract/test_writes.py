@@ -32,7 +32,7 @@ async def projects(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("endpoint", CREATES)
-async def test_the_same_request_under_the_same_key_is_done_once_and_answered_alike(
+async def test_a_request_with_a_repeated_idempotency_key_takes_effect_once_and_gets_the_same_answer(
     embedded, endpoint: Endpoint
 ) -> None:
     ids = await stocked(embedded)
@@ -74,7 +74,7 @@ async def test_another_body_under_the_same_key_is_refused(world) -> None:
     assert await projects(world) == ["shop"]
 
 
-async def test_another_path_under_the_same_key_is_refused(world) -> None:
+async def test_an_idempotency_key_for_another_path_is_refused(world) -> None:
     await project(world, "k", "shop")
     answer = await world.post(f"/organization/{world.org}/apiToken", {"name": "shop"}, headers=under("k"))
     is_refused(answer, 409, "Idempotency-Key")

@@ -22,7 +22,7 @@ CHANGES_NOTHING: Final = {
 
 
 @for_operations(lambda operation: operation.writes and operation.method in {"POST", "DELETE"})
-async def test_whatever_changes_something_is_in_the_audit(stage: Stage, operation: Operation):
+async def test_every_operation_that_changes_something_is_audited(stage: Stage, operation: Operation):
     """A PUT or PATCH of what is there already changes nothing."""
     subject = await stage.plot.subject(operation)
     events = "SELECT count(*) FROM event"

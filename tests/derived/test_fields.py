@@ -51,7 +51,7 @@ async def test_every_wrong_field_is_refused_by_its_name_and_nothing_is_done(
 
 
 @with_a_body
-async def test_the_body_without_the_wrong_field_would_have_been_taken(stage: Stage, operation: Operation):
+async def test_the_body_without_the_wrong_field_is_accepted(stage: Stage, operation: Operation):
     """So that a refusal is about that field and about nothing else."""
     subject = await stage.plot.subject(operation)
     assert (await stage.ask(subject, subject.tenant.admin)).status == subject.status

@@ -146,7 +146,7 @@ async def test_a_token_limited_to_a_service_sees_nothing_above_or_beside_it(stag
         assert (await stage.world.get(path, token=token)).status == 404, path
 
 
-async def test_a_token_that_is_limited_to_nothing_is_not_one_without_limits(stage: Stage):
+async def test_a_token_with_an_empty_limit_has_access_to_nothing(stage: Stage):
     tenant = stage.plot.tenant
     await stage.plot.standing(registry()["project"])
     body = {"name": stage.world.name("token"), "scopes": ["Admin"], "limited_to": []}

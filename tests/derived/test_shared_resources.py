@@ -53,7 +53,7 @@ ROWS: Final = {
     "processes, memory and time of detection": SharedResource(
         "organizations on one server",
         "windlass.base.bounded:CallLimits",
-        "test_bounded_calls.py::test_endless_calls_of_an_organization_hold_up_its_own_alone",
+        "test_bounded_calls.py::test_endless_calls_delay_only_their_own_organization",
         ("base.bounded.calls",),
     ),
     "reads of repositories": SharedResource(

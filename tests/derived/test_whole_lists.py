@@ -9,9 +9,7 @@ from windlass.core.declare.registry import Operation
 
 
 @for_operations(lambda operation: operation.pages_if_asked)
-async def test_a_list_that_is_answered_whole_has_pages_if_they_are_asked_for(
-    stage: Stage, operation: Operation
-):
+async def test_every_unpaginated_list_is_paginated_on_request(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
     path = f"{path_of(operation, subject.ids)}?{subject.query}"
     first = await stage.world.get(path, token=subject.tenant.admin)

@@ -70,7 +70,7 @@ async def test_without_an_idempotency_key_two_requests_create_two_resources(
 
 
 @every_post
-async def test_a_key_is_for_one_request_only(stage: Stage, operation: Operation):
+async def test_an_idempotency_key_is_valid_for_one_request_only(stage: Stage, operation: Operation):
     first, second = await stage.plot.subject(operation), await stage.plot.subject(operation)
     key = new_key()
     answer = await keyed(stage, first, key)

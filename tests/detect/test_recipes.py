@@ -178,7 +178,7 @@ SET = "to the public host of the application, or to *: Django answers 400 to oth
         ("from .common import *\nINSTALLED_APPS = []\n", ""),
     ],
 )
-def test_django_that_does_not_answer_at_its_public_host_says_what_to_set(settings, problem):
+def test_a_django_that_refuses_its_public_host_gets_advice_what_to_set(settings, problem):
     files = {"shop/common.py": "ALLOWED_HOSTS = ['*']\n", "shop/settings.py": settings}
     recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, **files}))
     assert [text.startswith(problem) for text in recipe.problems] == ([True] if problem else [])

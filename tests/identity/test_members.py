@@ -169,7 +169,7 @@ async def test_a_member_of_two_organizations_sees_both_and_may_in_each_what_the_
         assert (await world.get(f"/organization/{org}/project", token=ada)).status == 200
 
 
-async def test_out_of_one_organization_is_not_out_of_the_other(world, issuer):
+async def test_a_member_removed_from_one_organization_stays_in_another(world, issuer):
     ada = await joined(world, issuer, ADA)
     other, admin = await world.organization()
     await invite(world, ADA, Scope.READ, other, token=admin)

@@ -68,7 +68,7 @@ async def test_a_failing_on_start_fails_the_deployment_of_the_environment(world:
     assert (await world.get(f"/environment/{environment}/status"))["state"] == "RUNNING"
 
 
-async def test_a_failing_database_fails_those_of_its_request_that_wait_for_it(world: World) -> None:
+async def test_a_failing_database_fails_the_waiting_services_of_its_request(world: World) -> None:
     programs = Programs(world)
     environment, database, job, app = await environment_with(world, "on_start")
     alone = await world.application(environment)

@@ -34,7 +34,7 @@ async def test_a_job_shows_its_type(world: World, schedule: dict[str, Any], job_
 
 
 @pytest.mark.parametrize("unused", [None, {}])
-async def test_an_empty_alternative_of_the_source_is_as_if_it_was_absent(world: World, unused: Any) -> None:
+async def test_an_empty_alternative_source_counts_as_absent(world: World, unused: Any) -> None:
     image = (await world.get(f"/job/{await new_job(world, source=IMAGE | {'docker': unused})}")).json
     assert [*image["source"]] == ["image"]
     assert image["source"]["image"]["registry"]["kind"] == "DOCKER_HUB"
@@ -44,7 +44,7 @@ async def test_an_empty_alternative_of_the_source_is_as_if_it_was_absent(world: 
 
 
 @pytest.mark.parametrize("unused", [None, {}])
-async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world: World, unused: Any) -> None:
+async def test_an_empty_alternative_schedule_counts_as_absent(world: World, unused: Any) -> None:
     job = (await world.get(f"/job/{await new_job(world, schedule=ON_START | {'cronjob': unused})}")).json
     assert [*job["schedule"]] == ["on_start"]
     job = (await world.get(f"/job/{await new_job(world, schedule=cron() | {'on_start': None})}")).json

@@ -174,7 +174,7 @@ async def test_a_reader_that_has_the_last_removed_event_lost_nothing(world: Worl
 
 
 @pytest.mark.parametrize("id", ["never", "-1", "1e3", "9" * 18, "9" * 30, " ", "0x1", "1.0", "²"])
-async def test_a_place_that_never_was_is_answered_as_one_that_is_gone(world: World, id: str):
+async def test_a_position_that_never_existed_is_answered_as_an_expired_one(world: World, id: str):
     made = await happen(world, 1)
     body = await ended(world, id)
     assert body.count(b"event: gone") == 1

@@ -151,7 +151,7 @@ def test_the_page_explains_each_alert():
     assert re.findall(r"^### (Windlass\w+)$", PAGE, re.M) == ALERTS
 
 
-async def test_alerts_and_dashboard_read_only_metrics_that_there_are(world: World):
+async def test_alerts_and_dashboard_read_only_existing_metrics(world: World):
     text = await scraped(world)
     known = {f"windlass_{metric.name}" for metric in metrics_of([])} | {"windlass_gateway_up"}
     known |= {"windlass_database_connections"}  # exists with PostgreSQL only

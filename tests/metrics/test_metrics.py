@@ -182,7 +182,7 @@ class RenamingEngine:
         ]
 
 
-async def test_metrics_remember_no_instances_but_those_of_the_last_answer_of_each_engine(world: World):
+async def test_metrics_contain_only_instances_of_the_last_answer_of_each_engine(world: World):
     renaming, away = RenamingEngine(), RenamingEngine()
     engines = {"renaming": renaming, "away": away}
     seen = [SimpleNamespace(id=id, machine="", engine=engine) for id, engine in engines.items()]
@@ -254,7 +254,7 @@ async def test_metrics_outside_of_the_database_are_served_during_its_outage(worl
     assert await measured(world, "database_up") == 1
 
 
-async def test_scrapes_at_one_time_share_one_question():
+async def test_simultaneous_scrapes_share_one_measurement():
     asked = 0
 
     async def ask() -> list[Metric]:
@@ -344,7 +344,7 @@ async def test_every_state_of_a_service_and_every_family_has_a_series_from_the_s
 GROWS = frozenset({"work", "deployment", "delivery", "event", "resource"})
 
 
-def test_the_question_to_the_database_reads_no_table_that_grows_as_a_whole(tmp_path):
+def test_the_metrics_query_scans_no_growing_table(tmp_path):
     with contextlib.closing(connect(tmp_path / "a.db")) as connection:
         migrate(connection, migrations())
         assert scanned(connection, FIGURES, (0, MOST_COUNTED)) & GROWS == set()

@@ -107,7 +107,7 @@ async def test_the_issuer_is_compared_to_the_letter(mint, verifier):
         await refused(verifier, "issuer is not trusted", mint.token(iss=issuer))
 
 
-async def test_an_issuer_cannot_speak_for_another_one(mint, clock):
+async def test_an_issuer_cannot_sign_tokens_for_another(mint, clock):
     key = {**jwk(mint.forger), "kid": "rsa"}
     others = trusted(issuer="https://other.example", keys={"keys": [key]})
     verifier = Verifier([trusted(keys=mint.jwks()), others], never, clock)

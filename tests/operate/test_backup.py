@@ -105,7 +105,7 @@ async def test_people_grow_from_sqlite_to_postgresql_and_back(postgres_url, tmp_
         assert await contents(back) == before
 
 
-async def test_a_backup_is_of_one_moment_while_others_write(world, tmp_path):
+async def test_a_backup_is_a_snapshot_while_others_write(world, tmp_path):
     file = tmp_path / "all.zip"
     for _ in range(100):
         await world.project()

@@ -60,7 +60,7 @@ async def test_an_owner_whose_lease_has_ended_does_not_run(owned):
 async def test_an_owner_that_other_servers_miss_is_a_warning(owned):
     store = owned.installation.ctx.store
     row = await store.reads.owners.get("local")
-    await store.write(lambda tx: tx.owners.lose(row))
+    await store.write(lambda tx: tx.owners.mark_lost(row))
     level, found = await finding(owned)
     assert level == "warn"
     assert "does not answer" in found

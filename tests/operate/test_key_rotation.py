@@ -75,7 +75,7 @@ async def test_every_sealed_value_is_in_a_declared_column(settings):
     assert set(values) == {column.name for column in sealed.COLUMNS}
 
 
-async def test_a_sealed_value_in_another_column_would_be_found(settings):
+async def test_the_check_finds_a_sealed_value_in_another_column(settings):
     _, values = await rows_of(settings)
     assert undeclared(values | {"event.body": values["resource.sealed"]}) == {"event.body"}
 

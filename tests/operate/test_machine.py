@@ -142,7 +142,7 @@ def test_for_processes_it_names_records_of_another_version(found, tmp_path):
     assert "Instances" not in found(engine="process")
 
 
-def test_for_processes_it_says_what_the_machine_can_limit(found):
+def test_for_processes_the_doctor_reports_what_the_machine_can_limit(found):
     level, said = found(engine="process")["Limits"]
     assert ("the kernel holds each instance to its CPU and memory" in said) == (level == "ok")
     assert level == "ok" or "an instance above its limit is ended" in said or "CPU is not limited" in said
@@ -154,11 +154,11 @@ def test_for_processes_it_warns_of_a_trusted_proxy_on_the_machine_itself(found, 
     assert (level, "trusted_proxies names this machine" in said) == ("warn", True)
 
 
-def test_a_trusted_proxy_elsewhere_is_as_it_should_be(found):
+def test_a_trusted_proxy_on_another_machine_passes_the_doctor(found):
     assert "Proxies" not in found(engine="process", isolation="off", trusted_proxies="10.0.0.1")
 
 
-def test_for_processes_it_says_which_databases_there_are(found):
+def test_for_processes_the_doctor_lists_the_available_databases(found):
     told = found(engine="process")
     assert told["PostgreSQL"][0] == "ok"
     assert "(from a wheel)" in told["PostgreSQL"][1]

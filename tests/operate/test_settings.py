@@ -23,7 +23,7 @@ def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, words):
         load({}, {f"WINDLASS_{name}": value})
 
 
-def test_a_setting_that_there_is_not_is_named():
+def test_an_unknown_setting_is_reported_by_name():
     with pytest.raises(BadSetting, match=r"^`prot`: there is no setting of this name"):
         load({"prot": 1}, {})
 

@@ -342,7 +342,7 @@ async def volumes(site: Site) -> list[str]:
 # Messages of a server at its end
 
 
-def test_the_end_of_a_server_tells_what_goes_on():
+def test_a_stopping_server_prints_how_many_services_keep_running():
     assert goodbye(Settings(), 12) == "12 services go on running; `windlass stop --all` ends them"
     assert goodbye(Settings(), 1) == "1 service goes on running; `windlass stop --all` ends it"
     assert goodbye(Settings(), 0) == ""

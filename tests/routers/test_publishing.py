@@ -221,7 +221,7 @@ async def test_a_release_appears_whole_and_once(tmp_path):
     assert [entry.name for entry in (tmp_path / "sites/shop").iterdir()] == [release]
 
 
-async def test_two_that_put_the_same_release_at_once_make_it_once(tmp_path):
+async def test_a_release_published_twice_at_once_is_stored_once(tmp_path):
     store = SiteStore(tmp_path / "sites")
     made = [report for _, report in await asyncio.gather(*(put(store, FILES) for _ in range(5)))]
     assert [report is None for report in made].count(False) == 1

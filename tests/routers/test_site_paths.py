@@ -128,7 +128,7 @@ def test_a_path_is_found_only_as_a_name_of_the_index(pieces):
 
 
 @given(st.text(max_size=20))
-def test_a_decoded_path_has_no_part_that_means_anything_to_a_machine(text):
+def test_a_decoded_path_has_no_part_with_a_special_meaning(text):
     path = decoded_path(b"/" + quote(text, "/").encode())
     if path is not None:
         parts = path.split("/")

@@ -160,7 +160,7 @@ async def test_a_part_that_is_not_there_is_refused_with_the_size(town, tmp_path,
 @pytest.mark.parametrize(
     "wanted", ["bytes=0-1,5-6", "lines=1-2", "bytes=5-1", "bytes=x-", "bytes=-", "bytes=" + "0-,1-," * 3000]
 )
-async def test_all_is_sent_for_ranges_of_other_forms(town, tmp_path, wanted):
+async def test_unsupported_ranges_are_answered_with_the_whole_file(town, tmp_path, wanted):
     await serve(town, tmp_path)
     said = await town.ask(request("/photo.png", "GET", "shop.localhost", f"Range: {wanted}"))
     assert (said.status, said.body) == (200, FILES["photo.png"])
@@ -205,7 +205,9 @@ async def test_a_missing_page_is_answered_by_the_page_of_the_site(town, tmp_path
         ("/missing.png", "image/avif,image/webp,*/*", 404),
     ],
 )
-async def test_the_fallback_answers_navigation_and_no_missing_asset(town, tmp_path, target, accept, status):
+async def test_the_fallback_page_answers_navigation_but_not_missing_assets(
+    town, tmp_path, target, accept, status
+):
     await serve(town, tmp_path, fallback="index.html")
     said = await town.ask(request(target, "GET", "shop.localhost", f"Accept: {accept}"))
     assert said.status == status

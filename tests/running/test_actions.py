@@ -110,7 +110,7 @@ async def test_going_back_before_any_deployment_succeeded_says_to_deploy_first(w
     assert answer["message"].startswith("Deploy shop first: no deployment of it has succeeded")
 
 
-async def test_going_back_without_saying_where_is_to_the_version_before(world: World):
+async def test_a_rollback_without_a_version_deploys_the_previous_one(world: World):
     app = await deployed(world)
     first = (await deployments(world, app))[0]["git_commit_id"]
     for change in ("second", "third"):

@@ -278,7 +278,7 @@ async def test_a_git_server_that_never_answers_delays_no_commits_of_others(world
     assert deployed_there[0]["git_commit_id"] == second
 
 
-async def test_without_turns_of_environments_it_would_delay_them(world: World, monkeypatch):
+async def test_without_turns_of_environments_a_slow_branch_would_delay_others(world: World, monkeypatch):
     monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
     async with silent_git_server(world, monkeypatch):
         neighbour = await deployed(world, auto_deploy=True)

@@ -21,7 +21,7 @@ async def progress(world: World, app: str) -> list[str]:
     return [one["status"] for one in await deployments(world, app)]
 
 
-async def test_a_waiting_request_is_cancelled_whole_and_no_other(world: World):
+async def test_cancelling_a_waiting_request_cancels_all_of_it_and_no_other(world: World):
     environment = await world.environment()
     apps = [await world.application(environment) for _ in range(3)]
     chosen = {"applications": [{"application_id": app} for app in apps[:2]]}

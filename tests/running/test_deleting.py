@@ -92,7 +92,7 @@ async def test_write_and_deploy_erase_no_data_by_uninstalling(world: World):
     assert await uninstalled_with(world, "Write", "Deploy") == {403}
 
 
-async def test_if_deploy_allowed_what_needs_admin_it_would_erase_data(world: World, monkeypatch):
+async def test_with_admin_rights_the_scope_deploy_could_erase_data(world: World, monkeypatch):
     monkeypatch.setitem(permits._ALLOWED_BY, Scope.ADMIN.value, (Scope.ADMIN | Scope.DEPLOY).value)
     assert await uninstalled_with(world, "Deploy") == {200, 202}
 

@@ -135,7 +135,7 @@ async def test_a_queue_has_details_of_jobs_only(world: World, base: str):
 
 
 @pytest.mark.parametrize("base", ["", "/compat"])
-async def test_the_history_of_a_service_goes_on_after_an_entry(world: World, shop, base: str):
+async def test_the_next_page_of_a_service_history_begins_after_the_given_entry(world: World, shop, base: str):
     """Existing clients page with `startId`, until nothing more comes."""
     _, app, container = shop
     for _ in range(4):

@@ -76,7 +76,7 @@ async def test_a_restriction_without_a_path_of_the_repository_is_refused(world: 
 
 
 @pytest.mark.parametrize("value", ["/web/", "web", "docs/*.md"])
-async def test_a_path_is_answered_as_it_was_sent(world: World, value: str):
+async def test_a_restriction_path_is_returned_unchanged(world: World, value: str):
     assert (await restrict(world, await world.application(), "MATCH", value))["value"] == value
 
 

@@ -62,7 +62,7 @@ async def test_every_deployment_has_one_final_event(world: World):
     assert seen == Counter(one["id"] for one in await deployments(world, app))
 
 
-async def test_the_old_generation_serves_until_the_new_one_is_well(world: World):
+async def test_the_old_generation_serves_until_the_new_one_is_healthy(world: World):
     app = await deployed(world)
     before = world.router.routes[app][0].endpoints
     world.engine.gate = asyncio.Event()

@@ -57,7 +57,7 @@ async def test_a_name_is_known_from_the_beginning_of_the_first_deployment(world)
     assert served.endpoints
 
 
-async def test_a_name_says_that_the_first_deployment_has_failed(world):
+async def test_the_route_of_a_service_shows_that_its_first_deployment_failed(world):
     app = await world.application(ports=[PORT])
     world.builder.broken = "no"
     async with building(world, app) as words:

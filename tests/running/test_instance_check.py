@@ -198,7 +198,7 @@ RUNS, WAITS = Presence("shop", 3, True), Presence("shop", 3, False)
         ([RUNS, RUNS, Presence("other", 1, True)], False, False),
     ],
 )
-def test_a_service_differs_unless_exactly_its_instances_are_there(present, is_absent, differs):
+def test_a_service_differs_unless_exactly_its_instances_exist(present, is_absent, differs):
     seen = compare([(3, KEPT)], present)
     assert seen.absent == ([KEPT] if is_absent else [])
     assert list(seen.services) == (["shop"] if differs else [])

@@ -39,7 +39,7 @@ async def test_no_service_gets_the_port_of_the_api_while_its_server_is_replaced(
         assert await outcome(world, FREE + 1) == ("RUNNING", "")
 
 
-async def test_a_service_that_has_its_port_keeps_it_when_a_server_is_given_the_same(
+async def test_a_service_keeps_its_port_when_a_server_is_configured_with_it(
     postgres_url: str, tmp_path: Path
 ):
     """They may listen at different addresses."""

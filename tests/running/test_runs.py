@@ -121,7 +121,7 @@ async def test_a_run_under_way_says_so_and_since_when(world: World):
     await world.settle()
 
 
-async def test_each_deploy_is_a_run_of_its_own_and_they_follow_one_another(world: World):
+async def test_each_deploy_is_its_own_run_and_runs_follow_one_another(world: World):
     task, script = await new_task(world), Script(world)
     await begun(world, task, script)
     second = await asked(world, task)

@@ -183,7 +183,7 @@ async def test_times_have_no_gap_and_numbers_are_null_in_a_pause(world: World):
     assert times[0] % 15 == 0
 
 
-async def test_a_look_that_failed_leaves_one_gap(world: World):
+async def test_a_failed_sample_leaves_one_gap(world: World):
     """The control of the test above: the mean of two steps is told."""
     app = await deployed(world)
     for seconds, cpu_ms in ((15, 0), (30, 300)):

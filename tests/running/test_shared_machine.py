@@ -94,7 +94,7 @@ async def test_another_organization_may_deploy_once_the_first_has_nothing_there(
 
 
 @pytest.mark.parametrize(("part", "is_built"), [("git", False), ("builder", False), ("engine", True)])
-async def test_a_deployment_that_built_nothing_holds_no_machine(part: str, is_built: bool):
+async def test_a_deployment_that_built_nothing_does_not_reserve_the_machine(part: str, is_built: bool):
     async with shared() as world:
         first, second = await shop(world), await shop(world)
         broken = getattr(world, part)

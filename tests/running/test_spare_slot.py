@@ -94,7 +94,7 @@ async def test_an_environment_with_nothing_under_way_waits_for_no_slot_of_anothe
         await has_begun(world, SLOTS + 1)
 
 
-async def test_without_turns_of_environments_one_of_them_would_hold_up_the_others(monkeypatch):
+async def test_without_turns_one_environment_would_delay_the_others(monkeypatch):
     monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
     async with busy("") as world:
         await another_environment_deploys(world)

@@ -120,7 +120,7 @@ async def test_an_uninstalled_site_has_no_files(world):
     assert files(world) == set()
 
 
-async def test_a_folder_that_cannot_be_served_fails_the_deployment_and_the_former_site_goes_on(world):
+async def test_a_folder_that_cannot_be_served_fails_the_deployment_and_the_former_site_stays(world):
     app = await deployed(world)
     before = served(world, app)
     world.engine.files = {".env": b"SECRET"}

@@ -323,7 +323,7 @@ async def test_archives_of_one_organization_are_not_all_checked_before_one_of_an
 
 
 @pytest.mark.parametrize("environment", ["prod", "play"])
-async def test_archives_of_one_environment_do_not_hold_up_those_of_another(tmp_path, environment):
+async def test_archives_of_one_environment_do_not_delay_another_environment(tmp_path, environment):
     """Negative control: one more archive of the same environment waits."""
     uploads, ends = UploadFiles(tmp_path), asyncio.Event()
 

@@ -64,7 +64,7 @@ async def waiting(world: World, path: str, action: str) -> str:
 
 
 @pytest.mark.parametrize("action", ["redeploy", "stop", "uninstall", "restart-service"])
-async def test_the_status_and_the_deployment_say_what_is_waited_for_and_stop_saying_it(action):
+async def test_status_and_deployment_show_the_reason_of_a_wait_until_it_ends(action):
     async with make_world() as world:
         path, engine = await application(world)
         engine.away = True

@@ -18,7 +18,7 @@ from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
-from windlass.control.people.members import IssuerIdentity, welcome
+from windlass.control.people.members import IssuerIdentity, join_organizations
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.core.declare.traits import has_deployments
@@ -207,7 +207,7 @@ class Town:
         email = f"{world.name('guest')}@example.com"
         await world.made(f"/organization/{world.org}/{invitation.name}", {"email": email})
         ctx, person = world.installation.ctx, IssuerIdentity("https://people.example", email, email, "Guest")
-        await ctx.store.write(lambda tx: welcome(ctx, tx, person))
+        await ctx.store.write(lambda tx: join_organizations(ctx, tx, person))
         (found,) = await ctx.store.reads.identities.of(person.issuer, person.subject)
         return found[0]
 

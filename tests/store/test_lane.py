@@ -31,7 +31,7 @@ async def test_calls_run_one_after_the_other_on_a_thread_of_their_own(lane):
     assert threading.get_ident() not in {thread for _, thread in done}
 
 
-async def test_the_event_loop_goes_on_meanwhile(lane):
+async def test_the_event_loop_runs_during_a_blocking_call(lane):
     go_on = threading.Event()
     waiting = asyncio.create_task(lane.run(go_on.wait))
     await asyncio.sleep(0)

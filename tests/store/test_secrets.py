@@ -270,7 +270,7 @@ def files(place: Place) -> tuple[set[str], bytes]:
 
 
 @rows("number", range(10))
-def test_the_search_finds_what_is_only_disguised(number: int):
+def test_the_search_for_secrets_finds_encoded_values(number: int):
     canary = f"canary{secrets.token_hex(16)}"
     disguised = list(forms(canary))[number]
     assert len(disguised) > 30
@@ -320,7 +320,7 @@ async def test_a_secret_is_bound_to_its_organization_resource_and_version(world:
         decrypt_hidden(ctx, msgspec.structs.replace(row, **{field: "another"}))
 
 
-async def test_an_answer_kept_for_one_caller_does_not_open_for_another(world: World, place: Place):
+async def test_an_idempotent_answer_cannot_be_decrypted_for_another_caller(world: World, place: Place):
     await world.post(f"/organization/{world.org}/project", {"name": "shop"}, headers=under("k"))
     ((caller, answer),) = await place.sql("SELECT caller, answer FROM idempotency")
     encryption = world.installation.ctx.encryption

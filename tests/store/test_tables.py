@@ -56,7 +56,7 @@ def test_reads_has_no_table_that_writes(name: str):
     assert not isinstance(table._session, ChangeSession)
 
 
-def test_a_reading_half_that_writes_would_be_found():
+def test_the_check_finds_a_reading_table_that_writes():
     assert writing(FactChanges) == {"SET"}
     assert facts.SET not in LOOKING
 

@@ -50,7 +50,7 @@ async def test_changes_of_requests_run_before_changes_of_background_work(store: 
     assert [name for name in order if name != "request"] == many
 
 
-async def test_members_of_a_group_fail_alone(store: Store, place: Place):
+async def test_a_failing_change_does_not_fail_its_commit_group(store: Store, place: Place):
     changes = [adds(f"n{number}") if number % 3 else fails_late for number in range(12)]
     outcomes = await together(*(store.write(change) for change in changes))
     assert store.groups == 1

@@ -154,7 +154,7 @@ async def test_a_crowd_of_one_environment_hides_no_other(store: Store, small_fro
     await agree(store, [*crowd, Piece(0, -1, held=False, lane=1, environment=2)], 2)
 
 
-async def test_a_wrong_order_would_be_seen(store: Store, monkeypatch: pytest.MonkeyPatch):
+async def test_the_comparison_notices_a_wrong_order_of_work(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Without organizations behind the front, the crowd has every turn."""
     monkeypatch.setattr(work, "_FRONT", 4)
     monkeypatch.setattr(Turns, "idle", lambda self: 99)

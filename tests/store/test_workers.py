@@ -39,7 +39,7 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
-async def test_the_log_says_whose_work_goes_on_where(world: World, caplog: pytest.LogCaptureFixture):
+async def test_the_log_says_which_work_is_taken_over(world: World, caplog: pytest.LogCaptureFixture):
     app = await begun(world)
     assert "taken over" not in caplog.text
     world.clock.ms += LEASE

@@ -134,7 +134,7 @@ async def test_servers_of_a_place_know_one_another_while_they_run(world: World):
     assert await other_addresses(store.reads, "local", other, clock.now()) == [one]
 
 
-async def test_a_paused_server_puts_no_earlier_state_over_a_later_one(world: World):
+async def test_a_paused_server_never_overwrites_a_later_state(world: World):
     run = await begun(world, terraform_files_source=SOURCE)
     for serial, status in ((1, 200), (3, 200), (2, 409), (3, 200), (4, 200)):
         assert (await run.send("POST", "state", state({}, serial=serial))).status == status

@@ -71,7 +71,7 @@ async def test_containers_are_levels_as_well(town: Town):
     assert [variable["key"] for variable in answer["results"]] == ["ABOVE"]
 
 
-async def test_pages_go_on_from_variables_to_secrets(town: Town):
+async def test_pages_continue_from_variables_to_secrets(town: Town):
     for number in range(3):
         await town.says("application", f"V{number}")
         await town.says("project", f"S{number}", VALUE, "secret")

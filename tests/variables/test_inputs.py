@@ -53,7 +53,7 @@ async def test_overrides_and_aliases_count_as_they_are_shown(town: Town):
     assert found.secrets == {"PASS", "PASSWORD"}
 
 
-async def test_names_in_values_are_looked_up_and_what_has_a_secret_in_it_is_no_build_argument(town: Town):
+async def test_references_in_values_are_expanded_and_values_with_secrets_are_no_build_arguments(town: Town):
     await town.says("project", "URL", "https://{{USER}}:{{PASS}}@{{HOST}}/")
     await town.says("project", "HOST", "example.com")
     await town.says("application", "USER", "me")

@@ -79,7 +79,7 @@ def test_an_alias_stands_for_one_variable_and_not_for_its_key():
     assert of(*levels) == {"A": "other", "B": "first"}
 
 
-def test_an_alias_of_an_alias_leads_to_the_end():
+def test_an_alias_of_an_alias_has_the_final_value():
     aliases = [said("C", stands_for="id of B"), said("B", stands_for="id of A")]
     assert of(aliases, plain(A="1"))["C"] == "1"
 
@@ -257,7 +257,7 @@ def test_values_that_double_and_double_again_are_refused_and_not_worked_out():
         resolve([doubling])
 
 
-def test_one_value_may_be_as_long_as_a_process_can_be_given():
+def test_a_variable_may_have_the_longest_value_that_a_process_can_get():
     longest = "x" * (MOST_OF_ONE - 1)
     assert of([said("A", longest)])["A"] == longest
     with pytest.raises(Unusable, match=r"^A: is longer than"):

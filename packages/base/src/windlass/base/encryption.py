@@ -132,7 +132,7 @@ def head_of(id: str) -> bytes:
 
 
 def with_id(encrypted: bytes, id: str) -> bytes:
-    """Has a value of a version before 0.1.0 name its key; other values stay."""
+    """Adds the id of the key to a value of a version before 0.1.0; other values stay."""
     return head_of(id) + encrypted[1:] if encrypted.startswith(_WITHOUT_ID) else encrypted
 
 

@@ -1,4 +1,4 @@
-"""The environment of this process, for all but settings."""
+"""Reads environment variables of this process that are not settings."""
 
 from __future__ import annotations
 

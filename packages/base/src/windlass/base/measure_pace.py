@@ -18,6 +18,6 @@ class MeasurePace:
         return time.monotonic() >= self._next or free < self._free - self._free // _WORTH
 
     def postpone(self, free: int, took: float) -> None:
-        """Plans the next measure after one that found no instance to end: it takes a twentieth of the time at
-        most, however long there is too little."""
+        """Plans the next measurement after one that found no instance to end: measurements take at most a
+        twentieth of the time, however long the shortage lasts."""
         self._next, self._free = time.monotonic() + _IDLE * took, free

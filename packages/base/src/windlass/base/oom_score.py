@@ -14,7 +14,7 @@ SERVER: Final = -500
 
 
 def set_oom_score(score: int, process: int | str = "self") -> None:
-    """Every user may raise it; only root may lower it, and then nothing changes. Children inherit it. A
-    process that is not dumpable must set it before, unless it is root."""
+    """Sets the OOM score of a process. Every user may raise it; for a user who may not lower it, nothing
+    changes. Children inherit it. A process that is not dumpable must set it before, unless it is root."""
     with suppress(OSError), open(f"/proc/{process}/oom_score_adj", "w") as file:  # noqa: PTH123 (loads less)
         file.write(str(score))

@@ -192,9 +192,9 @@ class Api:
 
     def refusal(self, answer: ApiAnswer) -> ApiRefused:
         """Returns the failure for an answer that is no success, with what to do."""
-        return ApiRefused(self._why(answer), answer)
+        return ApiRefused(self._explain_status(answer), answer)
 
-    def _why(self, answer: ApiAnswer) -> str:
+    def _explain_status(self, answer: ApiAnswer) -> str:
         message = _message(answer)
         match answer.status:
             case 401 if not self._token:

@@ -141,7 +141,7 @@ def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
 
 
 def is_gone(trouble: Exception) -> bool:
-    """True if the answer says that there is nothing any more."""
+    """True if the answer says that the resource no longer exists."""
     return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.NOT_FOUND
 
 
@@ -188,19 +188,19 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if deployment["status"] == Progress.CANCELED:
         return f"{name}: the deployment v{deployment['number']} is cancelled"
     if action is Do.STOP:
-        return f"{name} is stopped ({_took(deployment)}); its data, settings and history stay"
+        return f"{name} is stopped ({_duration_of(deployment)}); its data, settings and history stay"
     if action is Do.UNINSTALL:
-        return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
+        return f"{name} is removed with its data ({_duration_of(deployment)}); its settings and history stay"
     if action is Do.RUN:
         what = _OTHER_OUTCOMES.get(
             (deployment.get("status_details") or {}).get("sub_action", ""), "is deployed"
         )
-        return f"{name} {what} ({_took(deployment)}, v{deployment['number']})"
+        return f"{name} {what} ({_duration_of(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
-    facts = f"{instances}{_took(deployment)}, {version}"
+    facts = f"{instances}{_duration_of(deployment)}, {version}"
     if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
@@ -220,7 +220,7 @@ def first_address(api: Api, path: str) -> str:
     return str(links[0]["url"]) if links else ""
 
 
-def _took(deployment: Mapping[str, Any]) -> str:
+def _duration_of(deployment: Mapping[str, Any]) -> str:
     """Formats the time from the request to the end of the deployment."""
     return duration(str(deployment["created_at"]), str(deployment["finished_at"]))
 

@@ -68,7 +68,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def has_choice(self) -> bool:
-        """True if the command reads one service, so that it may mean the only one without a name."""
+        """True if the command reads one service, whose name may be left out if there is only one."""
         is_of_service = self.family is not None and is_service(self.family)
         return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
 

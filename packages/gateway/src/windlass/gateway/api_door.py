@@ -218,7 +218,8 @@ async def _answer(connection: socket.socket) -> None:
 
 
 async def _drop(connection: socket.socket) -> int:
-    """Has the kernel drop what a client sends next; see MSG_TRUNC in tcp(7). Returns the number of bytes."""
+    """Makes the kernel drop what a client sends next; see MSG_TRUNC in tcp(7). Returns the number of
+    bytes."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection.fileno(), readable.set)

@@ -188,11 +188,11 @@ async def leave_at_once(instances: Sequence[Instance]) -> None:
 
 
 async def note_nothing(reason: str) -> None:
-    """Tells no one."""
+    """Does nothing."""
 
 
 def miss_nothing() -> None:
-    """Has nothing compared."""
+    """Does nothing."""
 
 
 class Engine(Protocol):

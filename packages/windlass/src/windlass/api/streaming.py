@@ -42,7 +42,7 @@ class StreamEnd(Enum):
 
 
 class StreamRemarks(Struct, Generic[T], frozen=True):
-    """Says something about a stream between its pieces."""
+    """The messages about a stream itself, which are sent between its pieces."""
 
     still_here: T
     unavailable: Callable[[float], T]

@@ -191,7 +191,7 @@ class Installation:
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
     async def _open_run_socket(self) -> None:
-        """Has runs on this machine reach this server, whatever networks they have."""
+        """Opens the socket by which runs on this machine reach this server, whatever networks they have."""
         settings = self.ctx.settings
         if folder := self.ctx.places.local.engine.server_folder:
             host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host

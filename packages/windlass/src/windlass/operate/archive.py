@@ -84,7 +84,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return in_form_of_release(self.migrations)
 
     def with_ids(self, table: ArchiveTable, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-        """Has sealed values of a backup from before 0.1.0 name their key."""
+        """Adds the id of the key to sealed values of a backup from before 0.1.0."""
         places = {table.columns.index(one.column) for one in COLUMNS if one.table == table.name}
         if self.form == self.migrations or not places:
             return rows

@@ -159,9 +159,9 @@ class GroupCommit:
             taken = [*_take(self._waiting, GROUP), *_take(self._waiting_behind, BACKGROUND)]
             group = [queued for queued in taken if not queued.answer.done()]
             if group:
-                await self._serve(group)
+                await self._commit_group(group)
 
-    async def _serve(self, group: Sequence[QueuedChange]) -> None:
+    async def _commit_group(self, group: Sequence[QueuedChange]) -> None:
         try:
             outcomes, nudges = await self._commit([queued.change for queued in group])
         except Unavailable as refusal:

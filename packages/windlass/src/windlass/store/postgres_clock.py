@@ -16,7 +16,7 @@ _log = log("store")
 
 
 async def follow_clock(connection: asyncpg.Connection[Any], clock: Clock) -> None:
-    """Has the clock of a server follow that of the database; warns if they are far apart."""
+    """Makes the clock of a server follow that of the database; warns if they are far apart."""
     if not isinstance(clock, SystemClock):
         return  # one that is turned by hand
     asked = uptime()

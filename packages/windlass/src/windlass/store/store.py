@@ -24,7 +24,7 @@ class KeyGuard(Protocol):
         ...
 
     async def adopt(self) -> None:
-        """Goes over to the key that the database names. Raises Unavailable if it is not here."""
+        """Switches to the key that the database names. Raises Unavailable if this server does not have it."""
         ...
 
 
@@ -41,8 +41,8 @@ class Store(Protocol):
         ...
 
     def guard_key(self, guard: KeyGuard) -> None:
-        """Has no change stored by a server that seals with a former key. It matters where other servers may
-        replace the key."""
+        """Sets a guard that refuses changes of a server that seals with a former key. Needed where other
+        servers may replace the key."""
         ...
 
     async def trouble(self) -> str:

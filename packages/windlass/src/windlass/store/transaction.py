@@ -192,7 +192,7 @@ class Tx(Reads):
         self.session.nudge(word)
 
     def measure(self, word: str, seconds: float, *labels: str) -> None:
-        """Has listeners of this process count the change, after the commit."""
+        """Reports the change to the metrics of this process, after the commit."""
         self.session.measured.append((word, seconds, labels))
 
     def limit(self, cost: int) -> None:

@@ -163,7 +163,7 @@ class Guard(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Has nothing to release."""
+        """Does nothing: there is nothing to release."""
 
 
 class _RequestState:

@@ -140,7 +140,8 @@ _PGDATA: Final = "/var/lib/postgresql/data"
 
 
 def _own_place(version: str) -> bool:
-    """From 18 on, the image has a folder for each major version, and refuses a volume at `data`."""
+    """True from version 18 on: the image has a folder for each major version, and refuses a volume at
+    `data`."""
     major = _numbers(version)[0]
     return major is not None and major >= 18
 
@@ -201,7 +202,7 @@ def ready(type: str) -> HealthProbe:
 
 
 def alive(type: str) -> HealthProbe:
-    """Costs the database next to nothing, for as long as it runs."""
+    """Returns the liveness probe, which costs the database next to nothing."""
     return HealthProbe(
         kind=ProbeKind.TCP, port=kind_of(type).port, initial_delay=30.0, period=10.0, timeout=5.0, failures=9
     )

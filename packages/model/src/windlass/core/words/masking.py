@@ -110,7 +110,8 @@ class Mask:
 
     @cached_property
     def _search(self) -> PatternSearch:
-        """Built when it is first needed: most services never print a secret."""
+        """Returns the search for all secrets. It is built when first needed: most services never print
+        one."""
         return PatternSearch(self.patterns)
 
     @cached_property

@@ -265,7 +265,8 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _
 
 
 def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
-    """Stops at the limit, because thousands of short values may all stand for one that is long."""
+    """Expands the chosen variables. Stops at the limit, because thousands of short values may refer to a
+    long one."""
     texts: dict[str, _Text] = {}
     whole = 0
     for key in chosen:

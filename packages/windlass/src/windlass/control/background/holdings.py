@@ -218,7 +218,8 @@ def _leave(folder: Path) -> None:
 
 
 def _erase(folder: Path) -> None:
-    """The record goes last: what is interrupted stays in the list, and can be asked for again."""
+    """Erases a service that was set aside. Its record is removed last: after an interruption the service is
+    still listed, and can be erased again."""
     for path in folder.iterdir():
         if path.name != RECORD:
             erase(path)
@@ -264,8 +265,8 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
 
 
 async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
-    """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
-    that is just being made, the database knows first."""
+    """Returns the services of a place that this database neither has nor has deleted. The place is listed
+    before the database is read, because a new service is in the database first."""
     in_place, reads = await holdings.services(), ctx.store.reads
     ours = set(await reads.statuses.services())
     rest = {service: kept for service, kept in in_place.items() if service not in ours and not kept.is_lost}
@@ -294,11 +295,11 @@ async def put_aside(
         place=holdings.place,
     )
     await holdings.set_aside(record)
-    await _tell(ctx, Event.SET_ASIDE, record)
+    await _record_event(ctx, Event.SET_ASIDE, record)
 
 
 async def bring_back(ctx: Context) -> None:
-    """Services that were set aside while another database was used, and that this one has."""
+    """Brings back services that were set aside while another database was used, and that this one has."""
     for service, record in records(Path(ctx.settings.data_dir)).items():
         if await ctx.store.reads.statuses.get(service) is None:
             continue
@@ -308,10 +309,10 @@ async def bring_back(ctx: Context) -> None:
         except (Occupied, OtherEngine, OtherVersion) as error:
             _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
         else:
-            await _tell(ctx, Event.PUT_BACK, record)
+            await _record_event(ctx, Event.PUT_BACK, record)
 
 
-async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
+async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
     """Records the event in the audit of the organization of the cluster, or else of the first organization:
     the owner is unknown, and what the engine of a cluster says concerns no other organization."""
 

@@ -210,7 +210,7 @@ class Autoscaler(Struct):
                 await self._judge(ctx, workload, by_service.get(service, []), used, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
-        """Services that may have more instances than the least."""
+        """Returns the services that may have more instances than their minimum."""
         serving, before = await ctx.store.reads.statuses.serving(), self.known
         self.known = {
             deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)

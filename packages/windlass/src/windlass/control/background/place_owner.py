@@ -191,7 +191,7 @@ class PlaceOwner:
             if row is own and holder and row.owner == holder.owner:
                 continue
             is_silent = self._milliseconds_unchanged(row) >= MISSED * self._between_looks
-            if is_silent and await tx.owners.lose(row):
+            if is_silent and await tx.owners.mark_lost(row):
                 _log.error(
                     "the server that owns a place does not answer: states of its services are unknown",
                     extra={"place": row.place},

@@ -45,7 +45,7 @@ class RequestLook(Struct, frozen=True):
 
 
 def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> bool:
-    """Returns whether there is an earlier look, and not too long ago for rates."""
+    """Returns whether there is an earlier sample that is recent enough to compute rates."""
     return _interval(before, now) > 0
 
 

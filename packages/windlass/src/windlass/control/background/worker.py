@@ -109,8 +109,8 @@ class WorkQueue(Struct):
         return min(self.slots, self.room, *self.room_of_environments().values()) > 0
 
     def has_spare(self, idle: Idle) -> bool:
-        """True if one with nothing under way may have a slot besides, while all slots are taken: an
-        organization one, and an environment one."""
+        """True if an organization, or an environment, with nothing under way may have an extra slot while
+        all slots are taken. There is one for each of the two."""
         if idle is Idle.ENVIRONMENT:
             return not self.holding_slots & self.of_environments
         return len(self.holding_slots - self.of_environments) <= self.slots
@@ -361,8 +361,8 @@ class Worker:
 
 
 def _has_spares(number: int) -> bool:
-    """True for queues of deployments and of looks at branches: slots besides are for those who have nothing
-    under way."""
+    """True for queues of deployments and of branch checks, which have extra slots for organizations and
+    environments with nothing under way."""
     return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 

@@ -127,7 +127,10 @@ class Places:
         self._watch = notice, sink, missed
         for cluster, (_, place) in [*self._open.items()]:
             self._begin(cluster, place)
-        for cluster in {*await self._reads.statuses.clusters(), *await self._reads.deletions.clusters()}:
+        for cluster in {
+            *await self._reads.statuses.clusters(),
+            *await self._reads.deletions.clusters_with_data(),
+        }:
             await self.at(cluster)
         await asyncio.gather(*self._tasks)
 

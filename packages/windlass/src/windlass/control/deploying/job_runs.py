@@ -185,8 +185,8 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
 
 
 async def _wait_for_build(task: RunTask, why: str) -> None:
-    """Has the version of a run built again, and lets the run wait for that. One that a deployment waits for
-    fails with it."""
+    """Starts another build of the version of a run, and lets the run wait for it. A run that a deployment
+    waits for fails instead."""
     failure = why if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
     if failure is not None:
         await _end(task, RunState.FAILED, failure or why)

@@ -85,7 +85,7 @@ class ApplicationKind(ProgramKind[Application]):
         return marked_as_automatic(workload) if spec.automatic_port else workload
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
-        """The document shows the port that was chosen."""
+        """Returns the fields of the document that show the chosen port."""
         shown = service.read(ApplicationShown)
         if not shown.automatic_port or not all(port.automatic for port in workload.ports):
             return {}

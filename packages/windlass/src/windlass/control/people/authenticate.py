@@ -28,7 +28,7 @@ from windlass.control.people.callers import (
     subject_of_person,
 )
 from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
-from windlass.control.people.members import IssuerIdentity, welcome, welcomes
+from windlass.control.people.members import IssuerIdentity, join_organizations, joinable_organizations
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
@@ -281,8 +281,8 @@ class Authenticator:
         """Returns the actor of a person whose claims were verified. Makes the person a member where an
         invitation waits."""
         person = person_of(claims)
-        if await welcomes(self._ctx, self._ctx.store.reads, person):
-            await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
+        if await joinable_organizations(self._ctx, self._ctx.store.reads, person):
+            await self._ctx.store.write(lambda tx: join_organizations(self._ctx, tx, person))
         return await self._member(person)
 
     async def _member(self, person: IssuerIdentity) -> Actor:

@@ -1,4 +1,4 @@
-"""Members: who they are, how an invitation becomes one, how one leaves."""
+"""Members of organizations: invitations, roles, ownership and removal."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
     return first is not None and first.id == org
 
 
-async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+async def joinable_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Returns the organizations that a person may join and has not joined yet.
 
     A member with the same address under another subject is another person: addresses are reassigned, and the
@@ -214,9 +214,9 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     return invitees
 
 
-async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
+async def join_organizations(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     """Makes the person a member wherever awaited, and uses up the invitations."""
-    for invitee in await welcomes(ctx, tx, person):
+    for invitee in await joinable_organizations(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
         new = NewResource(member, spec, invitee.org, itself)

@@ -81,7 +81,7 @@ async def values_by_key(source: Reads) -> dict[str, int]:
 
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
-    """Has the present key encrypt, and the kept key make digests."""
+    """Sets the present key to encrypt, and the kept key to make digests."""
     seal_with_present(encryption, state)
     if kept := await source.facts.get(DIGEST_KEY):
         encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
@@ -90,7 +90,7 @@ async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None
 
 
 def seal_with_present(encryption: Encryption, state: KeyState) -> None:
-    """Has the present key encrypt. Raises MissingKey if it is not here."""
+    """Sets the present key to encrypt. Raises MissingKey if this process does not have it."""
     encryption.encrypt_with(state.current)
 
 

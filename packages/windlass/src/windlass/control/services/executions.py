@@ -165,7 +165,7 @@ class PortConnection:
             self._writer.write_eof()
 
     async def resize(self, size: TerminalSize) -> None:
-        """Has no terminal."""
+        """Does nothing: there is no terminal."""
 
     async def wait(self) -> int:
         return 0

@@ -219,7 +219,7 @@ async def _older(
     oldest, newest = await _span(source, conditions)
     place = min(below, newest + 1)
     while place > oldest:
-        end = max(oldest, place - _STEP) if conditions.is_choosy else oldest
+        end = max(oldest, place - _STEP) if conditions.is_selective else oldest
         rows = await source.audit.older(conditions, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows
@@ -232,7 +232,7 @@ async def _newer(
     oldest, newest = await _span(source, conditions)
     place = max(above, oldest - 1)
     while place < newest:
-        end = min(newest, place + _STEP) if conditions.is_choosy else newest
+        end = min(newest, place + _STEP) if conditions.is_selective else newest
         rows = await source.audit.newer(conditions, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows

@@ -8,7 +8,7 @@ from windlass.control.context.call import encode
 
 
 def event(id: bytes, data: bytes) -> bytes:
-    """A client that was cut off comes back with the id of the last event that it has received."""
+    """Encodes an event. A client that reconnects sends the id of the last event that it received."""
     return b"id: %b\ndata: %b\n\n" % (id, data)
 
 

@@ -32,8 +32,8 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     environment: str = ""
 
     @property
-    def is_choosy(self) -> bool:
-        """True if few of the events that are looked at match."""
+    def is_selective(self) -> bool:
+        """True if only a few of the events that are read match."""
         named = [name for name in _INDEXED if getattr(self, name)]
         others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
         return any(others) or self.since > 0 or self.until < FAR

@@ -63,7 +63,7 @@ class DeletionTable(Table):
         """Returns the deleted services of which data may still be on a cluster."""
         return [row[0] for row in await self._session.all(LEFT_ON, cluster)]
 
-    async def clusters(self) -> list[str]:
+    async def clusters_with_data(self) -> list[str]:
         """Returns the clusters where data of deleted services may still be."""
         return [row[0] for row in await self._session.all(LEFT)]
 

@@ -107,7 +107,7 @@ class OwnerChanges(OwnerTable):
         row = await self._session.one(TAKE, former, owner, until, home, seen.place, seen.owner, seen.until)
         return row is not None
 
-    async def lose(self, seen: OwnerRow) -> bool:
+    async def mark_lost(self, seen: OwnerRow) -> bool:
         """Marks a place whose owner is gone; returns True once for each time that it is gone."""
         return await self._session.one(LOSE, seen.place, seen.until) is not None
 

@@ -304,5 +304,6 @@ class WorkChanges(WorkTable):
         await self._session.all(ADD_QUEUE, cluster, number)
 
     async def remove_queue(self, cluster: str) -> None:
-        """Has deployments of a cluster wait with those of this machine. Work that waits keeps its queue."""
+        """Moves further deployments of a cluster to the queue of this machine. Waiting work keeps its
+        queue."""
         await self._session.all(REMOVE_QUEUE, cluster)

@@ -1,4 +1,5 @@
-"""The steps of services. Each may run twice: after an interruption it starts again."""
+"""The steps that deploy, stop or remove a service. A step starts again after an interruption, so each may
+run twice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs what a service does before it is removed, such as to destroy the resources that it has made.
+"""Runs the last task of a service before its removal, such as destroying the resources that it has made.
 
-The engine knows the run by the generation of the removal: a step that is repeated waits for the same run, and
-once it has ended well, that is recorded, and it is not run again.
+The engine identifies the run by the generation of the removal: a repeated step waits for the same run. A
+run that succeeded is recorded, and is not repeated.
 """
 
 from __future__ import annotations
