@@ -109,7 +109,7 @@ class OrganizationSteps:
             try:
                 heavy = await in_thread(self._find_heavy, pids)
             except (OSError, ValueError):  # one look that fails ends no other
-                _log.exception("A look at the memory of build steps failed; the next one follows")
+                _log.exception("the memory of build steps could not be measured; it is measured again")
                 continue
             if heavy is not None:
                 heavy.end()

@@ -232,7 +232,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise TokenRefused("JSON was expected: this is none, or says a name twice") from error
     if not isinstance(document, dict):
-        raise TokenRefused("a JSON object was expected, and something else came")
+        raise TokenRefused("this is not a JSON object")
     return document
 
 

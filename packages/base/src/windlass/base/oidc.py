@@ -113,7 +113,7 @@ def _read(token: str) -> _Token:
         raise TokenRefused(f"the token is longer than {MAX_TOKEN} characters")
     parts = token.split(".")
     if len(parts) != 3:
-        raise TokenRefused("a signed JWT has three parts, this token has not")
+        raise TokenRefused("the token is not a signed JWT, which has three parts")
     header, payload, signature = map(_decode, parts)
     return _Token(json_object(header), json_object(payload), f"{parts[0]}.{parts[1]}".encode(), signature)
 
@@ -157,7 +157,7 @@ def _check_times(claims: dict[str, Any], now: float, leeway: float) -> None:
         if name in claims and not _is_moment(claims[name]):
             raise TokenRefused(f"the token's {name} is not a time")
     if "exp" not in claims:
-        raise TokenRefused("the token has no exp, and would be valid for ever")
+        raise TokenRefused("the token has no exp: it would never expire")
     if claims["exp"] <= now - leeway:
         raise TokenOutOfTime("the token has expired")
     if claims.get("nbf", now) > now + leeway:

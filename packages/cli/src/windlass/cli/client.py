@@ -205,8 +205,7 @@ class Api:
                 )
             case 401:
                 return (
-                    f"{message}. Log in again with `windlass login`, or set WINDLASS_TOKEN to one that is "
-                    "good now"
+                    f"{message}. Log in again with `windlass login`, or set WINDLASS_TOKEN to a valid token"
                 )
             case 403:
                 return f"{message}. `windlass token create --scope …` makes one, with an Admin token"

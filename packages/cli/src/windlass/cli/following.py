@@ -177,7 +177,7 @@ class StreamFollower:
 
 def _stream_of(answer: ApiAnswer) -> ResponseStream:
     if answer.going_on is None:
-        raise Stopped("repeat the command: the answer did not go on as it began")
+        raise Stopped("repeat the command: the answer changed its form midway")
     return answer.going_on
 
 

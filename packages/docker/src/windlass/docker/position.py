@@ -51,7 +51,9 @@ class Positions:
             return msgspec.json.decode(self._file(container).read_bytes().rstrip(), type=Position)
         except msgspec.ValidationError as error:
             extra = {"container": container, "why": str(error)}
-            _log.warning("lines may be repeated: another version noted how far output was read", extra=extra)
+            _log.warning(
+                "log lines may be repeated: another version recorded how far the output was read", extra=extra
+            )
             return Position()
         except (FileNotFoundError, msgspec.DecodeError):  # never read, or the power failed just then
             return Position()

@@ -296,7 +296,7 @@ async def _build_steps(settings: DockerSettings) -> AsyncIterator[Finding]:
     if isinstance(found, str) and lets_steps_out(found):
         state = f"of Docker {found.split()[0]} may delete empty files of the machine (CVE-2024-23652)"
         yield warn(
-            "Build steps", state, "update Docker, unless its distributor has mended this in its version"
+            "Build steps", state, "update Docker, unless your distribution has fixed this in its version"
         )
 
 

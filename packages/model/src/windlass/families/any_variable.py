@@ -163,7 +163,7 @@ importing = StandaloneOperation(
         "importVariables",
         VariableImport,
         "Create many at once for a service",
-        "All or nothing. Variables and secrets, at the service and the levels above it.",
+        "Imports variables and secrets, at the service and the levels above it: all or nothing.",
         body=Import,
         query=ImportQuery,
         status=201,

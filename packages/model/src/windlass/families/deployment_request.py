@@ -33,8 +33,8 @@ class DeploymentRequestStatus(Shown):
 
 
 _STATUS: Final = (
-    "Of all services that the request has deployed, stopped or removed. Requests for services that were "
-    "deleted are not kept."
+    "Covers all services that the request has deployed, stopped or removed. Requests for deleted services "
+    "are not stored."
 )
 
 status = StandaloneOperation(

@@ -69,7 +69,7 @@ async def _records(settings: ProcessSettings) -> AsyncIterator[Finding]:
 async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
     """Reports which parts of isolation this machine supports."""
     if settings.isolation == "off":
-        advice = "set isolation to auto, or deploy only code that you trust like yourself"
+        advice = "set isolation to auto, or deploy only code that you trust fully"
         yield warn("Isolation", "off: a service can read what Windlass can, including its key", advice)
         return
     try:
@@ -78,7 +78,7 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
         yield fail("Isolation", str(error), "see the manual, docs/running.md")
         return
     holds = ", ".join(isolation.holds())
-    trust = "deploy only code that you trust like yourself, or follow the advice below"
+    trust = "deploy only code that you trust fully, or follow the advice below"
     if holds and not isolation.gives_users() and not settings.share_machine:
         holds += "; all services run as one user, so only one organization may deploy here"
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", trust)

@@ -120,6 +120,6 @@ def concerns(isolation: Isolation) -> list[str]:
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
         warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
-            "Deploy only code that you trust like yourself, or use the engine docker"
+            "Deploy only code that you trust fully, or use the engine docker"
         )
     return warnings

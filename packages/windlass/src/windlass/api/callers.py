@@ -102,7 +102,7 @@ class Callers:
     def _too_many(self, window: Window) -> TooMany:
         seconds = window.retry_after(self._clock.now())
         return TooMany(
-            f"All {window.limit} requests of this hour are used: go on in {seconds} seconds",
+            f"Try again in {seconds} seconds: all {window.limit} requests of this hour are used",
             {"retry-after": str(seconds)},
         )
 

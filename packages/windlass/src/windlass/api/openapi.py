@@ -84,14 +84,18 @@ _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
     "X-RateLimit-Remaining": ("How many of them are left", _INTEGER, 999),
     "X-RateLimit-Reset": ("When the window ends, as a Unix timestamp", _INTEGER, 1769853600),
     "X-Request-Id": (
-        "Names this request in the logs; the caller's own, if sent",
+        "The id of this request in the logs; the caller's own, if it sent one",
         _STRING,
         "5f0c2a9be41d7783",
     ),
     "ETag": ("The version of the resource, for `If-Match`", _STRING, '"9c1e5b0d2f7a4836"'),
     "Retry-After": ("After how many seconds to try again", _INTEGER, 60),
-    "WWW-Authenticate": ("How to say who is asking", _STRING, "Token"),
-    "Idempotency-Replayed": ("There where this is the kept answer to an earlier twin", _BOOLEAN, True),
+    "WWW-Authenticate": ("How to authenticate", _STRING, "Token"),
+    "Idempotency-Replayed": (
+        "Present if this is the stored answer to an earlier request with the same key",
+        _BOOLEAN,
+        True,
+    ),
 }
 _EVERYWHERE: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id")
 _OPTIONAL: Final = "Idempotency-Replayed"
@@ -101,13 +105,13 @@ _PARAMETERS: Final[Mapping[str, Schema]] = {
     "Idempotency-Key": {
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "Makes a repeat harmless: for 24 hours this key with this body has one answer",
+        "description": "Makes retries safe: for 24 hours, this key with this body gets the same answer",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     },
     "If-Match": {
         "name": "If-Match",
         "in": "header",
-        "description": "The `ETag` of the version that is meant: a newer one is left alone",
+        "description": "The `ETag` of the version to change: if there is a newer one, nothing is changed",
         "schema": _STRING,
     },
 }

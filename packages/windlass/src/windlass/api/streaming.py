@@ -36,7 +36,7 @@ Allowed = Callable[[], Awaitable[bool]]
 class StreamEnd(Enum):
     OVER = "all is said"
     REFUSED = "the reader may not read it any more"
-    UNCHECKED = "the rights of the reader cannot be checked now"
+    UNCHECKED = "the rights of the reader cannot be checked at the moment"
     STOPPED = "the server stops"
     LEFT = "nobody reads any more"
 

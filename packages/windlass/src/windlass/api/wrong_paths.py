@@ -29,4 +29,6 @@ def nothing_at(path: str) -> Failure:
 
 
 def not_allowed(method: str, allow: str) -> NotAllowed:
-    return NotAllowed(f"{method} cannot be done here; what can is in the header Allow", {"allow": allow})
+    return NotAllowed(
+        f"{method} is not allowed here; the header Allow lists the methods that are", {"allow": allow}
+    )

@@ -267,18 +267,18 @@ def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState
     if not database.installation:
         if report.mark is None and not report.found:
             return ""
-        return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
+        return f"{place} is empty, and {settings.data_dir} belongs to an installation that was used before"
     if report.mark is None:
         return f"{place} does not know all that is here" if report.found else ""
     if report.mark.installation != database.installation:
-        return f"{place} is of another installation than {settings.data_dir}"
+        return f"{place} belongs to another installation than {settings.data_dir}"
     if report.mark.event > database.event:
         return (
             f"{place} is older than {settings.data_dir}: its newest event is number {database.event}, and "
             f"number {report.mark.event} was seen here"
         )
     if report.mark.hash and database.hash and report.mark.hash != database.hash:
-        return f"{place} has gone another way since {settings.data_dir} was used with it"
+        return f"{place} has a different history than when {settings.data_dir} was last used with it"
     return f"{place} does not know all that is here" if report.found else ""
 
 

@@ -82,8 +82,8 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
     """Yields what a backup does not have and a restore needs, for people."""
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     yield (
-        f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
-        "can restore this."
+        f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, this "
+        f"backup cannot be restored."
     )
     uploads = Path(settings.data_dir) / UPLOADS
     if any(uploads.glob("*/*")):

@@ -295,7 +295,7 @@ def audit() -> None:
     "--head",
     metavar="NUMBER:HASH",
     default="",
-    help="The newest event, as it was noted earlier: shows whether events were cut off at the end.",
+    help="Number and hash that an earlier run printed: shows whether events were cut off at the end.",
 )
 @_AS
 def verify(head: str, as_json: bool | None, **options: Any) -> None:
@@ -325,7 +325,7 @@ def _print_verdict(verdict: Verdict) -> None:
     else:
         click.echo("There are no events yet.")
     if verdict.let_go:
-        click.echo(f"What came up to number {verdict.let_go} was let go because of its age.")
+        click.echo(f"Events up to number {verdict.let_go} were deleted because of their age.")
     for fault in verdict.faults:
         click.secho(fault, fg="red")
     if verdict.more:

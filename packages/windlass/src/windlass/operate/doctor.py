@@ -136,7 +136,7 @@ def _may_enter(settings: Settings) -> bool:
 def _key(settings: Settings) -> Finding:
     file = key_file(settings)
     if settings.key:
-        return _sound_key(settings, "given as WINDLASS_KEY or in the file of settings")
+        return _sound_key(settings, "given as WINDLASS_KEY or in the settings file")
     if not file.exists():
         if file_of(settings).exists():
             return fail("Key", f"{file} is missing", "bring it back, or set WINDLASS_KEY: secrets need it")
@@ -180,7 +180,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     except TimeoutError:
         yield fail("Database", "does not answer", "is it running, and reachable from here?")
     except (Unavailable, BadSetting) as error:
-        yield fail("Database", str(error), "look at WINDLASS_DATABASE_URL, and whether the server is up")
+        yield fail("Database", str(error), "check WINDLASS_DATABASE_URL, and that PostgreSQL is running")
     except Explained as error:
         page = "versions" if isinstance(error.__cause__, Changed) else "operations"
         yield fail("Database", str(error), f"see the manual, docs/{page}.md")

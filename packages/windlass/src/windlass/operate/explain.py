@@ -83,7 +83,8 @@ _LISTENING: Mapping[int, str] = {
     errno.EADDRINUSE: (
         "another program listens there already: stop it, or choose another port with --port (WINDLASS_PORT)"
     ),
-    errno.EACCES: "ports below 1024 belong to root: choose another with --port, and put a proxy before it",
+    errno.EACCES: "ports below 1024 belong to root: choose another with --port, and put a proxy in front "
+    "of it",
     errno.EADDRNOTAVAIL: "this machine has no such address: choose another with --host (WINDLASS_HOST)",
 }
 

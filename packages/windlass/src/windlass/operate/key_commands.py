@@ -47,7 +47,7 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
 
 
 @key.command("rotate", cls=Command, params=flags("data_dir"))
-@click.option("--keep", is_flag=True, help="Leave the former key in the file, after the new one.")
+@click.option("--keep", is_flag=True, help="Keep the former key in the file, after the new one.")
 def rotate_key(keep: bool, **options: Any) -> None:
     """Replace the key, and seal all secrets with the new one.
 

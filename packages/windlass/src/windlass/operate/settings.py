@@ -68,7 +68,7 @@ def example() -> str:
     """A TOML file with every setting, each at its default and commented out."""
     lines = [
         "# Settings of Windlass. Name this file in WINDLASS_CONFIG, or as in: windlass serve --config FILE",
-        "# Flags win over variables of the environment, and those over this file.",
+        "# Flags override environment variables, and these override this file.",
     ]
     group = ""
     for setting in all_settings():

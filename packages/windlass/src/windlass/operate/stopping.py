@@ -276,7 +276,7 @@ async def _carry_out(installation: Installation, stopping: Sequence[StoppedServi
 
 def _not_stopped(names: Sequence[str]) -> Stopped:
     some = ", ".join(itertools.islice(names, 5))
-    return Stopped(f"repeat the command: {len(names)} of the services did not stop ({some})")
+    return Stopped(f"repeat the command: {len(names)} services did not stop ({some})")
 
 
 def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:

@@ -67,6 +67,6 @@ async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnsw
             return read_json(answer.body, SearchAnswer)
     except BadJson as error:
         raise RegistryFailure(
-            Problem.UNREACHABLE, "Try again later: Docker Hub answers with no list of images"
+            Problem.UNREACHABLE, "Try again later: Docker Hub did not answer with a list of images"
         ) from error
     raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: Docker Hub answers {answer.status}")

@@ -108,7 +108,7 @@ class Chunks:
         if self._left:
             self._chunks_left -= 1
             if self._chunks_left < 0:
-                raise Bad(400, "The body is in too many chunks: send larger ones.")
+                raise Bad(400, "The body has too many chunks: send larger ones.")
             self._phase = _IN_DATA
             return end + 2
         self._phase = _IN_TRAILERS
@@ -124,5 +124,5 @@ class Chunks:
         if data.count(b"\r\n", at, end) > self._bounds.fields:
             raise Bad(431, f"There are more than {self._bounds.fields} trailers.")
         if end > at and (not FIELDS.fullmatch(data, at, end) or _FRAMING.search(data, at, end)):
-            raise Bad(400, "The trailers of a body are not what trailers may be.")
+            raise Bad(400, "The trailers of the body are malformed.")
         return end + 4

@@ -27,8 +27,8 @@ def allow_connections(wanted: int) -> int:
     allowed = connections_within(files, wanted)
     if allowed < wanted // 2:
         _log.warning(
-            "fewer connections are taken than could be: raise the hard limit of open files (ulimit -Hn, "
-            "LimitNOFILE)",
+            "raise the hard limit of open files (ulimit -Hn, LimitNOFILE): it allows fewer connections "
+            "than a port could have",
             extra={"connections": allowed, "files": files, "wanted": wanted},
         )
     return allowed

@@ -98,7 +98,7 @@ def body_length(values: Values, old: bool) -> int:
         if old:
             raise Bad(400, "HTTP/1.0 knows no Transfer-Encoding.")
         if coding.lower() != b"chunked":
-            raise Bad(501, "The only Transfer-Encoding that is taken is chunked.")
+            raise Bad(501, "The only Transfer-Encoding that is accepted is chunked.")
         return CHUNKED
     if length is None:
         return 0
@@ -131,7 +131,7 @@ def tokens_of(value: bytes) -> frozenset[bytes]:
 
 def check_connection(tokens: frozenset[bytes]) -> None:
     for token in sorted(tokens & NEVER_DROPPED):
-        raise Bad(400, f"The field {token.decode('latin-1')} is not one between neighbours.")
+        raise Bad(400, f"The field {token.decode('latin-1')} must not be named in Connection.")
 
 
 class RequestHead:

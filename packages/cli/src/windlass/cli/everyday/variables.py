@@ -294,7 +294,7 @@ env = _group(
     "env",
     "Variables of the service: list, set, unset, or import a .env file.",
     {
-        "list": "List the variables of the service, also those that it inherits.",
+        "list": "List the variables of the service, including those that it inherits.",
         "set": "Set variables. `@FILE` as a value is the text of a file, `-` standard input.",
         "unset": "Delete variables of the service.",
         "import": "Set all variables of a .env file. The difference is shown.",
@@ -305,7 +305,7 @@ secrets = _group(
     "secrets",
     "Secrets of the service: values that are never shown again.",
     {
-        "list": "List the names of the secrets of the service, also of those that it inherits.",
+        "list": "List the names of the secrets of the service, including those that it inherits.",
         "set": "Set secrets. A name without a value is asked for, or read from standard input.",
         "unset": "Delete secrets of the service.",
         "import": "Set all lines of a .env file as secrets. The difference is shown.",

@@ -117,7 +117,7 @@ def unknown(host: str) -> ErrorPage:
         f"No service is called {host}" if host else "No service was named",
         "Look up the service's address in Windlass: it may be misspelled, not deployed yet, or deleted."
         if host
-        else "Name the host in the request: without it, no service can be found.",
+        else "Send the header Host: without it, no service can be found.",
     )
 
 
@@ -201,7 +201,10 @@ def starting() -> ErrorPage:
 
 def not_answering(title: str) -> ErrorPage:
     return ErrorPage(
-        503, f"{title} does not answer", "It runs, but takes no connection. Try again in a moment.", retry=2
+        503,
+        f"{title} does not answer",
+        "It runs, but accepts no connections. Try again in a moment.",
+        retry=2,
     )
 
 

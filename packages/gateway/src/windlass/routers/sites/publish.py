@@ -124,8 +124,8 @@ class PublishReport(Struct):
         )
         if self.left_out:
             yield (
-                f"Left out: {_count(self.left_out, 'file')}, hidden, leading out of the folder, or with a "
-                "name that no address can have."
+                f"Left out: {_count(self.left_out, 'file')}, because it is hidden, leads out of the "
+                f"folder, or has a name that no URL can have."
             )
         yield from self.problems
 

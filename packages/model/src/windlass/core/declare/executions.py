@@ -72,9 +72,9 @@ class RunRequest(Spec):
 
 
 _RUN = (
-    "Runs it in the build that serves, with the present settings, beside the instances and without ports. "
-    "The deployment has action RUN; its log has the output, and `run` the exit code. It waits for those "
-    "under way, and later ones wait for it. 409 if nothing was deployed."
+    "Runs the command in the current build, with the current settings, beside the instances and without "
+    "ports. The deployment has action RUN; its log has the output, and `run` the exit code. It waits for "
+    "deployments under way, and later ones wait for it. 409 if nothing was deployed."
 )
 
 has_one_off_runs = Trait(

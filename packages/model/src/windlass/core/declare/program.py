@@ -41,7 +41,7 @@ Arguments = Annotated[list[Annotated[str, Meta(max_length=65_536)]], Meta(max_le
 Architecture = Literal["AMD64", "ARM64"]
 Instances = Annotated[int, Meta(ge=0, le=10_000)]
 MaxInstances = Annotated[
-    int, Meta(ge=-1, le=10_000, description="Never more than so many, whatever their load; -1 is no limit")
+    int, Meta(ge=-1, le=10_000, description="The most instances, whatever their load; -1 is no limit")
 ]
 VOLUME_DIGITS: Final = 8
 MOST_PORTS: Final = 64

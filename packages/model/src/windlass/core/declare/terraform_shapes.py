@@ -79,7 +79,8 @@ class VariablesSource(Spec):
         list[RelativePath],
         Meta(
             max_length=100,
-            description="Files with variables in the repository, from the folder of the module",
+            description="Variable files (.tfvars) in the repository, as paths relative to the folder of "
+            "the module",
         ),
         example(["production.tfvars"]),
     ] = []

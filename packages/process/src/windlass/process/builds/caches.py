@@ -35,7 +35,7 @@ SERVICES: Final = ".services"
 _DOWNLOADS: Final = "downloads"
 _BUSY: Final = ".busy"
 _KEPT: Final = "kept"
-TORN: Final = "The kept files of this service are thrown away: the last build was killed while it wrote."
+TORN: Final = "The build cache of this service is deleted: the last build was killed while it wrote to it."
 
 
 class BuildCaches:

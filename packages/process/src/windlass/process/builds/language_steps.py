@@ -24,7 +24,7 @@ from windlass.process.builds.language_tools import (
 )
 from windlass.process.builds.tools import ToolFailed, step
 
-DAMAGED: Final = "A build cache is damaged: it is thrown away, and the build begins again without it."
+DAMAGED: Final = "A build cache is damaged: it is deleted, and the build starts again without it."
 
 
 async def install_language(state: BuildState, steps: RecipeSteps) -> None:

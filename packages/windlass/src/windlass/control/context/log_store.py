@@ -223,7 +223,10 @@ class Logs:
         for service, lines in waiting.batches:
             self.take(service, lines)
         if waiting.lost:
-            remark = f"Lines missing here: {waiting.lost} (the database was away, and with it what to hide)"
+            remark = (
+                f"Lines missing here: {waiting.lost} (the database did not answer, so secrets in them "
+                f"could not be masked)"
+            )
             self.write(waiting.batches[-1][0], self._clock.now(), remark)
 
     # Reading the lines of a service while it ran, or of one of its builds

@@ -134,7 +134,7 @@ async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origi
     """Ends a session of the caller, at once and at every server."""
     ended = await tx.browser_sessions.end(id, holder_of(ctx, actor))
     if ended is None:
-        raise Missing("List your sessions to find their ids: none of them has this one")
+        raise Missing("List your sessions to find their ids: no session has this id")
     tx.nudge("tokens")
     # The origin of the event is the browser that asked; the session may be that of another one.
     session = {"id": ended.id, "address": ended.address, "user_agent": ended.user_agent}

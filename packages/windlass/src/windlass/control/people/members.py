@@ -148,7 +148,7 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     org = await parent_of(tx, call)
     row = await tx.resources.find(member.name, id)
     if row is None or row.parent != org.id:
-        raise Missing("List the members to find the user_id: none has this one")
+        raise Missing("List the members to find the user_id: no member has this one")
     return row
 
 

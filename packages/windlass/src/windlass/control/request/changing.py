@@ -133,4 +133,6 @@ def check_tag(call: Call, row: Row) -> None:
     if call.if_match is None or call.if_match.strip() == "*":
         return
     if f'"{row.tag}"' not in [tag.strip() for tag in call.if_match.split(",")]:
-        raise Stale("It was changed since: read it again, and send its current ETag as If-Match")
+        raise Stale(
+            "Read the resource again, and send its current ETag as If-Match: it has changed since you read it"
+        )

@@ -158,7 +158,7 @@ class Clusters(Behaviour[Cluster]):
         if names := await _services_in_use(ctx, tx, change.row.id):
             raise Conflict(
                 "Uninstall or delete the services of this cluster before changing engine, place or "
-                f"engine_address: what they store is on the engine of now ({_list_names(names)})"
+                f"engine_address: what they store is on the current engine ({_list_names(names)})"
             )
         left = await tx.deletions.left_on(change.row.id)
         if left and change.before.is_elsewhere and change.spec.engine:

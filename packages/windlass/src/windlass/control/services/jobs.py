@@ -93,7 +93,7 @@ async def _record(ctx: Context, tx: Tx, kind: Event, row: Row, run: RunRow, call
 async def _find(source: Reads, row: Row, id: str) -> RunRow:
     run = await source.runs.get(id)
     if run is None or run.job != row.id:
-        raise Missing("List the runs of the job to find the id: none has this one")
+        raise Missing("List the runs of the job to find the id: no run of it has this id")
     return run
 
 

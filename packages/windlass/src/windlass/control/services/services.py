@@ -88,7 +88,8 @@ async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
     home = await tx.resources.get(change.row.parent)
     if home and not await allows(tx, change.actor, Scope.WRITE, home):
         raise Forbidden(
-            "name: use a token that may change the environment: other services find this one by its name"
+            "name: use a token that may change the environment, because other services reach this one by "
+            "its name"
         )
 
 
@@ -328,5 +329,5 @@ async def find_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row,
 async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
     row = await source.deployments.get(call.id)
     if row is None or row.service != service.id:
-        raise Missing("List the deployments of the service to find the id: none has this one")
+        raise Missing("List the deployments of the service to find the id: no deployment of it has this id")
     return row

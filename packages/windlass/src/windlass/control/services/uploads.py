@@ -109,7 +109,8 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
     with ctx.uploads.writing(row) as file:
         if offset != file.size:
             raise Conflict(
-                f"offset: go on at byte {file.size}: so many bytes have arrived", {_OFFSET: str(file.size)}
+                f"offset: go on at byte {file.size}: that many bytes have arrived",
+                {_OFFSET: str(file.size)},
             )
         if offset + (length or 0) > spec.size:
             raise _too_long(spec)
@@ -244,7 +245,7 @@ def _examine(archive: Path, spec: Upload, limits: Limits) -> FolderContent:
     with archive.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != spec.sha256:
-        raise UploadError("sha256: send the archive again: other bytes have arrived than were announced")
+        raise UploadError("sha256: send the archive again: the bytes that arrived have another hash")
     return examine(archive, limits)
 
 

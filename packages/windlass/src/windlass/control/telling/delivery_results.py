@@ -88,7 +88,7 @@ class DeliveryResults:
         )
         self.over = self.over or bool(lost)
         if attempt.status_code == _GONE:
-            self._why_disabled = "The receiver answered 410 Gone: it wants no more"
+            self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
         elif lost and now - self.receiver.failing >= GIVEN_UP_AFTER:
             days = GIVEN_UP_AFTER // DAY
             self._why_disabled = f"The receiver has taken nothing for {days} days: {_why(attempt)}"

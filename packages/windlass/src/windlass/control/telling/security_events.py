@@ -176,7 +176,7 @@ async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -
     if more:
         last = batch[-1]
         org, target = await _find_subject(ctx, tx, last)
-        message = f"{more} more were not written down one by one, because there were too many at once"
+        message = f"{more} more were not recorded one by one, because there were too many at once"
         emit(
             tx, last.kind, org, target, last.actor, last.name, last.origin, {"message": message, "more": more}
         )

@@ -146,7 +146,7 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
     delivery = await tx.deliveries.get(row.id, id)
     if delivery is None:
-        raise Missing("List the deliveries of this webhook to find the id: none has this one")
+        raise Missing("List the deliveries of this webhook to find the id: no delivery has this id")
     if delivery.state != WAITING and delivery.address != address:
         raise Conflict(
             "event_id: choose a delivery to the present address: this one was sent to another, which the "

@@ -64,7 +64,7 @@ async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, b
     """Gives the key another value, from this level down."""
     original = asked.target.read(Variable)
     if asked.target.parent == asked.level.id:
-        raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
+        raise Conflict(f"{original.key} is set at this same level: change its value instead of overriding it")
     spec = spec_of(asked.family)(
         key=original.key,
         value=body.value,

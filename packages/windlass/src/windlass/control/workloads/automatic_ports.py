@@ -110,5 +110,5 @@ def remark_on_ports(workload: Workload) -> str:
         return "It gets a public address, because `ports` was left out. An empty list means none."
     return (
         f"Port {workload.ports[0].internal} is made public, because `ports` was left out: it is in the "
-        "variable PORT. Name `ports` to choose yourself; an empty list means none."
+        "variable PORT. Set `ports` to choose yourself; an empty list means none."
     )

@@ -47,7 +47,7 @@ def why_not_sent(token: Row, url: str) -> str:
         repository = repository_place(url)
         api = api_place(token.read(GitTokenShown).git_api_url)
     except GitError as error:
-        return f"the git token is sent to no address like this one. {error}".rstrip(".")
+        return f"the git token is not sent to such an address. {error}".rstrip(".")
     except AddressRefused as error:
         return f"git_api_url of the git token does not name a host. {error}".rstrip(".")
     if repository.scheme not in ("http", "https"):

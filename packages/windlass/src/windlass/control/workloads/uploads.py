@@ -82,7 +82,7 @@ async def unpack_upload(ctx: Context, row: Row, into: Path) -> None:
     """Unpacks an upload into a new folder. Raises UploadError."""
     if not ctx.uploads.has(row):
         raise UploadError(
-            "Upload the folder again: its archive is not at this server. It lies at the server that received "
+            "Upload the folder again: its archive is not at this server. It is on the server that received "
             "it, or was removed with the data directory"
         )
     content = await in_thread(unpack, ctx.uploads.path(row), into, limits_of(ctx.settings))

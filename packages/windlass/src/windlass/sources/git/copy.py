@@ -68,9 +68,7 @@ class Copy(Struct, frozen=True):
         for path in listing.submodules:
             self.progress(f"The submodule {path} is not fetched.")
         if _uses_lfs(self.folder / ".gitattributes"):
-            self.progress(
-                "Files in Git LFS are not fetched; in their place is what the commit holds, a pointer."
-            )
+            self.progress("Files in Git LFS are not fetched; the build gets their pointer files instead.")
 
     def _settle(self, commit: str, listing: TreeListing) -> None:
         if self.kept:
@@ -102,7 +100,7 @@ class Copy(Struct, frozen=True):
         name."""
         if self.kept and self.kept.taken:
             raise NotKept("A kept store has no whole branch.")
-        self.progress("The server cannot be asked for this commit alone; fetching the whole branch.")
+        self.progress("The git server does not support fetching a single commit; fetching the whole branch.")
         await self._pull((f"{wanted_ref(self.source)}:{WANTED}",))
         try:
             words = ("rev-parse", "--verify", f"{commit}^{{commit}}")

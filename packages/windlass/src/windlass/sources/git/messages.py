@@ -104,7 +104,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
         GitError,
         "Choose another commit, or push this one: there is no commit {commit} in {url}.",
     ),
-    (r"unadvertised object", NotByName, "The server of {url} does not give commits by their name."),
+    (r"unadvertised object", NotByName, "The server of {url} does not support fetching a commit by its id."),
     (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{token}"),
     (
         r"returned error: 3\d\d|redirect",
@@ -147,7 +147,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
         r"failed to connect|couldn't connect|connection (refused|timed out|reset|closed)|empty reply|"
         r"no route to host|network is unreachable|hung up unexpectedly|early EOF|transfer closed",
         GitError,
-        "Check the address, or deploy again: {url} cannot be reached, or broke off.",
+        "Check the address, or deploy again: {url} cannot be reached, or closed the connection.",
     ),
     (
         r"no space left",

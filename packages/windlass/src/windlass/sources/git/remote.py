@@ -44,7 +44,8 @@ class Remote(Struct, frozen=True):
             answer.extend(piece)
             if len(answer) > ANSWER:
                 raise GitError(
-                    f"Check the address of the repository: {self.url} answers more than can be read."
+                    f"Check the address of the repository: {self.url} sends a larger answer than Windlass "
+                    f"reads."
                 )
 
         await self.run(*words, copy=copy, take=take)

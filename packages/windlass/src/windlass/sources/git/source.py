@@ -125,7 +125,7 @@ def folder(root_path: str) -> PurePosixPath:
 def _by_url(match: re.Match[str]) -> RemoteAddress:
     scheme = match["scheme"].lower()
     if match["password"] is not None:
-        raise GitError("The address of the repository holds a password: put it into a git token instead.")
+        raise GitError("The address of the repository contains a password: put it into a git token instead.")
     name = _host(match["host"])
     port = int(match["port"] or _PORTS[scheme])
     if not 0 < port < 65_536:
