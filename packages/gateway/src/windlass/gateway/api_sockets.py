@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from windlass.base.held_ports import hold_other_family
+from windlass.base.received_files import receive_files
 from windlass.gateway.channel import Channel
 from windlass.gateway.files import SOCKETS, connect_to
 from windlass.gateway.messages import AskSockets, KeepSockets, KeptSockets, encode
@@ -49,7 +50,7 @@ def take_sockets(
         connection.settimeout(_PATIENCE)
         try:
             connection.send(encode(AskSockets(host, port, listens)))
-            body, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES, socket.MSG_CMSG_CLOEXEC)
+            body, files = receive_files(connection, _MOST_BYTES, _MOST_FILES)
         except OSError:  # it is just ending, or hangs: the port is tried without it
             return {}
     if not body:

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from windlass.base.received_files import receive_files
 from windlass.gateway.messages import encode
 
 M = TypeVar("M")
@@ -64,9 +65,7 @@ class Channel(Generic[M]):
 
     def _read(self) -> None:
         try:
-            body, files, _, _ = socket.recv_fds(
-                self._connection, _MOST_BYTES, MOST_FILES, socket.MSG_CMSG_CLOEXEC
-            )
+            body, files = receive_files(self._connection, _MOST_BYTES, MOST_FILES)
         except BlockingIOError:
             return
         except OSError:
