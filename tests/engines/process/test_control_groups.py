@@ -16,8 +16,17 @@ from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import cgroups, kernel
+from windlass.process import patrol
 from windlass.process.records import Record, RecordStore
 
+GROWS = """
+import time
+print("here", flush=True)
+time.sleep({wait})
+held = b"x" * (150 << 20)
+print("has grown", flush=True)
+time.sleep(60)
+"""
 HIDES = """
 import os, time
 if os.fork() == 0:
@@ -170,3 +179,26 @@ async def test_a_machine_without_control_groups_serves_one_organization(tmp_path
     async with Station(ProcessRig(tmp_path, has_groups=has_groups)) as station:
         why = await station.engine.why_one_organization()
     assert why.startswith("they share memory") is not has_groups
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+async def test_an_instance_from_before_control_groups_is_still_held_to_its_memory(
+    tmp_path, monkeypatch, is_measured
+):
+    if os.geteuid() or "memory" not in cgroups.of_machine(tmp_path).offered():
+        pytest.xfail("no control group can be made on this machine")
+    if not is_measured:
+        monkeypatch.setattr(patrol.Patrol, "_without_limits", lambda self, keys: {})
+    rig = ProcessRig(tmp_path, has_groups=False)
+    it = wanted(rig.made(GROWS.format(wait=2)), memory=100)
+    async with Station(rig) as station:
+        await station.apply(it)
+        await station.hears("here")
+    async with Station(ProcessRig(tmp_path)) as station:
+        await station.hears("has grown")
+        if is_measured:
+            assert "more than its memory" in (await station.ended(it.service)).reason
+        else:
+            await asyncio.sleep(1)
+            assert not (await station.one(it.service)).reason
+        await station.engine.sweep(await station.engine.services())

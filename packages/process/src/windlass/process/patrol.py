@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import starmap
 from typing import Final
 
-from windlass.base import closed_connections, disk_reserve, kernel
+from windlass.base import cgroups, closed_connections, disk_reserve, kernel
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
@@ -228,11 +228,10 @@ class Patrol:
 
     async def _weigh(self) -> None:
         """Ends programs that use more memory than was asked for, where no control group does."""
-        keys = self._instances.supervisors.watched()
-        if not keys or "memory" in self._groups.controllers or not self._output.holds:
+        records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
+        if not records or not self._output.holds:
             return
         table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_memory)
-        records = {key: record for key in keys if (record := self._records.known(key))}
         self._weights.forget_others({(key, record.process) for key, record in records.items()})
         for key, record in records.items():
             if record.process is None:
@@ -360,18 +359,28 @@ class Patrol:
             self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
-        """Ends the instance that is most above its memory limit, once the reserve of the machine is used.
-        Counts what the kernel holds for its sockets and pipes, too, where no control group does."""
+        """Ends the instance or the service that has too much memory, once the reserve of the machine is
+        used."""
         available, whole = available_memory()
         if not self._output.holds or not memory_shares.is_short(available, whole):
             return
-        if "memory" in self._groups.controllers:
-            await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
+        if await self._end_heaviest(available) or "memory" not in self._groups.controllers:
             return
-        if not self._memory_pace.is_due(available):
-            return
+        await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
+
+    def _without_limits(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
+        """Returns the instances that no control group holds to their memory. One that was started before this
+        machine offered groups goes on without."""
+        records = {key: record for key in keys if (record := self._records.known(key))}
+        return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
+
+    async def _end_heaviest(self, available: int) -> bool:
+        """Ends the instance that is most above its memory limit, if any is, of those without a control group.
+        Counts what the kernel holds for its sockets and pipes, too."""
+        records = await asyncio.to_thread(self._without_limits, self._records.find())
+        if not records or not self._memory_pace.is_due(available):
+            return False
         began, table = time.monotonic(), await self._counting.now()
-        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         self._memory_uses.forget_others({(key, record.process) for key, record in records.items()})
         uses = {}
         for key, record in records.items():
@@ -389,8 +398,9 @@ class Patrol:
                 extra={"instance": heaviest.id, "bytes": uses[heaviest].size, "available": available},
             )
             await self._instances.end_for(heaviest, process, verdict)
-        else:
-            self._memory_pace.postpone(available, time.monotonic() - began)
+            return True
+        self._memory_pace.postpone(available, time.monotonic() - began)
+        return False
 
     async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
         """Ends the service with most memory of the organization with most, if there are several. Each
