@@ -32,7 +32,7 @@ from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer
 from windlass.launch.terraform_environment import program_environment
-from windlass.terraform.programs import InstalledProgram
+from windlass.terraform.programs import InstalledProgram, InstalledPrograms
 
 URL = "https://git.example/acme/infra.git"
 
@@ -348,3 +348,19 @@ def test_values_that_no_program_could_take_are_refused_with_a_remedy(
     with pytest.raises(LaunchRefused, match="tf_vars: give shorter") if is_refused else nullcontext():
         environment = program_environment(variables, request, tmp_path, "")
         subprocess.run(["true"], env=dict(environment), check=True)
+
+
+@pytest.mark.parametrize("closed", ["folder", "n" * 300])
+def test_folders_of_the_path_that_cannot_be_entered_are_skipped(tmp_path, closed):
+    (tmp_path / "folder" / "bin").mkdir(parents=True)
+    open_folder, program = tmp_path / "open", tmp_path / "open" / "tofu"
+    open_folder.mkdir()
+    program.write_text('#!/bin/sh\necho \'{"terraform_version": "1.9.4"}\'')
+    program.chmod(0o755)
+    (open_folder / "terraform").symlink_to(tmp_path / closed / "bin" / "terraform")
+    (tmp_path / "folder").chmod(0)  # for all but root, whose long name cannot be entered either
+    path = f"{tmp_path / closed / 'bin'}:{open_folder}"
+    try:
+        assert [found.path for found in InstalledPrograms({"PATH": path}).look()] == [str(program)]
+    finally:
+        (tmp_path / "folder").chmod(0o700)

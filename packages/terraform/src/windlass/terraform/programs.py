@@ -57,11 +57,13 @@ class InstalledPrograms:
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         for folder in dict.fromkeys(self._path.split(os.pathsep)):
+            # An inherited path, for example from root, can name folders and links that we may not follow.
+            if not folder.startswith("/") or not os.access(folder, os.X_OK):
+                continue
             for engine, name in NAMES.items():
-                if folder.startswith("/"):
-                    for path in (Path(folder, name), *sorted(Path(folder).glob(f"{name}-[0-9]*"))):
-                        if path.is_file() and os.access(path, os.X_OK):
-                            yield engine, path.resolve()
+                for path in (Path(folder, name), *sorted(Path(folder).glob(f"{name}-[0-9]*"))):
+                    if os.access(path, os.X_OK) and path.is_file():
+                        yield engine, path.resolve()
 
     def _program(self, engine: str, path: Path) -> InstalledProgram | None:
         about = path.stat()
