@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ from tests.whole import page, place, until
 from tests.world import ADMIN
 from windlass.base.errors import DatabaseAway, Unavailable
 from windlass.operate import waiting
+from windlass.operate.listeners import is_windlass
 from windlass.operate.waiting import reason_to_wait
 
 
@@ -44,6 +46,16 @@ def test_a_start_waits_only_for_what_comes_back_by_itself(monkeypatch, error, wh
     found = reason_to_wait(error, Path("/"))
     assert reason in found
     assert bool(reason) == bool(found)
+
+
+async def test_a_start_that_waits_is_recognized_as_windlass() -> None:
+    """The advice for the port of another program would end it."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        async with waiting._answers(listening, "it waits"):
+            assert await asyncio.to_thread(is_windlass, "127.0.0.1", port)
 
 
 @pytest.fixture

@@ -30,13 +30,13 @@ def _near_host(host: str) -> str:
 
 
 def is_windlass(host: str, port: int) -> bool:
-    """Returns whether a Windlass listens there."""
+    """Returns whether a Windlass listens there, also one that waits at its start for a disk or a database."""
     connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
         health = json.loads(answer.read(1000))
-        return health["status"] == "ok" and answer.getheader("x-ratelimit-limit") is not None
+        return bool(health["status"] == "ok" and {"version", "commit"} <= health.keys())
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return False
     finally:
