@@ -379,7 +379,7 @@ async def test_buildkit_waits_while_a_step_of_another_build_is_left_in_its_netwo
             run("ip", "link", "set", name, "master", "docker0", "up")
             plain = bench.neighbour(tmp_path / "plain")
             await plain.build(f"FROM {BOX}\nRUN echo plain\n")
-            assert any("with the classic builder" in line for line in plain.log)
+            assert any("with the classic builder" in line for line in plain.log), plain.log
             async with asyncio.TaskGroup() as tasks:
                 built = tasks.create_task(bench.build(f"FROM {BOX}\nRUN {ONLY_BUILDKIT}echo built\n"))
                 while not any("a step of another build" in line for line in bench.log):  # noqa: ASYNC110

@@ -75,7 +75,7 @@ async def test_a_malformed_answer_of_a_registry_is_reported(body: bytes):
         await registry(Servers(lambda *_: (200, {}, body)), URL).tags("a", 10)
     assert refused.value.problem is Problem.NOT_A_REGISTRY
     found = body.replace(b"tags", b"results")
-    with pytest.raises(RegistryFailure, match="no list of images"):
+    with pytest.raises(RegistryFailure, match="did not answer with a list of images"):
         await search_images(Servers(lambda *_: (200, {}, found)), "a", 1, 10)
 
 

@@ -277,7 +277,7 @@ async def nothing_is_erased_whatever_becomes_of_the_database(site: Site) -> None
     else:
         with replaced(site, (Path(other.data_dir) / DATABASE).read_bytes()) as settings:
             said = await site.refuses(settings)
-    assert "of another installation" in said
+    assert "belongs to another installation" in said
 
     # With its own database it goes on as if nothing had been.
     async with site.started() as windlass:

@@ -223,14 +223,13 @@ def drop_privileges(cell: Cell, *, guarded: bool = False) -> None:
     `guarded`: no program of the cell may trace this process. Where both have the same user, it keeps a
     capability that is of no use in a user namespace: the kernel lets no process trace one that has more."""
     kept = _DATABASE_CAPABILITIES if cell["identity"] == "none" and not os.geteuid() else 0
-    if guarded and cell["identity"] == "namespace":
-        kept = _USELESS_CAPABILITY
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
         os.setgroups([])
         os.setresgid(cell["uid"], cell["uid"], cell["uid"])
         os.setresuid(cell["uid"], cell["uid"], cell["uid"])
-    calls.keep_capabilities(kept)
+    guards = guarded and cell["identity"] == "namespace"
+    calls.keep_capabilities(_USELESS_CAPABILITY if guards else kept)
 
 
 def _limit(cell: Cell | None) -> None:

@@ -12,8 +12,9 @@ import fcntl
 import math
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,7 +104,7 @@ async def _count(docker: Docker) -> int:
             return 0
         raise
     name = str((bridge.get("Options") or {}).get(_BRIDGE_NAME, "docker0"))
-    interfaces = await in_thread(_interfaces, name, _gateways(bridge), docker.host)
+    interfaces = await in_thread(_interfaces, name, _subnets(bridge), docker.host)
     if not interfaces:
         return 0
     # Asked again, so that a container that begins meanwhile is not taken for a step.
@@ -111,18 +112,20 @@ async def _count(docker: Docker) -> int:
     return max(0, interfaces - len(bridge.get("Containers") or {}))
 
 
-def _gateways(bridge: dict[str, Any]) -> set[str]:
+def _subnets(bridge: dict[str, Any]) -> list[str]:
+    """Returns the subnets of a bridge. Its own address in one is not told by the engine that has made it."""
     configs = (bridge.get("IPAM") or {}).get("Config") or ()
-    return {str(config.get("Gateway", "")) for config in configs}
+    return [subnet for config in configs if (subnet := config.get("Subnet"))]
 
 
-def _interfaces(name: str, gateways: set[str], host: str) -> int:
+def _interfaces(name: str, subnets: Iterable[str], host: str) -> int:
     """Returns how many interfaces a bridge of this machine has, if it is that of the engine. Everything is
     asked of the network of this process: /sys may show that of another."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
         address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
-        if address in gateways and not _is_in_another_network(host):
+        is_inside = any(ip_address(address) in ip_network(subnet, strict=False) for subnet in subnets)
+        if is_inside and not _is_in_another_network(host):
             with Netlink() as netlink:
                 return netlink.count_members(name)
     return 0
