@@ -88,6 +88,28 @@ def test_the_instance_that_holds_most_is_ended_if_that_helps(seen, uses, ended):
     assert disk_reserve.heaviest(seen, uses) == ended
 
 
+MANY_SMALL = {f"a{number}": use(40 * MIB) for number in range(5)} | {"b": use(90 * MIB)}
+ORGS = {key: key[0] for key in MANY_SMALL}
+
+
+def test_the_organization_that_holds_most_gives_up_its_heaviest_instance_first():
+    seen = room(reserve=500 * MIB)
+    heavier = MANY_SMALL | {"a3": use(60 * MIB)}
+    assert disk_reserve.heaviest(seen, heavier, ORGS) == "a3"
+    assert disk_reserve.heaviest(seen, heavier) == "b", "without organizations, the neighbour is ended"
+
+
+def test_instances_too_small_to_be_ended_alone_count_together():
+    seen, small = room(), {key: use(15 * MIB) for key in MANY_SMALL} | {"b": use(20 * MIB)}
+    assert disk_reserve.heaviest(seen, small, ORGS) == "a0"
+    assert disk_reserve.heaviest(seen, small, dict.fromkeys(ORGS, "one")) == "b"
+
+
+def test_an_organization_that_is_no_reason_of_a_shortage_keeps_its_instances():
+    seen = room(hour=3000 * MIB)
+    assert disk_reserve.heaviest(seen, MANY_SMALL, ORGS) is None
+
+
 def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
     deep = tmp_path / "home" / "a" / "b"
     deep.mkdir(parents=True)

@@ -93,12 +93,15 @@ class Amount(Struct, frozen=True):
 
 
 class DiskShare(Struct, frozen=True):
-    """The part of the disk that an instance holds."""
+    """The part of the disk that an instance holds, or several together."""
 
     own: Amount
     """In its own folders, which are erased when it is ended."""
     changed: Amount
     """Files in its volumes that changed in the last minute. They stay when it is ended."""
+
+    def __add__(self, other: DiskShare) -> DiskShare:
+        return DiskShare(self.own + other.own, self.changed + other.changed)
 
     def size(self, room: Room) -> int:
         """Returns what counts. A database that has always been large changes files, too: no more counts than
@@ -177,13 +180,30 @@ class DiskWatch:
         self._pace.postpone(room.free, took)
 
 
-def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:
+def heaviest(room: Room, uses: Mapping[K, DiskShare], orgs: Mapping[K, str] | None = None) -> K | None:
     """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
-    if there is none: then something else has filled the disk, and ends of instances would not help."""
+    if there is none: then something else has filled the disk, and ends of instances would not help.
+
+    `orgs`: the organizations of the instances. If there are several, the one whose instances together have
+    most is chosen first: many small instances do not leave the end to a larger one of another organization.
+    """
+    sums: dict[str, DiskShare] = {}
+    for key, use in uses.items():
+        org = orgs[key] if orgs else ""
+        sums[org] = sums[org] + use if org in sums else use
+    if orgs is None or len(sums) < 2:
+        return _heaviest(room, uses, uses)
+    payer = _heaviest(room, sums, sums)
+    own = {key: use for key, use in uses.items() if orgs[key] == payer}
+    return _heaviest(room, own, uses) or max(own, key=lambda key: own[key].size(room), default=None)
+
+
+def _heaviest(room: Room, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]) -> K | None:
+    """Returns the one with most of those that are a reason of the shortage, beside all others."""
     least = max(_LEAST[room.unit], room.free // _WORTH)
-    sizes = {key: use.size(room) for key, use in uses.items()}
-    all_own = sum(use.own.size(room) for use in uses.values())
-    all_new = sum(use.own.new(room) for use in uses.values())
+    sizes = {key: use.size(room) for key, use in candidates.items()}
+    all_own = sum(use.own.size(room) for use in all_uses.values())
+    all_new = sum(use.own.new(room) for use in all_uses.values())
 
     def is_reason(use: DiskShare) -> bool:
         # Volumes of others do not count: a database changes large files and takes no room for that.
@@ -192,7 +212,7 @@ def heaviest(room: Room, uses: Mapping[K, DiskShare]) -> K | None:
         has_much = use.whole(room) * _REASON >= reserve
         return has_much and (use.new(room) * _REASON >= lost or use.whole(room) >= room.hour_lost)
 
-    reasons = (key for key, use in uses.items() if sizes[key] >= least and is_reason(use))
+    reasons = (key for key, use in candidates.items() if sizes[key] >= least and is_reason(use))
     return max(reasons, key=lambda key: sizes[key], default=None)
 
 

@@ -329,7 +329,8 @@ class Patrol:
             _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
-        """Ends the instance that holds most of the disk, once the reserve of the disk is used."""
+        """Ends the instance that holds most of the organization that holds most, once the reserve of the
+        disk is used."""
         room = self._disk.shortage() if self._output.holds else None
         if room is None or not self._disk.is_due(room):
             return
@@ -342,13 +343,19 @@ class Patrol:
             # The end of one that has ended is about to be noted.
             if not record.process or kernel.lives(record.process)
         }
-        key = disk_reserve.heaviest(room, uses)
+        orgs = {key: records[key].org or key.service for key in uses}
+        key = disk_reserve.heaviest(room, uses, orgs)
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
             _log.warning(
-                "the disk has no more than its reserve: the instance that holds most of it is ended",
-                extra={"instance": key.id, room.unit: uses[key].size(room), "free": room.free},
+                "the disk has no more than its reserve: the instance with most of its organization is ended",
+                extra={
+                    "instance": key.id,
+                    "organization": orgs[key],
+                    room.unit: uses[key].size(room),
+                    "free": room.free,
+                },
             )
             await self._instances.end_and_empty(key, record.process, verdict)
         else:
