@@ -29,8 +29,8 @@ from windlass.base.signing import key_of, new_secret, signature
 from windlass.config import Settings
 from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
-from windlass.control.telling.delivery import SIDE_BY_SIDE
-from windlass.control.telling.webhooks import attempts_of
+from windlass.control.reporting.delivery import SIDE_BY_SIDE
+from windlass.control.reporting.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
 from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import ClusterConnector

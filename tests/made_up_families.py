@@ -105,7 +105,7 @@ KIND = '''"""Units {number}: an image as it is."""
 from msgspec.structs import replace
 
 from windlass.control.context.context import Context
-from windlass.control.kinds.service_kind import Making, ServiceKind
+from windlass.control.kinds.service_kind import BuildInput, ServiceKind
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.engines.workload import Artifact, Workload
 from windlass.families.unit_{number} import Unit{number}, unit_{number}
@@ -116,7 +116,7 @@ class Unit{number}Kind(ServiceKind[Unit{number}]):
     family = unit_{number}
     image_field = "image_name"
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         spec = making.service.read(Unit{number})
         ref = f"{{spec.image_name}}:{{spec.tag}}"
         artifact = Artifact(kind="image", ref=ref, key=ref)

@@ -18,7 +18,7 @@ from windlass.control.context.context import Context
 from windlass.control.kinds import find_kinds as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.control.kinds.service_kind import ServiceKind
-from windlass.control.workloads.making import Making
+from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.fields import Mebibytes, Millicores, Name, Text
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import deployable, has_deployments, has_logs, has_variables
@@ -55,7 +55,7 @@ task = Family(
 class TaskKind(ServiceKind[TaskSpec]):
     family = task
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         place = await ctx.places.of(making.service.id)
         if place.engine.takes == "image":
             artifact = Artifact(kind="image", ref=BOX, key=BOX)

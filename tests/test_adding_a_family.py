@@ -9,7 +9,7 @@ import pytest
 
 from tests.world import make_world
 from windlass.base.encryption import key_of
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.families import find_declarations, registry_of
 from windlass.install.key import add_key
 

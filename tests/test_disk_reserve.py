@@ -14,7 +14,7 @@ import pytest
 
 from tests.needs import needs_root
 from tests.world import make_world
-from windlass.base import disk_reserve, nameless_files, process_memory
+from windlass.base import disk_reserve, process_memory, unnamed_files
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, unlinked
 from windlass.process import files
 
@@ -209,7 +209,7 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
 def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
     tmp_path, monkeypatch, how, is_unmeasured
 ):
-    monkeypatch.setattr(nameless_files, "_paths", _without_memory(nameless_files._paths))
+    monkeypatch.setattr(unnamed_files, "_paths", _without_memory(unnamed_files._paths))
     command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

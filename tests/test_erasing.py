@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from windlass.base.erasing import _open_folder, erase
+from windlass.base.folder_removal import _open_folder, erase
 
 DEEP = 3000
 """More levels than a process may have files open, than Python may recurse, and than a path may name."""

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from windlass.base.hang_up import handle_hang_ups
+from windlass.base.sighup import handle_hang_ups
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])

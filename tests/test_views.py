@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.documented import body, operations, success
-from windlass.core.declare.document import veil, view_of
+from windlass.core.declare.document import redact, view_of
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Spec
 
@@ -37,6 +37,6 @@ def test_sent_fields_are_answered_unless_the_server_sets_them(operation: Operati
 
 def _converted(family: Family, spec: Spec, extras: dict[str, Any]) -> msgspec.Struct:
     sent = {name: value for name, value in msgspec.to_builtins(spec).items() if name not in family.hidden}
-    sent |= {name: veil(sent[name]) for name in family.veiled}
+    sent |= {name: redact(sent[name]) for name in family.redacted}
     flags = {flag: bool(getattr(spec, name)) for name, flag in family.flags.items()}
     return msgspec.convert({**sent, **flags, **extras}, family.view)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.metrics.prometheus import scraped
 from tests.world import World, make_world
-from windlass.control.telling import audit_check
+from windlass.control.reporting import audit_check
 from windlass.store.chain import ChainWalk, Head, chain_rows
 from windlass.store.sqlite import SqliteStore
 

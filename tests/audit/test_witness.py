@@ -13,7 +13,7 @@ from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
 from windlass.control.context.call import Origin
-from windlass.control.telling.security_events import MOST_WAITING, SecurityEvents
+from windlass.control.reporting.security_events import MOST_WAITING, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store import Store, Write
 

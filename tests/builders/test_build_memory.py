@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from windlass.base import cgroups
-from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import Isolation, Mode
+from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
 from windlass.process.builds.cells import BuildStep, Cells
 
@@ -59,10 +59,10 @@ time.sleep({})
 
 
 def cells(top: Path, mode: Mode = "auto", *, has_groups: bool, memory: int = 150) -> Cells:
-    return cells_of("play", top, Guests(top, memory, has_groups=has_groups), mode)
+    return cells_of("play", top, StepLimits(top, memory, has_groups=has_groups), mode)
 
 
-def cells_of(environment: str, top: Path, guests: Guests, mode: Mode = "auto") -> Cells:
+def cells_of(environment: str, top: Path, guests: StepLimits, mode: Mode = "auto") -> Cells:
     home = top / environment
     home.mkdir()
     isolation, owner = Isolation(mode, top), f"service in {environment}"
@@ -94,7 +94,7 @@ async def run(cells: Cells, script: str) -> int:
 @pytest.fixture(params=[True, False], ids=["control group", "weighed"])
 def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     if request.param:
-        groups = cgroups.GuestGroups(tmp_path, 100, 100).make("try", "one")
+        groups = cgroups.StepGroups(tmp_path, 100, 100).make("try", "one")
         is_limited = cgroups.limits_memory(groups)
         cgroups.remove([*groups, *parents(groups)])
         if not is_limited:
@@ -123,7 +123,7 @@ async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
 async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_path, has_groups, environment):
     """Negative control: in the same environment, the attacker ends a step that has less than half of the
     limit. The kernel chooses the largest process, and the attacker's are smaller."""
-    guests = Guests(tmp_path, 150, has_groups=has_groups)
+    guests = StepLimits(tmp_path, 150, has_groups=has_groups)
     attacker = cells_of("play", tmp_path, guests)
     victim = attacker if environment == "play" else cells_of("prod", tmp_path, guests)
     step = asyncio.create_task(run(victim, HOLDS.format(6, 6)))
@@ -141,7 +141,7 @@ async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_p
 
 
 async def test_two_environments_that_have_too_much_together_end_with_a_message(tmp_path, has_groups):
-    guests = Guests(tmp_path, 150, has_groups=has_groups)
+    guests = StepLimits(tmp_path, 150, has_groups=has_groups)
     first, second = (cells_of(name, tmp_path, guests) for name in ("play", "prod"))
     steps = [asyncio.create_task(run(each, HOLDS.format(12, 6))) for each in (first, second)]
     ends = await asyncio.gather(*steps, return_exceptions=True)
@@ -152,7 +152,7 @@ async def test_two_environments_that_have_too_much_together_end_with_a_message(t
 @pytest.mark.parametrize("environment", ["prod", "play"])
 async def test_processes_of_one_environment_leave_some_for_another(tmp_path, environment):
     """Negative control: in the same environment, no step starts."""
-    guests = Guests(tmp_path, 4096, 60)
+    guests = StepLimits(tmp_path, 4096, 60)
     async with guests.of("org", "play") as steps:
         if not any((Path(group) / "pids.max").exists() for group in steps.groups):
             pytest.xfail("no control group can be made on this machine")
@@ -167,7 +167,7 @@ async def test_processes_of_one_environment_leave_some_for_another(tmp_path, env
 
 
 async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
-    guests = Guests(tmp_path, 150)
+    guests = StepLimits(tmp_path, 150)
     async with guests.of("org") as organization:
         groups = [Path(group) for group in (*organization.groups, *organization.groups_around)]
         assert all(group.is_dir() for group in groups)
@@ -175,7 +175,7 @@ async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
 
 
 async def test_a_control_group_of_an_environment_is_removed_while_another_one_builds(tmp_path):
-    guests = Guests(tmp_path, 150)
+    guests = StepLimits(tmp_path, 150)
     async with guests.of("org", "play") as steps:
         async with guests.of("org", "prod") as ending:
             groups = [Path(group) for group in ending.groups]
@@ -184,7 +184,7 @@ async def test_a_control_group_of_an_environment_is_removed_while_another_one_bu
 
 
 async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_builder_is_gone(tmp_path):
-    guests = Guests(tmp_path, 150)
+    guests = StepLimits(tmp_path, 150)
     async with guests.of("org") as organization:
         groups = [Path(group) for group in organization.groups]
         process = await asyncio.create_subprocess_exec("sleep", "60")
@@ -197,7 +197,7 @@ async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_
 
 
 async def test_an_earlier_builder_of_the_same_process_leaves_the_control_groups_of_a_later_one(tmp_path):
-    earlier, later = Guests(tmp_path, 150), Guests(tmp_path, 150)
+    earlier, later = StepLimits(tmp_path, 150), StepLimits(tmp_path, 150)
     async with earlier.of("org"):
         pass
     async with earlier.of("org") as ending, later.of("org") as organization:
@@ -209,9 +209,9 @@ async def test_an_earlier_builder_of_the_same_process_leaves_the_control_groups_
 async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
     killed = await asyncio.create_subprocess_exec("true")
     await killed.wait()
-    left = cgroups.GuestGroups(tmp_path, 150, 100, server=killed.pid).make("org", "play")
-    others = cgroups.GuestGroups(tmp_path, 150, 100, server=os.getppid()).make("org", "play")
-    guests = Guests(tmp_path, 150)
+    left = cgroups.StepGroups(tmp_path, 150, 100, server=killed.pid).make("org", "play")
+    others = cgroups.StepGroups(tmp_path, 150, 100, server=os.getppid()).make("org", "play")
+    guests = StepLimits(tmp_path, 150)
     async with guests.of("org") as organization:
         guests.sweep()
         assert not any(Path(group).exists() for group in (*left, *parents(left)))

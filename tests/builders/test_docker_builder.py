@@ -17,7 +17,7 @@ from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
-from windlass.builders.builder import BuilderAway, BuildError, BuildSettings
+from windlass.builders.builder import BuildError, BuilderUnavailable, BuildSettings
 from windlass.docker.builds import builder
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.images import image, pull, push
@@ -401,9 +401,9 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep 12345\n"))
         await until(lambda: "begun" in bench.log or building.done())
         await proxy.vanish()
-        with pytest.raises(BuilderAway, match="does not answer"):
+        with pytest.raises(BuilderUnavailable, match="does not answer"):
             await building
-        with pytest.raises(BuilderAway):
+        with pytest.raises(BuilderUnavailable):
             await bench.builder.find(bench.service, "k1")
         await proxy.appear()
         await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n"))
@@ -423,19 +423,19 @@ async def test_builds_of_a_service_during_which_the_engine_goes_away_twice_are_n
             await proxy.vanish()
             with pytest.raises(BuildError) as raised:
                 await building
-            with pytest.raises(BuilderAway):  # an engine that was away before a build interrupts none
+            with pytest.raises(BuilderUnavailable):  # an engine that was away before a build interrupts none
                 await bench.build(text, deployment=deployment)
             await proxy.appear()
             return raised.value
 
-        assert isinstance(await interrupted("d1"), BuilderAway)
+        assert isinstance(await interrupted("d1"), BuilderUnavailable)
         other = bench.neighbour(tmp_path / "other")
-        assert isinstance(await interrupted("d2", other), BuilderAway)
+        assert isinstance(await interrupted("d2", other), BuilderUnavailable)
         twice = await interrupted("d3")
-        assert not isinstance(twice, BuilderAway)
+        assert not isinstance(twice, BuilderUnavailable)
         assert "away during two builds of this service" in str(twice)
         await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d4"))
-        assert isinstance(await interrupted("d5"), BuilderAway)
+        assert isinstance(await interrupted("d5"), BuilderUnavailable)
         await bench.close()
 
 
@@ -450,7 +450,7 @@ async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_pa
         await until(lambda: "begun" in bench.log or building.done())
         assert of_command(pause)
         dockerd.kill()
-        with pytest.raises(BuilderAway):
+        with pytest.raises(BuilderUnavailable):
             await building
         await asyncio.to_thread(dockerd.start)
         made = await when_back(lambda: bench.build(f"FROM {BOX}\nENV A=1\n"))

@@ -12,7 +12,7 @@ from tests.engines.dockers import BOX, docker_host
 from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import read
 from windlass.detect.recipe import SITE
-from windlass.docker.builds.image_notes import NOTES, ImageNotes, notes_of
+from windlass.docker.builds.image_metadata import NOTES, ImageNotes, notes_of
 from windlass.docker.builds.recipes import choose_dockerfile
 from windlass.docker.client import Docker
 from windlass.engines.workload import Artifact, StaticSite

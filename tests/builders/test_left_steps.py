@@ -11,8 +11,8 @@ import pytest
 
 from tests.needs import needs_root
 from windlass.builders.builder import BuildError
-from windlass.docker.builds import left_steps
-from windlass.docker.builds.left_steps import LeftSteps
+from windlass.docker.builds import leftover_steps
+from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.client import Docker
 
 
@@ -31,9 +31,9 @@ class Bridge:
 @pytest.fixture
 def bridge(monkeypatch):
     made = Bridge()
-    monkeypatch.setattr(left_steps, "_count", made.count)
-    monkeypatch.setattr(left_steps, "_PAUSE", 0.001)
-    monkeypatch.setattr(left_steps, "_SOON", 0.01)
+    monkeypatch.setattr(leftover_steps, "_count", made.count)
+    monkeypatch.setattr(leftover_steps, "_PAUSE", 0.001)
+    monkeypatch.setattr(leftover_steps, "_SOON", 0.01)
     return made
 
 
@@ -51,10 +51,10 @@ async def waited(steps: LeftSteps) -> None:
 
 async def test_builds_that_have_their_turns_after_each_other_wait_together(bridge, steps, monkeypatch):
     bridge.left = 1
-    monkeypatch.setattr(left_steps, "_PATIENCE", 0.1)
+    monkeypatch.setattr(leftover_steps, "_PATIENCE", 0.1)
     with pytest.raises(BuildError, match="kill -9"):
         await waited(steps)
-    monkeypatch.setattr(left_steps, "_PATIENCE", 60)
+    monkeypatch.setattr(leftover_steps, "_PATIENCE", 60)
     steps._seen = (steps._seen[0] - 60, steps._seen[1])
     before = bridge.looks
     with pytest.raises(BuildError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.builders.builder import BuildError
-from windlass.process.builds.kept import keep_times
+from windlass.process.builds.kept_folders import keep_times
 from windlass.process.builds.language_steps import DAMAGED
 from windlass.process.builds.language_tools import check_programs
 

@@ -15,7 +15,7 @@ from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY
-from windlass.cli.cells import ago
+from windlass.cli.formatting import ago
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 PORT = '[{"internal_port": 8080, "publicly_accessible": true}]'

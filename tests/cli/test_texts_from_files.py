@@ -8,8 +8,8 @@ from tests.cli.test_stories import shop
 from tests.running.clusters import KEY, PEM, TLS
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.fields import Field
+from windlass.cli.option_files import MOST
 from windlass.cli.options import options_of
-from windlass.cli.texts import MOST
 from windlass.families import registry
 
 

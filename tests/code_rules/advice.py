@@ -41,7 +41,16 @@ METAPHORS = frozenset({"census", "courier", "deed", "fate", "nursery", "shelf", 
 VAGUE = frozenset({"each", "it", "one", "said", "told"})
 NOUNS = frozenset(
     [
-        *("Autoscaling", "BadSetting", "Finding", "Imported", "Importing", "Levelled", "Making", "Naming"),
+        *(
+            "Autoscaling",
+            "BadSetting",
+            "Finding",
+            "Imported",
+            "Importing",
+            "Levelled",
+            "BuildInput",
+            "Naming",
+        ),
         *("Nothing", "Paging", "Replayed", "Rotated", "Routing", "ShownSetting", "TreeListing"),
     ]
 )

@@ -14,7 +14,7 @@ from tests.contract.contract import LIMITS, NOWHERE, says_its_limits
 from tests.contract.rows import row
 from tests.contract.test_errors import broken
 from tests.world import Answer, World, make_world
-from windlass.base.errors import DatabaseAway, Unavailable
+from windlass.base.errors import DatabaseUnavailable, Unavailable
 from windlass.config import Settings
 
 HOUR = 3600
@@ -180,7 +180,7 @@ async def test_each_token_has_a_budget_of_its_own(world) -> None:
     ("failure", "answers"),
     [
         (Unavailable("the disk is full"), [200, 200, 200, 429]),
-        (DatabaseAway("the database does not answer"), [503, 503, 503, 503]),
+        (DatabaseUnavailable("the database does not answer"), [503, 503, 503, 503]),
     ],
 )
 async def test_requests_that_read_are_served_and_counted_while_nothing_can_be_stored(

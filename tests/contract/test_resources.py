@@ -314,9 +314,11 @@ async def test_a_secret_is_sent_like_a_variable_and_its_value_never_comes_back(w
 async def test_values_of_secrets_are_stored_encrypted_and_values_of_variables_are_not(embedded) -> None:
     application = f"/application/{await embedded.application()}"
     await embedded.post(f"{application}/secret", SECRET, headers={"Idempotency-Key": "once"})
-    await embedded.post(f"{application}/environmentVariable", {"key": "PLAIN", "value": "plainly to be seen"})
+    await embedded.post(
+        f"{application}/environmentVariable", {"key": "PLAIN", "value": "one_line_errors to be seen"}
+    )
     disk = b"".join(file.read_bytes() for file in embedded.folder.rglob("*") if file.is_file())
-    assert b"plainly to be seen" in disk
+    assert b"one_line_errors to be seen" in disk
     assert b"correct horse" not in disk
 
 

@@ -41,7 +41,7 @@ class SharedResource(NamedTuple):
 ROWS: Final = {
     "memory and processes of build steps": SharedResource(
         "organizations on one place, and environments of an organization",
-        "windlass.base.guests:Guests",
+        "windlass.base.step_limits:StepLimits",
         "builders/test_build_memory.py::test_memory_use_of_one_environment_does_not_end_steps_of_another",
     ),
     "the thread that starts build steps": SharedResource(
@@ -85,7 +85,7 @@ ROWS: Final = {
     ),
     "the queue of work": SharedResource(
         "clusters of one server",
-        "windlass.store.turns:OrganizationQueue",
+        "windlass.store.claim_order:OrganizationQueue",
         "running/test_places_apart.py::test_with_a_shared_queue_a_hanging_engine_would_delay_other_clusters",
     ),
     "places for streams": SharedResource(
@@ -151,7 +151,7 @@ OF_ONE: Final = {
     "base.subprocesses": "jobs of one caller",
     "docker.builds.context": "one build",
     "control.services.registry_images": "one request",
-    "control.telling.delivery": "one webhook",
+    "control.reporting.delivery": "one webhook",
     "process.measurements": "one instance, and no second look at it while the first one hangs",
     "process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
     "store.sqlite": "commits, in order; budgets of requests bound them",

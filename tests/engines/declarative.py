@@ -24,9 +24,9 @@ from windlass.engines.engine import (
     Notice,
     NotReady,
     Sink,
-    leave_at_once,
-    miss_nothing,
-    note_nothing,
+    ignore_lost_lines,
+    ignore_note,
+    leave_immediately,
 )
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
@@ -66,7 +66,7 @@ class DeclarativeEngine:
         self._notice: Notice = lambda service: None
         self._controller: asyncio.Task[None] | None = None
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         self._notice = notice
         if self._controller is None:
             self._controller = asyncio.create_task(self._control())
@@ -113,7 +113,7 @@ class DeclarativeEngine:
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         return into
 
-    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         key = workload.service, workload.generation
         pods = self.pods.setdefault(key, [])
         if surplus := pods[count:]:
@@ -128,7 +128,7 @@ class DeclarativeEngine:
         self.replicas[key] = workload, count
         return await self.observe(workload.service)
 
-    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
         ready = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(workload.patience):

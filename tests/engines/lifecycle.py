@@ -10,8 +10,8 @@ import pytest
 from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, ask, needs, until, wanted
 from tests.free_ports import free_port
-from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import EngineError
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import Phase, Volume, Workload
 
 PORT = 8080

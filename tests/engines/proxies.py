@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from windlass.builders.builder import BuilderAway
-from windlass.engines.engine import EngineAway
+from windlass.builders.builder import BuilderUnavailable
+from windlass.engines.engine import EngineUnavailable
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ async def when_back(call: Callable[[], Awaitable[T]]) -> T:
     """Repeats a call until the engine is back; a connection from before may still end one with it."""
     async with asyncio.timeout(60):
         while True:
-            with suppress(EngineAway, BuilderAway):
+            with suppress(EngineUnavailable, BuilderUnavailable):
                 return await call()
             await asyncio.sleep(0.05)
 

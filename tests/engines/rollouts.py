@@ -13,8 +13,8 @@ from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from tests.free_ports import free_port
 from windlass.core.deploy import automatic_port
-from windlass.engines.by_hand import readiness
 from windlass.engines.engine import ListensElsewhere, NotReady
+from windlass.engines.rollout import readiness
 from windlass.engines.workload import (
     Artifact,
     HealthProbe,

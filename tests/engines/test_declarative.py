@@ -12,7 +12,7 @@ from tests.engines.declarative import DeclarativeEngine
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.world import World, make_world
-from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.rollout.engine import RolloutEngine
 from windlass.engines.workload import Artifact, Phase
 from windlass.routers.router import Route
 
@@ -66,7 +66,7 @@ async def deployed(world: World, **fields: Any) -> str:
 
 
 async def test_a_service_is_released_scaled_and_ended_without_a_verb_for_one_copy(world: World, engine):
-    assert not isinstance(engine, EngineByHand)
+    assert not isinstance(engine, RolloutEngine)
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     assert await world.state(f"/application/{app}") == "RUNNING"
     assert engine.replicas[app, 1][1] == 2

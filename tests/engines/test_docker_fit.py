@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engines.docker.watched import wanted
-from windlass.docker.client.fit import why_unfit
+from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.create import refuse_unfit
 from windlass.engines.engine import EngineError
 

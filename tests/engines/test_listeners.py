@@ -14,16 +14,16 @@ from tests.engines.stations import wanted
 from tests.fakes.engine import FakeEngine
 from tests.free_ports import free_port
 from windlass.base.clock import SystemClock
-from windlass.engines.by_hand import readiness
-from windlass.engines.by_hand.listeners import (
+from windlass.engines.engine import ListensElsewhere, NotReady
+from windlass.engines.rollout import readiness
+from windlass.engines.rollout.listeners import (
     ListeningPort,
     Misplacement,
     find_misplacement,
     listening_sockets,
 )
-from windlass.engines.by_hand.probes import speaks_http
-from windlass.engines.by_hand.readiness import ReadinessWait
-from windlass.engines.engine import ListensElsewhere, NotReady
+from windlass.engines.rollout.probes import speaks_http
+from windlass.engines.rollout.readiness import ReadinessWait
 from windlass.engines.workload import (
     Artifact,
     HealthProbe,

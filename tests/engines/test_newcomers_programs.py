@@ -12,7 +12,7 @@ from tests.free_ports import free_port
 from tests.marks import nightly
 from tests.whole import page, place
 from windlass.docker.client import Docker
-from windlass.engines.by_hand import readiness
+from windlass.engines.rollout import readiness
 
 pytestmark = pytest.mark.nightly
 

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.free_ports import free_port
-from windlass.engines.by_hand import kernel_listeners, probes
-from windlass.engines.by_hand.listeners import queued_at
-from windlass.engines.by_hand.probes import ask
 from windlass.engines.engine import EngineError, InstanceEnded
+from windlass.engines.rollout import kernel_listeners, probes
+from windlass.engines.rollout.listeners import queued_at
+from windlass.engines.rollout.probes import ask
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
 
 ENGINE = SimpleNamespace(has_go_between=False)

@@ -14,14 +14,14 @@ from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Station
 from tests.engines.test_fake import FakeRig
 from tests.fakes.engine import FakeEngine
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.by_hand.health import HealthMonitor
-from windlass.engines.engine import Leave, Note, NotReady, leave_at_once, note_nothing
+from windlass.engines.engine import Leave, Note, NotReady, ignore_note, leave_immediately
+from windlass.engines.rollout.engine import RolloutEngine
+from windlass.engines.rollout.health import HealthMonitor
 from windlass.engines.workload import Instance, Observation, Workload
 
 
 class StartsOne(FakeEngine):
-    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         return await super().apply(workload, min(count, 1), leave)
 
 
@@ -45,7 +45,7 @@ class EndsAllInstead(FakeEngine):
 
 
 class EndsOtherGenerations(FakeEngine):
-    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         for generation in range(1, workload.generation):
             await self.remove(workload.service, generation=generation)
         return await super().apply(workload, count, leave)
@@ -57,7 +57,7 @@ class RemovesEveryGeneration(FakeEngine):
 
 
 class EndsWithoutLeave(FakeEngine):
-    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         return await super().apply(workload, count)
 
 
@@ -67,7 +67,7 @@ class LeavesReady(FakeEngine):
 
 
 class WaitsForNothing(FakeEngine):
-    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
         return None
 
 
@@ -103,12 +103,12 @@ async def test_the_suite_finds_an_engine_that_breaks_a_promise_of_rollouts(defec
             await promise(rig, station)
 
 
-async def not_waiting(self: EngineByHand, workload: Workload, count: int, note: Note = note_nothing) -> None:
+async def not_waiting(self: RolloutEngine, workload: Workload, count: int, note: Note = ignore_note) -> None:
     return None
 
 
 UNPROBED = (HealthMonitor, "watch", lambda self, workload: None)
-UNWAITED = (EngineByHand, "wait_until_ready", not_waiting)
+UNWAITED = (RolloutEngine, "wait_until_ready", not_waiting)
 
 
 @pytest.mark.parametrize(

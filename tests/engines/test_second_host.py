@@ -18,10 +18,10 @@ from tests.engines.dockers import BOX, DockerHost, docker_host, second_host
 from tests.faults.inside import Inside, inside, until
 from tests.free_ports import free_port
 from tests.world import Answer
-from windlass.builders.builder import BuilderAway
+from windlass.builders.builder import BuilderUnavailable
 from windlass.docker import names as words
 from windlass.docker.client import Docker
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 
 pytestmark = pytest.mark.slow
 
@@ -261,10 +261,10 @@ async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_
         host.kill()
         try:
             with pytest.raises(
-                EngineAway, match=r"^Ask an Admin to read the status of the cluster east"
+                EngineUnavailable, match=r"^Ask an Admin to read the status of the cluster east"
             ) as said:
                 await place.engine.all()
-            with pytest.raises(BuilderAway, match=r"status of the cluster east, and start its Docker"):
+            with pytest.raises(BuilderUnavailable, match=r"status of the cluster east, and start its Docker"):
                 await place.builder.services()
             assert host.address not in str(said.value)
         finally:
@@ -281,7 +281,7 @@ async def test_another_engine_at_the_address_counts_as_away_and_nothing_happens_
         host.become_another()
         place = await there.ctx.places.at(east.id)
         for _ in range(3):  # also over connections that are kept
-            with pytest.raises(EngineAway, match=r"^Start the Docker engine that the cluster east"):
+            with pytest.raises(EngineUnavailable, match=r"^Start the Docker engine that the cluster east"):
                 await place.engine.sweep([east.path.rpartition("/")[2]])
             assert "another engine answers at its address" in (await east.status())["message"]
         assert await on(host.host) == ([], [])

@@ -10,21 +10,21 @@ from typing import Literal
 from msgspec.structs import replace
 
 from tests.fakes.execution import FakeExecution
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
     UNKNOWN,
     ArtifactLost,
-    EngineAway,
     EngineError,
+    EngineUnavailable,
     ExecutionRequest,
     Missed,
     Notice,
     Sink,
     VolumeLost,
-    miss_nothing,
+    ignore_lost_lines,
 )
 from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.rollout.engine import RolloutEngine
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import (
     Artifact,
     HealthProbe,
@@ -59,7 +59,7 @@ _ADDRESSES: dict[tuple[str, int], int] = {}
 """Services and their ports, in the order in which somebody asked where they are: no two share an address."""
 
 
-class FakeEngine(EngineByHand):
+class FakeEngine(RolloutEngine):
     name = "fake"
     limits = UNKNOWN
     identity = ""
@@ -127,7 +127,7 @@ class FakeEngine(EngineByHand):
         self.answers_at = 0
         """The port of this machine at which all instances answer; 0: made up, and none does."""
         self._sink: Sink = lambda service, lines: None
-        self.comes_back: Missed = miss_nothing
+        self.comes_back: Missed = ignore_lost_lines
         """Tells that it was away, and that notices may have been missed."""
 
     async def shared_network(self) -> str:
@@ -140,7 +140,7 @@ class FakeEngine(EngineByHand):
     def is_away(self) -> bool:
         return self.away
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         self._notice, self._sink, self.comes_back = notice, sink, missed
 
@@ -372,4 +372,4 @@ class FakeEngine(EngineByHand):
 
     def _answer(self) -> None:
         if self.away:
-            raise EngineAway("The engine does not answer")
+            raise EngineUnavailable("The engine does not answer")

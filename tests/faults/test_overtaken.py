@@ -22,7 +22,7 @@ from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.deployments import RECONCILE
 from windlass.core.deploy.states import OPEN, State
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import Claim, EventRow, Reads, Tx
 
@@ -233,7 +233,7 @@ class Ending(Struct, frozen=True):
 ENDINGS = {
     "it and its keeper notice the loss": Ending(misfortune_at="", lease=900),
     "it is stopped": Ending(stopped=True),
-    "its engine goes away": Ending(misfortune=EngineAway("The engine does not answer")),
+    "its engine goes away": Ending(misfortune=EngineUnavailable("The engine does not answer")),
     "it stumbles": Ending(misfortune=RuntimeError("a fault of our own")),
     "the rest cannot be started": Ending(
         "keep", "about to keep", "kept", EngineError("the port is taken by another program")

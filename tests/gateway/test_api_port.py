@@ -21,8 +21,8 @@ from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.routers.town import until
 from tests.whole import Place, place
 from tests.whole import until as until_true
-from windlass.gateway import api_door
-from windlass.gateway.api_door import ApiDoor
+from windlass.gateway import api_listener
+from windlass.gateway.api_listener import ApiListener
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.serve.server import listen
 
@@ -121,9 +121,9 @@ async def test_two_servers_keep_their_ports(town: GatewayTown):
 
 async def test_clients_get_an_answer_that_no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Until then they wait, and the next server answers them."""
-    monkeypatch.setattr(api_door, "PATIENCE", 0.0)
+    monkeypatch.setattr(api_listener, "PATIENCE", 0.0)
     port = free_ports.free_port()
-    door = ApiDoor(tmp_path, {(HOST, port): listen(HOST, port)})
+    door = ApiListener(tmp_path, {(HOST, port): listen(HOST, port)})
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"GET /organization HTTP/1.1\r\nHost: x\r\nAuthorization: Token secret\r\n\r\n")

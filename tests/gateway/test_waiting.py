@@ -22,16 +22,16 @@ from tests.gateway.conftest import processes_of
 from tests.gateway.test_restarting import ServerProcess, application
 from tests.whole import page, place, until
 from tests.world import ADMIN
-from windlass.base.errors import DatabaseAway, Unavailable
-from windlass.operate import waiting
+from windlass.base.errors import DatabaseUnavailable, Unavailable
+from windlass.operate import start_wait
 from windlass.operate.listeners import is_windlass
-from windlass.operate.waiting import reason_to_wait
+from windlass.operate.start_wait import reason_to_wait
 
 
 @pytest.mark.parametrize(
     ("error", "when_full", "reason"),
     [
-        (DatabaseAway("It does not answer"), False, "waits for its database. It does not answer"),
+        (DatabaseUnavailable("It does not answer"), False, "waits for its database. It does not answer"),
         (Unavailable("Another key"), False, ""),
         (Unavailable("Is the disk full?"), True, "disk of its data directory is full"),
         (OSError(errno.ENOSPC, "No space left on device"), False, "disk of its data directory is full"),
@@ -42,7 +42,7 @@ from windlass.operate.waiting import reason_to_wait
     ],
 )
 def test_a_start_waits_only_for_what_comes_back_by_itself(monkeypatch, error, when_full, reason):
-    monkeypatch.setattr(waiting, "_is_full", lambda folder: when_full)
+    monkeypatch.setattr(start_wait, "_is_full", lambda folder: when_full)
     found = reason_to_wait(error, Path("/"))
     assert reason in found
     assert bool(reason) == bool(found)
@@ -54,7 +54,7 @@ async def test_a_start_that_waits_is_recognized_as_windlass() -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        async with waiting._answers(listening, "it waits"):
+        async with start_wait._answers(listening, "it waits"):
             assert await asyncio.to_thread(is_windlass, "127.0.0.1", port)
 
 

@@ -42,10 +42,10 @@ class Ears(Struct):
 
     def heard(self, who: Receiver) -> bool:
         """True if the secret arrived, as it is or as git sends it."""
-        return any(CANARY in plainly(request) for request in who.requests)
+        return any(CANARY in one_line_errors(request) for request in who.requests)
 
 
-def plainly(request: bytes) -> str:
+def one_line_errors(request: bytes) -> str:
     text = request.decode(errors="replace")
     for found in re.findall(r"Authorization: Basic (\S+)", text, re.IGNORECASE):
         text += base64.b64decode(found).decode(errors="replace")

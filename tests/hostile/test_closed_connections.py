@@ -64,7 +64,7 @@ async def test_the_service_with_most_is_ended_once_half_of_all_are_used(
             assert "closed 50 connections whose other side" in (await station.ended(it.service)).reason
         else:
             engine: Any = station.engine
-            await engine._patrol._share_closed_connections()
+            await engine._resource_monitor._share_closed_connections()
             assert not (await station.one(it.service)).reason
         monkeypatch.undo()
         await station.engine.sweep(await station.engine.services())

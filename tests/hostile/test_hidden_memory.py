@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import kernel, process_memory
-from windlass.process import patrol
+from windlass.process import resource_monitor
 
 LIMIT = 100
 BEGINS = """
@@ -103,10 +103,10 @@ async def test_a_program_that_hides_more_memory_than_its_limit_is_ended(tmp_path
 
 async def test_without_these_looks_it_holds_more(tmp_path, monkeypatch):
     for module in (kernel, process_memory):
-        monkeypatch.setattr(module, "living_thread", lambda pid: pid)
+        monkeypatch.setattr(module, "live_thread", lambda pid: pid)
     monkeypatch.setattr(kernel, "resident", lambda pid: 0)
-    monkeypatch.setattr(process_memory, "nameless_files", lambda pids: iter(()))
-    for module in (process_memory, patrol):
+    monkeypatch.setattr(process_memory, "unnamed_files", lambda pids: iter(()))
+    for module in (process_memory, resource_monitor):
         monkeypatch.setattr(module, "hidden_memory", lambda: 0)
     codes, said = await hold(tmp_path, 3)
     assert codes == dict.fromkeys(ways(), 0)

@@ -13,7 +13,7 @@ from windlass.builders.node_managers import manager_of
 from windlass.builders.node_packages import package
 from windlass.detect import languages
 from windlass.process.builds import node
-from windlass.process.builds.kept import KeptFolders
+from windlass.process.builds.kept_folders import KeptFolders
 from windlass.process.builds.node_steps import KEPT
 
 RESULTS = [

@@ -15,11 +15,11 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from tests.needs import needs_root
 from windlass.base import process_memory
-from windlass.base.guests import Guests
 from windlass.base.isolation import calls, isolation
 from windlass.base.isolation.isolation import Isolation
+from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
-from windlass.process import patrol
+from windlass.process import resource_monitor
 from windlass.process.builds.cells import BuildStep, Cells
 
 LIMIT = 100
@@ -51,7 +51,7 @@ def way(request) -> str:
 def uncounted(monkeypatch):
     monkeypatch.setattr(process_memory, "_files_held", lambda pids: 0)
     monkeypatch.setattr(process_memory, "hidden_memory", lambda: 0)
-    monkeypatch.setattr(patrol, "hidden_memory", lambda: 0)
+    monkeypatch.setattr(resource_monitor, "hidden_memory", lambda: 0)
 
 
 def has_mounts() -> bool:
@@ -79,7 +79,7 @@ async def step(folder: Path, memory: int) -> int:
     home = folder / "home"
     home.mkdir()
     cells = Cells(
-        Isolation("auto", folder), "org", home, home, guests=Guests(folder, memory, has_groups=False)
+        Isolation("auto", folder), "org", home, home, guests=StepLimits(folder, memory, has_groups=False)
     )
     program = [sys.base_prefix + "/bin/python3", "-c", FILLS.format(way=WAYS["memfd"], time=4)]
     async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
@@ -145,7 +145,7 @@ def many_mounts(monkeypatch, tmp_path):
 
 
 def others_have_much(monkeypatch):
-    monkeypatch.setattr(patrol, "hidden_memory", lambda: 1 << 40)
+    monkeypatch.setattr(resource_monitor, "hidden_memory", lambda: 1 << 40)
     monkeypatch.setattr(process_memory, "hidden_files", lambda: 1 << 40)
 
 
@@ -179,7 +179,7 @@ async def test_one_with_fewer_is_not(tmp_path):
         await station.apply(it)
         await station.hears("has mounted 1000")
         engine: Any = station.engine
-        await engine._patrol._weigh()
+        await engine._resource_monitor._weigh()
         assert not (await station.one(it.service)).reason
         await station.engine.sweep(await station.engine.services())
 
@@ -195,7 +195,7 @@ async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_en
         await station.apply(it)
         await station.hears("has opened 300")
         engine: Any = station.engine
-        await engine._patrol._weigh()
+        await engine._resource_monitor._weigh()
         if is_ended:
             assert "too many open files" in (await station.ended(it.service)).reason
         else:

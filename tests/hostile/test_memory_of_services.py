@@ -16,9 +16,9 @@ import pytest
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from tests.needs import needs_root
-from windlass.base.cgroups import Cgroups, GuestGroups, of_machine, remove
+from windlass.base.cgroups import Cgroups, StepGroups, of_machine, remove
 from windlass.base.isolation import calls
-from windlass.process import patrol
+from windlass.process import resource_monitor
 
 PASSES_MEMORY_ON = """
 import array, fcntl, os, socket, time
@@ -137,7 +137,7 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
     tmp_path, monkeypatch, orgs, built, is_ended
 ):
     rig = ProcessRig(tmp_path, networks=False)
-    guests = GuestGroups(tmp_path, 1000, 100)
+    guests = StepGroups(tmp_path, 1000, 100)
     groups = guests.make("b", "e")
     step = subprocess.Popen([sys.executable, "-I", "-S", "-c", STEP, str(built), *groups], stdout=-1)
     async with Station(rig) as station:
@@ -148,11 +148,11 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
         await station.hears("holds", 2)
         assert step.stdout
         assert step.stdout.readline() == b"holds\n"
-        monkeypatch.setattr(patrol, "available_memory", lambda: (40 << 20, 400 << 20))
+        monkeypatch.setattr(resource_monitor, "available_memory", lambda: (40 << 20, 400 << 20))
         if is_ended:
             assert "the most of its organization" in (await station.ended(GREEDY)).reason
         else:
-            await asyncio.sleep(3 * patrol.EVERY)
+            await asyncio.sleep(3 * resource_monitor.EVERY)
             assert not (await station.one(GREEDY)).reason
         monkeypatch.undo()
         assert not (await station.one(MODEST)).reason

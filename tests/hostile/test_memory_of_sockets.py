@@ -12,10 +12,10 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import kernel_buffers, living_thread
+from windlass.base import kernel_buffers, live_thread
 from windlass.base.cgroups import of_machine
 from windlass.base.kernel_buffers import KernelBuffers
-from windlass.process import patrol
+from windlass.process import resource_monitor
 from windlass.process.memory_shares import MemoryUse, heaviest, is_short
 from windlass.process.records import InstanceKey
 
@@ -49,7 +49,7 @@ async def station(tmp_path):
 @pytest.fixture
 def available(monkeypatch):
     def set_available(count: int) -> None:
-        monkeypatch.setattr(patrol, "available_memory", lambda: (count, 16 * GIB))
+        monkeypatch.setattr(resource_monitor, "available_memory", lambda: (count, 16 * GIB))
 
     set_available(16 * GIB)
     return set_available
@@ -77,8 +77,8 @@ async def test_while_memory_is_free_it_is_not(station, available):
     await start_both(station)
     available(2 * GIB)
     engine: Any = station.engine
-    await engine._patrol._keep_memory()
-    await engine._patrol._weigh()
+    await engine._resource_monitor._keep_memory()
+    await engine._resource_monitor._weigh()
     assert not (await station.one(FILLS)).reason
 
 
@@ -128,7 +128,7 @@ def test_the_reserve_is_an_eighth_of_the_machine_within_limits(whole, reserve):
 @pytest.mark.parametrize("may_ask", [True, False])
 def test_sockets_and_pipes_count_as_full_where_the_server_may_not_ask_them(monkeypatch, may_ask):
     if not may_ask:
-        monkeypatch.setattr(living_thread, "_PIDFD_GETFD", 1 << 20)
+        monkeypatch.setattr(live_thread, "_PIDFD_GETFD", 1 << 20)
     pairs = [socket.socketpair() for _ in range(8)]
     pipe = os.pipe()
     child = os.fork()

@@ -14,10 +14,10 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.base import kernel, process_memory, repeated_looks
-from windlass.base.guests import Guests
+from windlass.base import kernel, process_memory, repeated_measurement
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.kernel import Stat
+from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
 from windlass.process.builds.cells import BuildStep, Cells
 from windlass.process.process_table import InstanceProcesses, OwnedProcess
@@ -84,7 +84,7 @@ async def test_a_program_would_hide_it_from_a_list_that_is_old_when_memory_is_re
 async def move_in_build(folder: Path, holds: str, seconds: float) -> int:
     home = folder / "home"
     home.mkdir()
-    guests = Guests(folder, LIMIT, has_groups=False)
+    guests = StepLimits(folder, LIMIT, has_groups=False)
     cells = Cells(Isolation("auto", folder), "org", home, home, guests=guests)
     program = [sys.base_prefix + "/bin/python3", "-c", MOVES.format(holds=holds, time=seconds)]
     async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
@@ -110,5 +110,5 @@ async def test_a_build_step_would_hide_it_from_a_list_that_is_old(tmp_path, hold
 
 def test_the_newest_processes_are_first_also_once_the_kernel_counts_from_low_numbers_again(monkeypatch):
     monkeypatch.setattr(os, "listdir", lambda path: ["1", "5", "net", "300", "400"])
-    monkeypatch.setattr(repeated_looks, "newest_number", lambda: 7)
-    assert repeated_looks.newest_first() == [5, 1, 400, 300]
+    monkeypatch.setattr(repeated_measurement, "newest_number", lambda: 7)
+    assert repeated_measurement.newest_first() == [5, 1, 400, 300]

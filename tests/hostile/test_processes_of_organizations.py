@@ -16,7 +16,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
 from windlass.base.open_files import inherited_files, mapped_files, open_files
-from windlass.process import patrol, process_table
+from windlass.process import process_table, resource_monitor
 from windlass.process.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.process.records import InstanceKey
 
@@ -53,8 +53,8 @@ def present(monkeypatch, kind):
     """Sets how many processes or open files the machine has, of MOST."""
 
     def set_present(count: int) -> None:
-        monkeypatch.setattr(patrol, f"most_{kind}", lambda: MOST)
-        monkeypatch.setattr(patrol, f"present_{kind}", lambda: count)
+        monkeypatch.setattr(resource_monitor, f"most_{kind}", lambda: MOST)
+        monkeypatch.setattr(resource_monitor, f"present_{kind}", lambda: count)
 
     return set_present
 
@@ -89,8 +89,8 @@ async def test_services_of_one_organization_leave_some_for_others(station, prese
 async def test_while_enough_are_free_none_is_ended(station, present):
     present(MOST // 2)
     await start_all(station)
-    await station.engine._patrol._share_processes()
-    await station.engine._patrol._share_files()
+    await station.engine._resource_monitor._share_processes()
+    await station.engine._resource_monitor._share_files()
     assert not await reasons(station)
 
 

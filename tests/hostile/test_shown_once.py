@@ -12,7 +12,7 @@ import pytest
 
 from tests.tables import table
 from tests.world import Answer, HandClock, World, make_world
-from windlass.control.request.repeats import SHOWN_FOR
+from windlass.control.request.idempotency import SHOWN_FOR
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 

@@ -22,7 +22,7 @@ import pytest
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base import living_thread
+from windlass.base import live_thread
 from windlass.base.isolation import isolation, private, user_limits
 from windlass.base.isolation.isolation import Isolation
 from windlass.config import Settings
@@ -360,7 +360,7 @@ async def test_memory_in_files_of_a_program_that_forbids_to_look_into_it_counts(
 
 
 async def test_without_copies_of_its_files_it_would_not(tmp_path, hides, monkeypatch):
-    monkeypatch.setattr(living_thread, "_copies", lambda pid: iter(()))
+    monkeypatch.setattr(live_thread, "_copies", lambda pid: iter(()))
     assert await forbid(tmp_path, hides, 4) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.sites import Programs, cron, deployed, new_job, ready_job, states
 from tests.world import World
-from windlass.control.deploying import followers
+from windlass.control.deploying import dependents
 
 
 def events(*names: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ async def beside_a_run(world: World, monkeypatch: pytest.MonkeyPatch, *, is_same
     programs.gate = asyncio.Event()
     _, _, job, app = await environment_with(world, "on_start")
     if is_same:
-        monkeypatch.setattr(followers, "_is_of_same_request", lambda one, other: True)
+        monkeypatch.setattr(dependents, "_is_of_same_request", lambda one, other: True)
     await world.post(f"/job/{job}/deploy")
     await world.post(f"/application/{app}/deploy")
     await world.settle()

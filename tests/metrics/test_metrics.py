@@ -24,9 +24,9 @@ from windlass.api import prometheus
 from windlass.api.metrics import Metrics
 from windlass.base.errors import Conflict, Unavailable
 from windlass.base.metrics import Metric, gauge
-from windlass.control.telling.metrics import InstallationMetrics
+from windlass.control.reporting.metrics import InstallationMetrics
 from windlass.core.deploy.states import State
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import Instance, Phase
 from windlass.families import registry
 from windlass.store.migrate import migrations
@@ -167,7 +167,7 @@ class RenamingEngine:
 
     async def all(self) -> list[Instance]:
         if self.away:
-            raise EngineAway("away")
+            raise EngineUnavailable("away")
         self.answers += 1
         return [
             Instance(

@@ -7,7 +7,7 @@ import pytest
 from tests.metrics.prometheus import measured
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
-from windlass.control.telling.metrics import KEPT, FormerKeyMetrics
+from windlass.control.reporting.metrics import KEPT, FormerKeyMetrics
 from windlass.install.key import add_key
 from windlass.store.tables.sealed import SealedTable
 

@@ -15,7 +15,7 @@ from tests.world import World, make_world
 from windlass.base.encryption import HEAD_BYTES, key_of
 from windlass.config import Settings
 from windlass.control.records.sealing_keys import read_keys
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.install.database import reading_snapshot
 from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate

@@ -17,7 +17,7 @@ from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.backup import backup, restore
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
-from windlass.store.sqlite_line import SqliteLine
+from windlass.store.sqlite_archive import SqliteArchive
 
 
 async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
@@ -49,13 +49,13 @@ async def test_a_restored_database_has_every_index_and_a_wal_once_it_is_used(fur
 async def test_a_restore_makes_indexes_after_the_rows(furnished, tmp_path, monkeypatch):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     await backup(settings, file)
-    fill, counts = SqliteLine.fill, set()
+    fill, counts = SqliteArchive.fill, set()
 
     async def count_indexes(line, table, rows):
         counts.add(await line.one("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql <> ''"))
         await fill(line, table, rows)
 
-    monkeypatch.setattr(SqliteLine, "fill", count_indexes)
+    monkeypatch.setattr(SqliteArchive, "fill", count_indexes)
     await restore(elsewhere(settings, tmp_path / "new"), file, force=False)
     assert counts == {(0,)}
 

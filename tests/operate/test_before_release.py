@@ -14,7 +14,7 @@ import pytest
 from tests.operate.installations import contents
 from tests.world import make_world
 from windlass.config import DATABASE, Settings
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.operate.audit import verify
 from windlass.operate.backup import restore
 from windlass.operate.doctor import diagnose

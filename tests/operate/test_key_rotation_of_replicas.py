@@ -14,7 +14,7 @@ from tests.operate.key_rotations import key_file, keys_of_values, rotated
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import HOUR, SECOND, SystemClock
 from windlass.control.background import key_rotation
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.install.key import WrongKey, add_key
 
 Replicas = tuple[World, World]

@@ -20,7 +20,7 @@ from tests.marks import nightly
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
-from windlass.control.background import holdings
+from windlass.control.background import service_data
 from windlass.core.words.events import Event
 from windlass.engines.findings import Level
 from windlass.engines.workload import Phase
@@ -139,10 +139,10 @@ class Site:
     async def tidied(self, windlass: Windlass) -> None:
         """As it is done from time to time."""
         ctx = windlass.installation.ctx
-        await holdings.set_unknown_aside(ctx, ctx.places.local, "a test")
+        await service_data.set_unknown_aside(ctx, ctx.places.local, "a test")
         place = ctx.places.local
         for holder in (place.engine, place.builder, place.servers, ctx.logs):
-            await holdings.sweep(ctx, holder)
+            await service_data.sweep(ctx, holder)
 
     async def events(self, windlass: Windlass) -> list[EventRow]:
         reads = windlass.installation.ctx.store.reads
@@ -150,9 +150,9 @@ class Site:
         assert org is not None
         return await reads.events.after(org.id)
 
-    def records(self) -> list[holdings.SetAside]:
-        files = sorted((self.there.folder / "set-aside").glob(f"*/{holdings.RECORD}"))
-        return [msgspec.json.decode(file.read_bytes(), type=holdings.SetAside) for file in files]
+    def records(self) -> list[service_data.SetAside]:
+        files = sorted((self.there.folder / "set-aside").glob(f"*/{service_data.RECORD}"))
+        return [msgspec.json.decode(file.read_bytes(), type=service_data.SetAside) for file in files]
 
     async def stored(self, windlass: Windlass, service: str) -> str:
         """Returns the content of a service's volume."""

@@ -17,9 +17,9 @@ from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, st
 from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.config import Settings
-from windlass.control.background import holdings
-from windlass.control.background.everywhere import OtherDatabase
-from windlass.control.background.holdings import INSTALLATION
+from windlass.control.background import service_data
+from windlass.control.background.all_places import OtherDatabase
+from windlass.control.background.service_data import INSTALLATION
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.engines.findings import Level
@@ -86,9 +86,9 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
     monkeypatch.setattr(StatusTable, "services", nothing)
     monkeypatch.setattr(FactTable, "get", another)
     with pytest.raises((OtherDatabase, Unavailable)):
-        await holdings.set_unknown_aside(ctx, ctx.places.local, "a test")
-    await holdings.sweep(ctx, ctx.places.local.engine)
-    await holdings.sweep(ctx, ctx.places.local.builder)
+        await service_data.set_unknown_aside(ctx, ctx.places.local, "a test")
+    await service_data.sweep(ctx, ctx.places.local.engine)
+    await service_data.sweep(ctx, ctx.places.local.builder)
     assert [one.service for one in world.engine.instances.values()] == [app]
     assert world.engine.discarded == []
     assert await ctx.places.local.builder.services() == {app}

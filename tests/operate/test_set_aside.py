@@ -19,7 +19,7 @@ from tests.fakes.engine import FakeEngine
 from tests.operate.furnished import UNKNOWN, _of, copied, deployed, furnished, known, precious, started
 from tests.world import fake_parts, make_world
 from windlass.base.atomic_files import write_whole
-from windlass.control.background import holdings
+from windlass.control.background import service_data
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
 from windlass.operate.serving import check_engine
@@ -138,24 +138,24 @@ async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_i
 
 async def test_a_record_that_is_removed_first_leaves_a_service_half_put_back(tmp_path, monkeypatch):
     async def record_first(self, service):
-        folder = holdings.folder_of(self._data, service)
-        (folder / holdings.RECORD).unlink()
+        folder = service_data.folder_of(self._data, service)
+        (folder / service_data.RECORD).unlink()
         for holder in (self.engine, *self._files):
             await holder.put_back(service, folder)
         folder.rmdir()
 
-    monkeypatch.setattr(holdings.Holdings, "put_back", record_first)
+    monkeypatch.setattr(service_data.ServiceDataStores, "put_back", record_first)
     assert await left_by_put_back(tmp_path) is not None
 
 
 async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_path, monkeypatch):
     def record_first(folder):
-        (folder / holdings.RECORD).unlink()
+        (folder / service_data.RECORD).unlink()
         for path in folder.iterdir():
             shutil.rmtree(path)
         folder.rmdir()
 
-    monkeypatch.setattr(holdings, "_erase", record_first)
+    monkeypatch.setattr(service_data, "_erase", record_first)
     assert await left_by_purge(tmp_path) is not None
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests import free_ports
 from tests.needs import needs
 from tests.world import ADMIN
-from windlass.base.service_manager import ServiceManager, manager_of
+from windlass.base.sd_notify import SystemdNotifier, notifier_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = {name: (DOCS / name).read_text() for name in ("windlass.service", "windlass-docker.service")}
@@ -79,8 +79,8 @@ def test_the_units_restart_a_server_and_leave_services_alone(unit: str, line: st
 
 def test_what_systemd_tells_to_another_process_is_not_for_this_one():
     others = {"LISTEN_FDS": "1", "LISTEN_PID": "1", "WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "1"}
-    assert manager_of(others) == ServiceManager(sockets=[])
-    own = manager_of({"WATCHDOG_USEC": "5000000", "WATCHDOG_PID": str(os.getpid())})
+    assert notifier_of(others) == SystemdNotifier(sockets=[])
+    own = notifier_of({"WATCHDOG_USEC": "5000000", "WATCHDOG_PID": str(os.getpid())})
     assert own.watchdog == 5.0
     own.tell("READY=1")  # nobody asked for it
 

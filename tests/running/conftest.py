@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tests.world import make_world
-from windlass.control.deploying import patience
+from windlass.control.deploying import retry_later
 
 
 @pytest.fixture
@@ -25,5 +25,5 @@ def postgres_url(postgres):
 def short_hold(monkeypatch):
     """A step that can only wait gives its slot back at once, and not after seconds."""
     outcome = importlib.import_module("windlass.control.deploying.steps.outcome")
-    for module in (patience, outcome):
+    for module in (retry_later, outcome):
         monkeypatch.setattr(module, "HOLD", 0.01)

@@ -10,8 +10,8 @@ import pytest
 from tests.running.deployments import deploy, deployed, deployment, under_way
 from tests.world import REPOSITORY, World, make_world
 from windlass.core.words.events import Event
-from windlass.engines.by_hand import readiness
-from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.rollout import readiness
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import StaticSite
 
 WEB = {"command": ("gunicorn", "app:app"), "processes": {"web": ("gunicorn",), "worker": ("celery",)}}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
-from windlass.control.deploying.patience import LEAST_TRIES
+from windlass.control.deploying.retry_later import LEAST_TRIES
 from windlass.core.access import Scope, permits
 from windlass.core.words.events import Event
 

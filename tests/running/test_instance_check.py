@@ -15,7 +15,7 @@ from tests.tasks import with_tasks
 from tests.world import World, make_world
 from windlass.control.background.instance_check import compare
 from windlass.core.words.events import Event
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import Presence
 from windlass.store import StatusRow
 
@@ -140,7 +140,7 @@ async def test_an_engine_that_fails_at_the_comparison_stops_no_other(world: Worl
     await deploy_on(world, app)
 
     async def fails() -> list[Presence]:
-        raise EngineAway("it went again")
+        raise EngineUnavailable("it went again")
 
     monkeypatch.setattr(world.engine, "present", fails)
     world.engine.comes_back()

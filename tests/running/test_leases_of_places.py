@@ -13,7 +13,7 @@ from tests.running.deployments import deployed
 from tests.running.test_place_owner import AFTER_LEASE, BETWEEN_LOOKS, kinds, lease_passes, look, server
 from tests.world import HandClock, World
 from windlass.base.clock import SECOND
-from windlass.control.background.place_owner import MISSED, OwnerAlive
+from windlass.control.background.place_lease import MISSED, OwnerAlive
 from windlass.control.background.worker import LEASE
 
 HOUR = 3600.0

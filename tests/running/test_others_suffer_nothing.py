@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
-from windlass.control.background import everywhere, housekeeping
+from windlass.control.background import all_places, housekeeping
 from windlass.control.background.worker import QUICK_SLOTS
 from windlass.control.context import engine_scope
 from windlass.control.context.engine_scope import EngineScope
@@ -163,14 +163,14 @@ async def rounds(world: World, gate: asyncio.Event) -> tuple[str, str, list[str]
 async def round_of(world: World, action: Any, *clusters: str) -> None:
     """A round, and the rest of it at these clusters: on a slow machine it may end before they have begun."""
     ctx = world.installation.ctx
-    await everywhere.at_clusters(ctx, "look", action)
+    await all_places.at_clusters(ctx, "look", action)
     async with asyncio.timeout(20):
         while any(("look", id) in ctx.places.under_way for id in clusters):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
 async def test_a_round_ends_without_an_engine_that_hangs_and_leaves_it_out_until_it_has_finished(monkeypatch):
-    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND", 0.01)
     gate = asyncio.Event()
     async with make_world() as world:
         east, west, reached, action = await rounds(world, gate)
@@ -188,7 +188,7 @@ async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
     gate = asyncio.Event()
     async with make_world() as world:
         east, west, reached, action = await rounds(world, gate)
-        waiting = asyncio.create_task(everywhere.everywhere(world.installation.ctx, action))
+        waiting = asyncio.create_task(all_places.everywhere(world.installation.ctx, action))
         async with asyncio.timeout(20):
             while not {east, west} <= set(reached):  # noqa: ASYNC110 (the action gives no signal)
                 await asyncio.sleep(0.001)
@@ -198,7 +198,7 @@ async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
 
 
 async def test_a_cluster_is_scaled_while_the_engine_of_another_one_hangs(monkeypatch):
-    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND", 0.01)
     async with make_world() as world:
         for name in ("east", "west"):
             id = await cluster(world, name)

@@ -14,7 +14,7 @@ from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
-from windlass.control.background.place_owner import LOOKS, OwnerAlive
+from windlass.control.background.place_lease import LOOKS, OwnerAlive
 from windlass.control.background.worker import LEASE
 from windlass.control.records.reachability import LOST
 from windlass.install import server_id

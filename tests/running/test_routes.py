@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.fakes.engine import FakeEngine
 from tests.world import World, make_world
 from windlass.control.deploying.routes import catch_up, refresh
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import Instance, Observation, Workload
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
@@ -111,7 +111,7 @@ async def test_a_look_that_came_to_nothing_does_not_count(world, engine):
     await deploy(world, app)
     since = time.monotonic()
     engine.away = True
-    with pytest.raises(EngineAway):
+    with pytest.raises(EngineUnavailable):
         await catch_up(ctx, app, since)
     engine.away = False
     looks = engine.looks

@@ -15,7 +15,7 @@ from tests.running.measured import count, look, metrics, traffic, use
 from tests.running.test_place_owner import lose, pair  # noqa: F401 (a fixture)
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
-from windlass.control.background import everywhere, sampling
+from windlass.control.background import all_places, sampling
 from windlass.control.context.usage_history import EVERY, KEPT
 from windlass.engines.workload import Instance, Phase, StaticSite, Usage
 from windlass.families import registry
@@ -336,7 +336,7 @@ async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(
 async def test_an_engine_of_a_cluster_that_hangs_keeps_no_other_service_from_being_measured(
     world: World, monkeypatch
 ):
-    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND", 0.01)
     east = await cluster(world)
     far, near = await application_on(world, east), await deployed(world)
     await deploy_on(world, far)

@@ -14,11 +14,11 @@ from tests.cli.conftest import Line
 from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.schemathesis.serving import served
 from tests.world import World, make_world
-from windlass.builders.builder import BuilderAway
-from windlass.control.deploying import ledger, patience
+from windlass.builders.builder import BuilderUnavailable
+from windlass.control.deploying import ledger, retry_later
 from windlass.core.words.events import Event
-from windlass.engines.by_hand import readiness
-from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.rollout import readiness
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.start_remedies import LOOK
 
 
@@ -75,7 +75,7 @@ async def test_status_and_deployment_show_the_reason_of_a_wait_until_it_ends(act
             assert shown["status"] == "DEPLOYING"
             assert (await world.get(f"{path}/status"))["message"] == reason
             engine.away = False
-            world.clock.turn(patience.PAUSE / 1000)
+            world.clock.turn(retry_later.PAUSE / 1000)
             await world.installation.ctx.store.write(lambda tx: _nudge(tx))
             shown = await says(world, deployment, "status", "SUCCEEDED")
         assert shown["message"] == ""
@@ -89,7 +89,7 @@ async def test_a_build_says_that_its_builder_is_away():
 
         async def away(*words: Any, **given: Any) -> Any:
             if is_away:
-                raise BuilderAway("Ask the operator to start Docker")
+                raise BuilderUnavailable("Ask the operator to start Docker")
             return await build(*words, **given)
 
         world.builder.build = away

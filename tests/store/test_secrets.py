@@ -22,7 +22,7 @@ from tests.world import ADMIN, HandClock, World, make_world
 from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.base.log import JsonLines, TextLines
 from windlass.config import BadSetting, Settings, describe
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.install.key import WrongKey
 
 KEY = new_key().hex()

@@ -16,8 +16,8 @@ from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
 from windlass.store import FAR, Claim, Queue, Store, Tx, statements
+from windlass.store.claim_order import ClaimOrder, turn_key
 from windlass.store.tables import deployments, work
-from windlass.store.turns import Turns, turn_key
 
 LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
@@ -157,7 +157,7 @@ async def test_a_crowd_of_one_environment_hides_no_other(store: Store, small_fro
 async def test_the_comparison_notices_a_wrong_order_of_work(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Without organizations behind the front, the crowd has every turn."""
     monkeypatch.setattr(work, "_FRONT", 4)
-    monkeypatch.setattr(Turns, "idle", lambda self: 99)
+    monkeypatch.setattr(ClaimOrder, "idle", lambda self: 99)
     crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
     with pytest.raises(AssertionError):
         await agree(store, [*crowd, Piece(1, -1, held=False, lane=1)], 2)

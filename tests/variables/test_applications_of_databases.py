@@ -9,7 +9,7 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.control.context.context import Context
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.variables import inputs
 from windlass.store import Row
 

@@ -15,7 +15,7 @@ from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
 from windlass.control.records.outbox import DELIVER, work_of
-from windlass.control.telling.delivery import WebhookSender
+from windlass.control.reporting.delivery import WebhookSender
 from windlass.store import Claim, Store, Write
 
 DAY = 24 * HOUR

@@ -13,7 +13,7 @@ from tests.engines.dockers import own_engine
 from tests.engines.proxies import proxied, when_back
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.containers import is_passing
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import (
     Phase,
     Volume,
@@ -55,7 +55,7 @@ class TestAway:
             engine.services(),
             engine.sweep(()),
         ):
-            with pytest.raises(EngineAway, match="does not answer"):
+            with pytest.raises(EngineUnavailable, match="does not answer"):
                 await call
         await proxy.appear()
         assert {*await when_back(engine.services)} == {it.service}
@@ -117,7 +117,7 @@ class TestKilled:
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["1"])
         dockerd.kill()
-        with pytest.raises(EngineAway):
+        with pytest.raises(EngineUnavailable):
             await watched.engine.copies(it.service)
         await asyncio.to_thread(dockerd.start)
         await when_back(lambda: watched.engine.run(it, 0))
@@ -147,7 +147,7 @@ class TestKilled:
         removing = asyncio.create_task(watched.engine.remove(it.service, grace=5))
         await asyncio.sleep(0.3)
         dockerd.kill()
-        with pytest.raises(EngineAway):
+        with pytest.raises(EngineUnavailable):
             await removing
         await asyncio.to_thread(dockerd.start)
         await when_back(lambda: watched.engine.remove(it.service, grace=0))

@@ -8,11 +8,11 @@ import pytest
 
 from tests.world import ADMIN
 from windlass.base.clock import SystemClock
-from windlass.builders.builder import BuilderAway
+from windlass.builders.builder import BuilderUnavailable
 from windlass.config import Settings
 from windlass.docker.client import Docker, EngineRefused, client
 from windlass.docker.descriptions import ContainerList
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.install import ownership
 from windlass.install.installation import install
 from windlass.install.parts import real_parts
@@ -80,7 +80,7 @@ async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
         )
         return
     # The control: only an engine that is away was taken for one that is seen later.
-    monkeypatch.setattr(ownership, "EngineError", EngineAway)
-    monkeypatch.setattr(ownership, "BuildError", BuilderAway)
+    monkeypatch.setattr(ownership, "EngineError", EngineUnavailable)
+    monkeypatch.setattr(ownership, "BuildError", BuilderUnavailable)
     with pytest.raises(Exception, match="remove containers and images with many ports"):
         await begin()

@@ -39,7 +39,7 @@ async def test_pasta_ends_with_the_trunk_and_with_what_runs_it(rig, station):
         os.kill(kept(rig, name), signal.SIGKILL)
 
         async def has_ended(pasta=pasta):
-            await station.engine._patrol.tidy_networks()
+            await station.engine._resource_monitor.tidy_networks()
             return not lives(pasta) and hubs(rig) and pasta_of(kept(rig, "trunk")) is not None
 
         await until(has_ended)

@@ -16,7 +16,7 @@ from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import cgroups, kernel
-from windlass.process import patrol
+from windlass.process import resource_monitor
 from windlass.process.records import Record, RecordStore
 
 GROWS = """
@@ -188,7 +188,7 @@ async def test_an_instance_from_before_control_groups_is_still_held_to_its_memor
     if os.geteuid() or "memory" not in cgroups.of_machine(tmp_path).offered():
         pytest.xfail("no control group can be made on this machine")
     if not is_measured:
-        monkeypatch.setattr(patrol.Patrol, "_without_limits", lambda self, keys: {})
+        monkeypatch.setattr(resource_monitor.ResourceMonitor, "_without_limits", lambda self, keys: {})
     rig = ProcessRig(tmp_path, has_groups=False)
     it = wanted(rig.made(GROWS.format(wait=2)), memory=100)
     async with Station(rig) as station:

@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.stations import Station, wanted
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Volume
 from windlass.process import files
@@ -200,7 +200,7 @@ async def test_files_of_a_run_in_the_folder_of_its_recorder_count_as_its_own(rig
     it = wanted(rig.made(WRITES_BESIDE_ITS_RECORD))
     running = asyncio.create_task(station.engine.once(it))
     await station.hears("has written")
-    patrol, record = station.engine._patrol, RecordStore(rig.folder).read(KEY)
+    patrol, record = station.engine._resource_monitor, RecordStore(rig.folder).read(KEY)
     share = await patrol._disk_share(await patrol._counting.now(), KEY, record, 0.0)
     assert share.own.bytes >= 8 << 20
     await station.engine.remove(it.service, grace=0)

@@ -14,7 +14,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
 from tests.test_filelock import holder
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.process import ports
 
 
@@ -84,7 +84,7 @@ async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_lo
     with holder(station.engine._places._lock) as process:
         process.send_signal(signal.SIGSTOP)
         counting = asyncio.create_task(count_turns())
-        with pytest.raises(EngineAway, match=f"let the process {process.pid} go on"):
+        with pytest.raises(EngineUnavailable, match=f"let the process {process.pid} go on"):
             await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)
         counting.cancel()
         assert turns > 3

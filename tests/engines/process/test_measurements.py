@@ -18,7 +18,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import process_memory
 from windlass.process import measurements as module
-from windlass.process import memory, patrol
+from windlass.process import memory, resource_monitor
 from windlass.process.measurements import MeasurementHangs, Measurements
 from windlass.process.networks import Networks
 
@@ -87,7 +87,7 @@ async def station(tmp_path, monkeypatch, hanging):
         return True if record.service == HEAVY else hanging.look(False)
 
     monkeypatch.setattr(memory, "is_heavy", is_heavy)
-    monkeypatch.setattr(patrol, "hidden_memory", lambda: 1 << 40)
+    monkeypatch.setattr(resource_monitor, "hidden_memory", lambda: 1 << 40)
     monkeypatch.setattr(process_memory, "hidden_files", lambda: 1 << 40)
     async with Station(ProcessRig(tmp_path, has_groups=False)) as made:
         yield made
@@ -96,12 +96,12 @@ async def station(tmp_path, monkeypatch, hanging):
 
 async def start_both(station: Station, hanging: Hanging, patience: float | None) -> Any:
     engine: Any = station.engine
-    engine._patrol._weights._patience = patience
+    engine._resource_monitor._weights._patience = patience
     sleeps = await station.rig.artifact(programs.SLEEPS)
     await station.apply(wanted(sleeps, service=HANGS))
     await asyncio.to_thread(hanging.is_asked.wait)
     await station.apply(wanted(sleeps, service=HEAVY))
-    return engine._patrol
+    return engine._resource_monitor
 
 
 async def test_an_instance_that_cannot_be_weighed_does_not_keep_others_from_it(station, hanging):
@@ -134,7 +134,7 @@ def test_processes_that_have_just_ended_do_not_keep_others_from_being_weighed():
 
 
 async def test_a_look_that_fails_stops_no_later_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(patrol, "EVERY", 0.02)
+    monkeypatch.setattr(resource_monitor, "EVERY", 0.02)
     looked = 0
 
     def has_ended(networks: Any) -> bool:

@@ -71,7 +71,7 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
 
     async def is_new():
         if which == "hub":
-            await station.engine._patrol.tidy_networks()
+            await station.engine._resource_monitor.tidy_networks()
         found = await station.one(SERVICE)
         return found.network != made.network and await ask(found, PORT) == "hello from it"
 
@@ -169,7 +169,7 @@ async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(
     for name in hubs(rig):
         os.utime(folder / name, (0, 0))
     assert await station.engine.network_of_steps("acme") == made
-    await station.engine._patrol.tidy_networks()
+    await station.engine._resource_monitor.tidy_networks()
     assert hubs(rig) == ["steps-acme.hub"]
 
 

@@ -23,7 +23,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base import kernel
 from windlass.base.kernel import Process
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Phase
 from windlass.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
 from windlass.process.records import RecordStore, UnknownRecord
@@ -231,7 +231,7 @@ async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usa
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:
         assert "cannot be used" in await station.engine.trouble()
-        with pytest.raises(EngineAway):
+        with pytest.raises(EngineUnavailable):
             await station.apply(wanted(rig.made(programs.SLEEPS)))
         (tmp_path / "engine").unlink()
         assert await station.engine.trouble() == ""

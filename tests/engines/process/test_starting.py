@@ -21,7 +21,7 @@ from tests.engines.stations import Station, until, wanted
 from tests.test_filelock import holder
 from windlass.base import kernel
 from windlass.base.kernel import Process
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Artifact
 from windlass.process import files, records, run_recorder
 from windlass.process.end_recorder import read_result
@@ -221,7 +221,10 @@ async def test_an_instance_that_a_paused_server_holds_is_told_and_not_waited_for
     await station.apply(it)
     (home,) = station.engine._records.find(it.service)
     lock = station.engine._records.home(home) / "lock"
-    with holder(lock) as process, pytest.raises(EngineAway, match=f"let the process {process.pid} go on"):
+    with (
+        holder(lock) as process,
+        pytest.raises(EngineUnavailable, match=f"let the process {process.pid} go on"),
+    ):
         await station.engine.remove(it.service, grace=0)
     await station.engine.remove(it.service, grace=0)
     assert not await station.seen(it.service)

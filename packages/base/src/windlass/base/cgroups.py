@@ -26,7 +26,7 @@ _log = log("base.cgroups")
 _OWN: Final = "windlass"
 _SERVICE: Final = "service."
 """The beginning of the names of groups with those of instances."""
-_GUESTS: Final = "guests."
+_STEPS: Final = "guests."
 """The beginning of the names of groups of the guests of an organization."""
 _ATTEMPTS: Final = 10
 _PERIOD: Final = 100_000
@@ -36,7 +36,7 @@ _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 _INNER: Final = "environment."
 """The beginning of the names of groups inside that of an organization."""
-_GUEST_WEIGHT: Final = 50
+_STEP_WEIGHT: Final = 50
 """Processor weight of guests, of the usual 100."""
 
 
@@ -111,9 +111,9 @@ class Cgroups:
         without pages of files that the kernel can write back; 0 if that is not known."""
         return sum(_held(base / (self._prefix() + service)) for base in self._bases())
 
-    def memory_of_guests(self, org: str) -> int:
+    def memory_of_steps(self, org: str) -> int:
         """Returns the bytes of memory that the guests of an organization hold, counted likewise."""
-        return sum(_held(group) for base in self._bases() for group in base.glob(f"{_GUESTS}*.{org}"))
+        return sum(_held(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
         """Removes groups of instances that are gone, which a killed server may have left. `find` returns the
@@ -145,7 +145,7 @@ def of_organization(most: int) -> int:
     return most * 3 // 2
 
 
-class GuestGroups:
+class StepGroups:
     """Groups that all guests of an environment share, in groups of their organization, with limits."""
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
@@ -184,7 +184,7 @@ class GuestGroups:
                     yield from map(str, (*group.glob(f"{_INNER}*"), group))
 
     def _prefix(self) -> str:
-        return f"{_GUESTS}{self._folder.stat().st_ino:x}."
+        return f"{_STEPS}{self._folder.stat().st_ino:x}."
 
 
 def _make_v2(group: Path, memory: int, processes: int) -> Path:
@@ -192,7 +192,7 @@ def _make_v2(group: Path, memory: int, processes: int) -> Path:
     _write_if_there(group / "memory.max", str(memory << 20))
     _write_if_there(group / "memory.swap.max", "0")
     _write_if_there(group / "pids.max", str(processes))
-    _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
+    _write_if_there(group / "cpu.weight", str(_STEP_WEIGHT))
     return group
 
 
@@ -256,7 +256,7 @@ def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int =
         "memory.memsw.limit_in_bytes": "-1",  # it must not be below that of memory
         "memory.limit_in_bytes": str(memory << 20),
         "pids.max": str(processes or "max"),
-        "cpu.shares": str(_GUEST_WEIGHT * 1024 // 100),
+        "cpu.shares": str(_STEP_WEIGHT * 1024 // 100),
     }
     for group in groups:
         group.mkdir(exist_ok=True)

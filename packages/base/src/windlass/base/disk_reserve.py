@@ -16,11 +16,11 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, structs
 
-from windlass.base.measure_pace import MeasurePace
+from windlass.base.measurement_interval import MeasurementInterval
 from windlass.base.message_files import UnseenFiles
-from windlass.base.nameless_files import mapped_files, nameless_files
 from windlass.base.process_memory import have_too_many_files
-from windlass.base.repeated_looks import looks
+from windlass.base.repeated_measurement import looks
+from windlass.base.unnamed_files import mapped_files, unnamed_files
 
 LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
@@ -145,7 +145,7 @@ class DiskWatch:
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted
-        self._pace = MeasurePace()
+        self._pace = MeasurementInterval()
         self._seconds: deque[dict[str, int]] = deque(maxlen=_MINUTE)
         self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_MINUTE)
         """The most that was free in each of the last minutes, and when."""
@@ -271,7 +271,7 @@ def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float
             if have_too_many_files(pids):
                 return Amount(is_hidden=True)
             mapped |= mapped_files(pids)
-            for facts in nameless_files(pids):
+            for facts in unnamed_files(pids):
                 if facts.st_dev == device:
                     files[facts.st_ino] = facts
     except UnseenFiles:

@@ -79,7 +79,7 @@ class Unavailable(Failure):
     status = 503
 
 
-class DatabaseAway(Unavailable):
+class DatabaseUnavailable(Unavailable):
     """The database does not answer, or cannot be reached."""
 
 

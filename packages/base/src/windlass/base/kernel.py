@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.isolation.calls import mount_path
-from windlass.base.living_thread import has_ended, living_thread
+from windlass.base.live_thread import has_ended, live_thread
 from windlass.base.process_memory import resident
-from windlass.base.repeated_looks import MOST_LOOKS, newest_first
+from windlass.base.repeated_measurement import MOST_LOOKS, newest_first
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
@@ -83,7 +83,7 @@ def stat(pid: int) -> Stat | None:
         cpu=sum(map(int, words[11:15])),
         memory=resident(pid) if lost_first else int(words[21]) * PAGE,
         threads=threads,
-        thread=living_thread(pid) if lost_first else pid,
+        thread=live_thread(pid) if lost_first else pid,
         # A first thread that ended while other threads run looks like a zombie, too. A process that is ending
         # runs no code any more, but may have to wait until others are reaped.
         dead=ended and not lost_first,

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.living_thread import OURS, copy_of_file, living_thread, open_numbers, open_thread
+from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numbers, open_thread
 
 _SO_MEMINFO: Final = 55
 _RECEIVED, _SENT, _QUEUED, _BACKLOG = 0, 2, 5, 7
@@ -42,7 +42,7 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
     default = _default_buffer()
     for pid in pids:
         with suppress(OSError):
-            thread = living_thread(pid)
+            thread = live_thread(pid)
             process = open_thread(pid, thread)
             try:
                 for copy, link in _open_files(pid, process):

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from windlass.base.errors import DatabaseAway
+from windlass.base.errors import DatabaseUnavailable
 from windlass.base.log import log
 
 PAUSE: Final = 1.0
@@ -26,7 +26,7 @@ async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE
                 _log.error(
                     "free space on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}
                 )
-            elif isinstance(error, DatabaseAway):
+            elif isinstance(error, DatabaseUnavailable):
                 _log.warning("the database is away, and a loop waits", extra={"loop": loop.__name__})
             else:
                 _log.exception("a loop failed and begins again", extra={"loop": loop.__name__})

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.living_thread import OURS, copy_of_file, living_thread, open_numbers, open_thread
+from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numbers, open_thread
 
 _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
@@ -65,7 +65,7 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
 def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
     """Yields a copy of each socket of a process in which files wait."""
     with suppress(OSError):
-        thread = living_thread(pid)
+        thread = live_thread(pid)
         process = open_thread(pid, thread)
         try:
             for folder, number in open_numbers(pid):

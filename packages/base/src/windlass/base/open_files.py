@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.living_thread import living_thread
+from windlass.base.live_thread import live_thread
 
 _KCMP: Final = {"x86_64": 312}
 _KCMP_ELSEWHERE: Final = 272
@@ -24,7 +24,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 def open_files(process: int) -> int:
     """Returns how many files a process has open; about as many, before Linux 6.2. Fast."""
     with suppress(OSError, ValueError, IndexError):
-        folder = Path(f"/proc/{living_thread(process)}")
+        folder = Path(f"/proc/{live_thread(process)}")
         if exact := (folder / "fd").stat().st_size:
             return exact
         status = (folder / "status").read_text()
@@ -36,7 +36,7 @@ def mapped_files(process: int) -> int:
     """Returns about how many files a process has in its memory. One that was opened and mapped very often
     counts each time."""
     parts: Counter[bytes] = Counter()
-    with suppress(OSError), open(f"/proc/{living_thread(process)}/maps", "rb") as file:  # noqa: PTH123
+    with suppress(OSError), open(f"/proc/{live_thread(process)}/maps", "rb") as file:  # noqa: PTH123
         for line in file:
             words = line.split(None, 5)
             if words[4] != b"0":
@@ -47,7 +47,7 @@ def mapped_files(process: int) -> int:
 def inherited_files(process: int, parent: int) -> int:
     """Returns how many open files of a process are those of its parent; 0 if that is not known. Slow."""
     number = ctypes.c_long(_KCMP.get(os.uname().machine, _KCMP_ELSEWHERE))
-    process, parent, of_files = living_thread(process), living_thread(parent), 0
+    process, parent, of_files = live_thread(process), live_thread(parent), 0
     with suppress(OSError):
         common = {*os.listdir(f"/proc/{process}/fd")} & {*os.listdir(f"/proc/{parent}/fd")}  # noqa: PTH208
         return sum(

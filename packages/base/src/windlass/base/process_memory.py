@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base.isolation import calls
-from windlass.base.living_thread import has_ended, living_thread
+from windlass.base.live_thread import has_ended, live_thread
 from windlass.base.message_files import UnseenFiles
-from windlass.base.nameless_files import nameless_files
 from windlass.base.open_files import open_files
-from windlass.base.repeated_looks import looks, newest_first
+from windlass.base.repeated_measurement import looks, newest_first
+from windlass.base.unnamed_files import unnamed_files
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
@@ -129,12 +129,12 @@ def _files_held(pids: Collection[int]) -> int:
         raise TooManyFiles
     in_memory = _device_of_memory_files()
     try:
-        for found in nameless_files(pids):
+        for found in unnamed_files(pids):
             if found.st_dev == in_memory:
                 files[found.st_ino] = found.st_blocks * _BLOCK
     except UnseenFiles as error:
         raise HiddenFiles from error
-    for pid in map(living_thread, pids):
+    for pid in map(live_thread, pids):
         with suppress(OSError):
             views.setdefault(_view(pid), pid)
     room = _MOST_MOUNTS
@@ -195,7 +195,7 @@ def _used(system: tuple[str, bytes]) -> int:
 def _proportional(pid: int) -> tuple[int, int]:
     """Returns the bytes that a process uses, with its share of what it has in common with others: those of
     its own and of files on the disk, and those of memory files."""
-    pid = living_thread(pid)
+    pid = live_thread(pid)
     with suppress(OSError, ValueError, KeyError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         sizes = {words[0]: int(words[1]) * 1024 for line in lines if (words := line.split())}
@@ -207,14 +207,14 @@ def _proportional(pid: int) -> tuple[int, int]:
 def resident(pid: int) -> int:
     """Returns the bytes that a process has in memory, shared ones included."""
     with suppress(OSError, ValueError):
-        return int(Path(f"/proc/{living_thread(pid)}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{live_thread(pid)}/statm").read_text().split()[1]) * _PAGE
     return 0
 
 
 def _page_tables(pid: int) -> int:
     """Returns the bytes of the tables in which the kernel notes where the memory of a process is."""
     with suppress(OSError, ValueError, IndexError):
-        status = Path(f"/proc/{living_thread(pid)}/status").read_text()
+        status = Path(f"/proc/{live_thread(pid)}/status").read_text()
         return int(status.partition("VmPTE:")[2].split(maxsplit=1)[0]) * 1024
     return 0
 

@@ -40,7 +40,7 @@ def in_sentence(message: str) -> str:
 
 
 @contextmanager
-def ended_by_hand(remark: str = "") -> Iterator[None]:
+def ended_by_user(remark: str = "") -> Iterator[None]:
     """Ends quietly on Ctrl-C, for commands that run until they are stopped: there it is no failure."""
     try:
         yield

@@ -37,7 +37,7 @@ from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.sections import Command
-from windlass.terminal.stopped import ended_by_hand
+from windlass.terminal.stopped import ended_by_user
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
 
@@ -182,7 +182,7 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
 
 
 def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
-    with ended_by_hand("It goes on by itself."):
+    with ended_by_user("It goes on by itself."):
         if invocation.command.starts_run:
             _wait_for_run(api, invocation, path, as_json=as_json)
         elif invocation.operation.family is invocation.place:
@@ -234,7 +234,7 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
 
 def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
     following = StreamFollower(lambda headers: invocation.send(path, headers), first)
-    with ended_by_hand():
+    with ended_by_user():
         for event in following.events():
             show_event(invocation.operation.answer, event.kind == LINE, event.data, as_json=as_json)
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
+from windlass.cli.formatting import duration
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.core.words.naming import kebab
 from windlass.terminal.stopped import Stopped, in_sentence

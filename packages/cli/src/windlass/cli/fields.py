@@ -27,7 +27,7 @@ _SCALARS: Mapping[type[types.Type], type] = {
 }
 
 
-_FILES: Final = frozenset({"hidden", "veiled", "several_lines"})
+_FILES: Final = frozenset({"hidden", "redacted", "several_lines"})
 """Marks of fields whose text may be read from a file."""
 
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
 from windlass.cli.derived_commands import is_numbered
+from windlass.cli.formatting import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation

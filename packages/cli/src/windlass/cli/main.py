@@ -97,7 +97,7 @@ def own_names() -> tuple[str, ...]:
 def _own_command(name: str) -> click.Command:
     if name in _EVERYDAY:
         return _everyday(_EVERYDAY[name])
-    command: click.Command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+    command: click.Command = getattr(import_module("windlass.cli.extra_commands"), f"{name}_command")()
     return command
 
 

@@ -14,7 +14,7 @@ from windlass.cli.connection import call_options
 from windlass.cli.derived_commands import DerivedCommand, ancestry
 from windlass.cli.everyday.names import complete_paths
 from windlass.cli.fields import Field, ShortForm, fields_of, json_of, named_field
-from windlass.cli.texts import read_texts
+from windlass.cli.option_files import read_texts
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine

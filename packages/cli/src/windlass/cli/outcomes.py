@@ -14,7 +14,7 @@ from windlass.cli.following import when_too_many
 from windlass.cli.overviews import say_how_to_reach
 from windlass.cli.waiting import DeploymentWait
 from windlass.core.declare.resource import Family
-from windlass.terminal.stopped import ended_by_hand
+from windlass.terminal.stopped import ended_by_user
 from windlass.terminal.tables import paint, plain, print_json
 
 GOES_ON = "It goes on by itself: `windlass ps` shows its state."
@@ -59,7 +59,7 @@ def follow_to_its_end(
         return
     started, answer = begun
     if not detach:
-        with ended_by_hand(GOES_ON):
+        with ended_by_user(GOES_ON):
             wait_and_show(api, started, family, as_json=as_json)
     elif as_json:
         print_json(answer)

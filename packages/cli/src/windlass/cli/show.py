@@ -12,8 +12,8 @@ import click
 import msgspec
 from msgspec import Struct
 
-from windlass.cli.cells import moment, show_fields
 from windlass.cli.charts import show_metrics
+from windlass.cli.formatting import moment, show_fields
 from windlass.cli.lists import readable, show_list
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation

@@ -19,7 +19,6 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import (
     EndedDeployment,
@@ -35,6 +34,7 @@ from windlass.cli.deployments import (
     state_of,
 )
 from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.formatting import duration
 from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.engines.job_plans import RunState
 from windlass.terminal.stopped import Stopped

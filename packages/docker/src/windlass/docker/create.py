@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from windlass.base.oom_score import INSTANCES
 from windlass.docker import names as words
-from windlass.docker.client.fit import LONGEST_COMMAND, LONGEST_VARIABLES, why_unfit, written
+from windlass.docker.client.image_limits import LONGEST_COMMAND, LONGEST_VARIABLES, why_unfit, written
 from windlass.docker.descriptions import MachineSummary
 from windlass.docker.host_ports import as_label
 from windlass.engines.engine import EngineError, EngineLimits

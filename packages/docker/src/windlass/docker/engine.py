@@ -42,22 +42,22 @@ from windlass.docker.machine import DockerMachine, server_host_of
 from windlass.docker.resources import DockerResources
 from windlass.docker.usage import read_usage
 from windlass.docker.watch import EventWatcher
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.engine import (
     UNKNOWN,
-    EngineAway,
     EngineError,
+    EngineUnavailable,
     Execution,
     ExecutionRequest,
     Missed,
     Notice,
     Say,
     Sink,
-    miss_nothing,
+    ignore_lost_lines,
 )
 from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
+from windlass.engines.rollout.engine import RolloutEngine
+from windlass.engines.rollout.listeners import ListeningPort
+from windlass.engines.rollout.removed_generations import REMOVED, RemovedGenerations
 from windlass.engines.workload import (
     Artifact,
     Instance,
@@ -79,7 +79,7 @@ GRACE: Final = 10.0
 _log = log("engines.docker")
 
 
-class DockerEngine(EngineByHand):
+class DockerEngine(RolloutEngine):
     name = "docker"
     takes: Literal["native", "image"] = "image"
     has_go_between = True
@@ -111,7 +111,7 @@ class DockerEngine(EngineByHand):
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         await self._watch.start(notice, sink, missed, SOON)
 
@@ -368,7 +368,7 @@ class DockerEngine(EngineByHand):
         try:
             yield
         except Away as away:
-            raise EngineAway(self._docker.advice(away)) from away
+            raise EngineUnavailable(self._docker.advice(away)) from away
         except EngineRefused as refused:
             raise EngineError(refusal(refused.message)) from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:

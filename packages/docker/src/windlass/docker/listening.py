@@ -12,8 +12,8 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.containers import ContainerClient, Inspection
 from windlass.docker.execute import execute
 from windlass.docker.inspection import is_same_run
-from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 from windlass.engines.engine import EngineError, InstanceEnded
+from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"

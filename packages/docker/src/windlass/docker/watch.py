@@ -18,7 +18,7 @@ from windlass.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower
 from windlass.docker.inspection import LastExit, exit_code
 from windlass.docker.position import Positions, is_container_id
 from windlass.docker.reader_lock import ReaderLock
-from windlass.engines.engine import Missed, Notice, Sink, miss_nothing
+from windlass.engines.engine import Missed, Notice, Sink, ignore_lost_lines
 from windlass.engines.workload import OutputLine
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
@@ -70,7 +70,7 @@ class EventWatcher:
         self._tried = asyncio.Event()
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
-        self._missed: Missed = miss_nothing
+        self._missed: Missed = ignore_lost_lines
         # The events that the engine remembers tell how instances ended while no Windlass watched.
         self._since = "1"
 

@@ -20,7 +20,7 @@ from windlass.base import http_in
 from windlass.base.atomic_files import write_whole
 from windlass.base.cleanup import on_failure
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.files import useful_files
+from windlass.base.http_in.connection_limits import useful_files
 from windlass.base.marks import read_mark
 
 FOLDER: Final = "gateway"

@@ -18,10 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.filelock import open_lock_file, release, wait_for
-from windlass.base.hang_up import handle_hang_ups
 from windlass.base.log import log
-from windlass.gateway import api_door
-from windlass.gateway.api_door import ApiDoor
+from windlass.base.sighup import handle_hang_ups
+from windlass.gateway import api_listener
+from windlass.gateway.api_listener import ApiListener
 from windlass.gateway.doors import Doors, Sockets
 from windlass.gateway.files import (
     CONTROL,
@@ -111,7 +111,7 @@ class GatewayProgram:
             await self._doors.stop()
             self._journal.close()
 
-    async def _begin(self) -> tuple[asyncio.Server, Succession, ApiDoor]:
+    async def _begin(self) -> tuple[asyncio.Server, Succession, ApiListener]:
         """Takes over from a running gateway. Two gateways that start at once do so one after the other."""
         lock = open_lock_file(self._folder / LOCK)
         try:
@@ -119,9 +119,9 @@ class GatewayProgram:
             self._elder = find_elder(self._folder)
             inherited = await self._elder.sockets() if self._elder else {}
             self._journal.open()
-            kept = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == api_door.DOOR}
+            kept = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == api_listener.DOOR}
             await self._doors.restore(inherited)
-            api = ApiDoor(self._folder, kept)
+            api = ApiListener(self._folder, kept)
 
             def sockets() -> Sockets:
                 return self._doors.sockets() | api.sockets()

@@ -15,8 +15,8 @@ from windlass.core.declare.fields import (
     absent,
     example,
     hidden,
+    redacted,
     shown_once,
-    veiled,
 )
 from windlass.core.declare.fields import Url as Address
 from windlass.core.declare.queries import Moment
@@ -31,7 +31,7 @@ Pattern = Annotated[
 
 
 class Webhook(Spec):
-    target_url: Annotated[Address, veiled(), Meta(description="Address that events are sent to")]
+    target_url: Annotated[Address, redacted(), Meta(description="Address that events are sent to")]
     events: Annotated[
         list[EventWord],
         Meta(min_length=1, max_length=100, description="Events that are sent"),

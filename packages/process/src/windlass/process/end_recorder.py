@@ -10,7 +10,7 @@ from msgspec import structs
 
 from windlass.base import cgroups
 from windlass.base.clock import Clock
-from windlass.engines.by_hand import kernel_listeners
+from windlass.engines.rollout import kernel_listeners
 from windlass.process import exit_reason, files, open_folders, run_recorder
 from windlass.process.exit_reason import Pauses
 from windlass.process.kill import ProcessKiller

@@ -16,27 +16,27 @@ from typing import Any, Final, Literal, TypeVar
 
 from windlass.base import cgroups, filelock, kernel
 from windlass.base.clock import Clock
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.isolation import network
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.base.loops import keep_running
-from windlass.engines.by_hand import kernel_listeners
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import (
-    EngineAway,
     EngineError,
     EngineLimits,
+    EngineUnavailable,
     Execution,
     ExecutionRequest,
     Missed,
     Notice,
     Sink,
-    miss_nothing,
+    ignore_lost_lines,
 )
+from windlass.engines.rollout import kernel_listeners
+from windlass.engines.rollout.engine import RolloutEngine
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import (
     Artifact,
     Instance,
@@ -56,9 +56,9 @@ from windlass.process.instances import Instances
 from windlass.process.orphans import Orphans
 from windlass.process.output import BACKLOG
 from windlass.process.output_reader import OutputReader
-from windlass.process.patrol import EVERY, Patrol
 from windlass.process.process_table import EXECUTED_BY, ProcessCounter, members
 from windlass.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
+from windlass.process.resource_monitor import EVERY, ResourceMonitor
 from windlass.process.set_aside import move_in, move_out
 from windlass.process.spawn import SpawnRequest
 from windlass.process.starting import InstanceStarter
@@ -73,7 +73,7 @@ _SHARED_MEMORY: Final = (
 )
 
 
-class ProcessEngine(EngineByHand):
+class ProcessEngine(RolloutEngine):
     name = "process"
     takes: Literal["native", "image"] = "native"
 
@@ -128,7 +128,7 @@ class ProcessEngine(EngineByHand):
             pauses or Pauses(),
         )
         self._orphans = Orphans(self._records, self._counting)
-        self._patrol = Patrol(
+        self._resource_monitor = ResourceMonitor(
             self._records,
             self._instances,
             self._output,
@@ -143,17 +143,17 @@ class ProcessEngine(EngineByHand):
         self._prepared = False
         self._round: asyncio.Task[None] | None = None
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         self._instances.open(notice)
         self._output.start(sink)
         try:
             self._prepare()
-            await self._patrol.find()
+            await self._resource_monitor.find()
             if self._instances.supervisors.watched():
                 await self._starter.spawner.open()
             await asyncio.to_thread(network.close_left_trunks)
-        except EngineAway as error:  # `trouble` says so, and the next round tries again
+        except EngineUnavailable as error:  # `trouble` says so, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(keep_running(self._watch))
 
@@ -166,7 +166,7 @@ class ProcessEngine(EngineByHand):
         await self._output.stop()
 
     async def _watch(self) -> None:
-        await self._patrol.run(self._prepare)
+        await self._resource_monitor.run(self._prepare)
 
     async def run(self, workload: Workload, index: int) -> Instance:
         self._prepare()
@@ -329,7 +329,7 @@ class ProcessEngine(EngineByHand):
         await self._orphans.end(await self._counting.now())
         self._claims.tidy()
         self._records.removed.forget(erase)
-        await self._patrol.tidy_networks()
+        await self._resource_monitor.tidy_networks()
         await self._output.finish_all()
 
     async def set_aside(self, service: str, into: Path) -> None:
@@ -344,7 +344,7 @@ class ProcessEngine(EngineByHand):
     async def trouble(self) -> str:
         try:
             self._prepare()
-        except EngineAway as error:
+        except EngineUnavailable as error:
             return str(error)
         if not os.access(self._records.folder, os.W_OK | os.X_OK):
             return "Give the folder of the process engine to the user of Windlass: it cannot be written to"
@@ -354,7 +354,9 @@ class ProcessEngine(EngineByHand):
         if self._prepared:
             return
         if not kernel.can_identify_processes():
-            raise EngineAway("Use the docker engine: the process engine needs Linux 5.4 or later, with /proc")
+            raise EngineUnavailable(
+                "Use the docker engine: the process engine needs Linux 5.4 or later, with /proc"
+            )
         try:
             self._records.prepare()
             self._claims.prepare()
@@ -368,7 +370,7 @@ class ProcessEngine(EngineByHand):
         try:
             return await asyncio.shield(self._instances.go(work))
         except filelock.LockKept as error:
-            raise EngineAway(str(error)) from error
+            raise EngineUnavailable(str(error)) from error
         except OSError as error:
             raise away(error) from error
 

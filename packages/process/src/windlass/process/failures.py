@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 
 _FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
 """Errors of an erasure that do not pass with time."""
 
 
 def not_erased(error: OSError) -> EngineError:
-    """Returns why a service could not be erased: an EngineAway if a later attempt may succeed."""
+    """Returns why a service could not be erased: an EngineUnavailable if a later attempt may succeed."""
     if error.errno in _FOR_GOOD:
         return EngineError(
             "Ask the operator to check the data directory: a file of the service cannot be erased "
@@ -26,13 +26,13 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def away(error: OSError) -> EngineAway:
+def away(error: OSError) -> EngineUnavailable:
     if is_full(error):
         return disk_is_full()
-    return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")
+    return EngineUnavailable(f"the folder of the process engine cannot be used: {error.strerror or error}")
 
 
-def disk_is_full() -> EngineAway:
-    return EngineAway(
+def disk_is_full() -> EngineUnavailable:
+    return EngineUnavailable(
         "Ask the operator to free disk space: the disk of the machine that runs Windlass is full"
     )

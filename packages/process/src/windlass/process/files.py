@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.isolation.users import give, show
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.workload import (

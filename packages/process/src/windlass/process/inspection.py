@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 from windlass.base import kernel
 from windlass.base.isolation.network import NamespaceHolder
-from windlass.engines.by_hand import kernel_listeners
-from windlass.engines.by_hand.listeners import ListeningPort
+from windlass.engines.rollout import kernel_listeners
+from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import Instance, Phase
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from windlass.base import cgroups, kernel, kernel_buffers
 from windlass.base.process_memory import are_above, used_by
-from windlass.base.repeated_looks import looks
+from windlass.base.repeated_measurement import looks
 from windlass.engines.workload import Usage
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.process_table import InstanceProcesses, OwnedProcess

@@ -32,7 +32,7 @@ from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHold
 from windlass.base.isolation.pasta import find_pasta
 from windlass.base.kernel import Process
 from windlass.base.log import log
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.process.records import names, safe
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
@@ -178,7 +178,7 @@ class Networks:
                 with self._held():
                     return work()
             except filelock.LockKept as error:
-                raise EngineAway(str(error)) from error
+                raise EngineUnavailable(str(error)) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
 

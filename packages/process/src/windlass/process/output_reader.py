@@ -17,7 +17,7 @@ from typing import Final
 from windlass.base import filelock
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import Clock
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.log import log
 from windlass.engines.engine import Sink
 from windlass.engines.unread_output import READER_LOCK

@@ -14,7 +14,7 @@ import msgspec
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.subprocesses import in_thread
-from windlass.engines.engine import PORTS_OF_ENGINES, EngineAway, EngineError
+from windlass.engines.engine import PORTS_OF_ENGINES, EngineError, EngineUnavailable
 from windlass.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
@@ -96,12 +96,12 @@ class PortClaims:
 
 @contextmanager
 def _not_kept() -> Iterator[None]:
-    """Turns a lock that another server does not release into an EngineAway, so that the call is tried
+    """Turns a lock that another server does not release into an EngineUnavailable, so that the call is tried
     again."""
     try:
         yield
     except filelock.LockKept as error:
-        raise EngineAway(str(error)) from error
+        raise EngineUnavailable(str(error)) from error
 
 
 class PortAddresses:

@@ -29,8 +29,8 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell
 from windlass.base.kernel import Process
 from windlass.base.log import log
-from windlass.engines.by_hand.removed_generations import REMOVED, RemovedGenerations
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
+from windlass.engines.rollout.removed_generations import REMOVED, RemovedGenerations
 
 _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
@@ -221,7 +221,7 @@ class RecordStore:
             holder = filelock.holder_of(fd) if time.monotonic() > deadline else None
             os.close(fd)
             if holder not in {None, os.getpid()}:
-                raise EngineAway(str(filelock.LockKept(holder)))
+                raise EngineUnavailable(str(filelock.LockKept(holder)))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
 

@@ -107,7 +107,7 @@ class InstanceStarter:
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
     def _check_room(self) -> None:
-        """Raises EngineAway while the disk is full but for the last of its reserve."""
+        """Raises EngineUnavailable while the disk is full but for the last of its reserve."""
         if not has_room_to_start(self._records.folder, self._disk_reserve):
             raise disk_is_full()
 

@@ -59,7 +59,7 @@ class BuildError(Exception):
     """A build failed. The message is for the person who deployed."""
 
 
-class BuilderAway(BuildError):
+class BuilderUnavailable(BuildError):
     """The builder does not answer now; the same build may succeed later."""
 
 

@@ -1,5 +1,5 @@
 """What an engine is.
 
-Start here: `engine` (the verbs), `workload` (what is run), and `by_hand` (what an engine does that has no
+Start here: `engine` (the verbs), `workload` (what is run), and `rollout` (what an engine does that has no
 orchestrator: probes, copies, listeners).
 """

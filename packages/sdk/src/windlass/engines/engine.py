@@ -131,7 +131,7 @@ class InstanceEnded(EngineError):
     """The instance does not run any more, or another run of it has begun."""
 
 
-class EngineAway(EngineError):
+class EngineUnavailable(EngineError):
     """The engine does not answer now; the same call may succeed later."""
 
 
@@ -183,15 +183,15 @@ Leave = Callable[[Sequence[Instance]], Awaitable[None]]
 exception keeps them."""
 
 
-async def leave_at_once(instances: Sequence[Instance]) -> None:
+async def leave_immediately(instances: Sequence[Instance]) -> None:
     """Waits for nothing."""
 
 
-async def note_nothing(reason: str) -> None:
+async def ignore_note(reason: str) -> None:
     """Does nothing."""
 
 
-def miss_nothing() -> None:
+def ignore_lost_lines() -> None:
     """Does nothing."""
 
 
@@ -222,7 +222,7 @@ class Engine(Protocol):
         by network."""
         return ""
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...
 
@@ -248,7 +248,7 @@ class Engine(Protocol):
         the artifact is gone."""
         ...
 
-    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         """Brings a generation to exactly `count` instances, beside other generations: starts those that are
         missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
         as it is then, without waiting until the instances are ready; an engine with a controller of its own
@@ -259,7 +259,7 @@ class Engine(Protocol):
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""
         ...
 
-    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
         """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
         when one has ended, when it is certain that they will not be, or when the patience of the workload is
         over; ListensElsewhere where another port than an `automatic` one would do. `note` gets the reason

@@ -43,9 +43,9 @@ from windlass.base.log import log
 from windlass.base.trace import enter_trace
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
+from windlass.control.reporting.logs import follow_log
 from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
-from windlass.control.telling.logs import follow_log
 from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation
 

@@ -26,9 +26,9 @@ from windlass.api.streaming import Allowed, Streams, first_of
 from windlass.base.errors import Forbidden, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
+from windlass.control.reporting.logs import lies_in
 from windlass.control.request.permissions import forbidden, is_visible
 from windlass.control.services.executions import ExecutionSession, find_service, open_session
-from windlass.control.telling.logs import lies_in
 from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.executions import ExecRequest, InstanceName, Word
 from windlass.core.declare.fields import Id

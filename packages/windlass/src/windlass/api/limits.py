@@ -11,7 +11,7 @@ import asyncio
 from ipaddress import IPv6Address, ip_address
 
 from windlass.base.clock import HOUR, SECOND, Clock
-from windlass.base.errors import DatabaseAway, Unavailable
+from windlass.base.errors import DatabaseUnavailable, Unavailable
 from windlass.store import Store, Tx
 
 # A grant is this part of the limit.
@@ -101,7 +101,7 @@ class Budgets:
 
         try:
             opened, used, grant = await self._store.write(change)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             raise
         except Unavailable:  # nothing can be stored, as on a full disk; callers may read
             now = self._clock.now()

@@ -20,7 +20,7 @@ from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
 from windlass.control.context.call import Dialect, Origin
 from windlass.control.people.authenticate import browser_credential
-from windlass.control.request.repeats import Repeatable
+from windlass.control.request.idempotency import Repeatable
 from windlass.core.access import Actor
 from windlass.core.deploy import states
 from windlass.core.words import events

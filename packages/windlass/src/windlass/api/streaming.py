@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from windlass.base.errors import Invalid, Unavailable
-from windlass.control.telling import frames
+from windlass.control.reporting import frames
 
 T = TypeVar("T")
 

@@ -17,8 +17,7 @@ from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
-from windlass.control.background.earlier_clock import follow_earlier_clock
-from windlass.control.background.holdings import INSTALLATION, put_aside
+from windlass.control.background.clock_set_back import follow_earlier_clock
 from windlass.control.background.housekeeping import (
     SCALE,
     SCALE_ELSEWHERE,
@@ -28,6 +27,7 @@ from windlass.control.background.housekeeping import (
     TIDY_ELSEWHERE,
 )
 from windlass.control.background.key_rotation import KeyRotation
+from windlass.control.background.service_data import INSTALLATION, put_aside
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs

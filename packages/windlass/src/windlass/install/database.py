@@ -15,18 +15,18 @@ from windlass.terminal.stopped import CommandRefused
 async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnection]:
     """Opens a snapshot of the database; the server may run and continue to write."""
     if settings.database_url:
-        from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+        from windlass.store import postgres_archive  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
-        async with postgres_line.reading_snapshot(settings.database_url) as line:
+        async with postgres_archive.reading_snapshot(settings.database_url) as line:
             yield line
     else:
-        from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
+        from windlass.store import sqlite_archive  # noqa: PLC0415 (one database or the other)
 
         if not file_of(settings).exists():
             raise CommandRefused(
                 f"there is no database in {settings.data_dir} yet: `windlass serve` makes it"
             )
-        with sqlite_line.reading_snapshot(file_of(settings)) as line:
+        with sqlite_archive.reading_snapshot(file_of(settings)) as line:
             yield line
 
 
@@ -34,14 +34,14 @@ async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnectio
 async def replacing(settings: Settings) -> AsyncIterator[ArchiveConnection]:
     """All of it, in one transaction; no server may run."""
     if settings.database_url:
-        from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+        from windlass.store import postgres_archive  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
-        async with postgres_line.replacing(settings.database_url) as line:
+        async with postgres_archive.replacing(settings.database_url) as line:
             yield line
     else:
-        from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
+        from windlass.store import sqlite_archive  # noqa: PLC0415 (one database or the other)
 
-        with sqlite_line.replacing(file_of(settings)) as line:
+        with sqlite_archive.replacing(file_of(settings)) as line:
             yield line
 
 

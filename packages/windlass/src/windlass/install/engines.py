@@ -13,8 +13,8 @@ from windlass.base.entry_points import entry_points
 from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, settings_file
-from windlass.engines.by_hand.removed_generations import REMOVED
 from windlass.engines.provider import PROVIDERS, EngineProvider
+from windlass.engines.rollout.removed_generations import REMOVED
 from windlass.install import mark
 
 

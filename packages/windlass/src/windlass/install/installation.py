@@ -28,16 +28,16 @@ from windlass.base.version import VERSION
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.console.files import find_file
-from windlass.control.background.everywhere import everywhere
-from windlass.control.background.holdings import bring_back
+from windlass.control.background.all_places import everywhere
 from windlass.control.background.instance_check import InstanceCheck
-from windlass.control.background.place_owner import PlaceOwner
+from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.sampling import Sampler
+from windlass.control.background.service_data import bring_back
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
-from windlass.control.deploying.older_database import examine
+from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.route_updates import RouteUpdates, ask_to_keep
 from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
@@ -48,8 +48,8 @@ from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.names import note_api_port
 from windlass.control.records.sole_organization import note_sharing
-from windlass.control.telling.audit_check import AuditCheck
-from windlass.control.telling.metrics import InstallationMetrics
+from windlass.control.reporting.audit_check import AuditCheck
+from windlass.control.reporting.metrics import InstallationMetrics
 from windlass.control.workloads.terraform_programs import EVERYWHERE, run_socket_in
 from windlass.core.declare.registry import Registry
 from windlass.engines.engine import EngineError
@@ -97,7 +97,7 @@ class Installation:
         self.authenticator = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
-        self.place_owner = PlaceOwner(ctx, lease)
+        self.place_owner = PlaceLease(ctx, lease)
         self.sampler = Sampler(ctx)
         self.key_rotation = rotation_of(ctx)
         self.metrics = Metrics(ctx.registry.operations)

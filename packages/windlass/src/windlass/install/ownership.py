@@ -16,12 +16,12 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base.clock import SystemClock
-from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.builder import BuildError, BuilderUnavailable
 from windlass.config import Settings, to_type
-from windlass.control.background.holdings import INSTALLATION, Holdings, records
+from windlass.control.background.service_data import INSTALLATION, ServiceDataStores, records
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.records.stored_clusters import place_of
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import StoredData
 from windlass.families.cluster import Cluster
 from windlass.install import mark
@@ -155,7 +155,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     try:
         async with asyncio.timeout(PATIENCE):
             await _gather(settings, report, database, _real_parts_for(settings))
-    except (EngineAway, BuilderAway, TimeoutError):
+    except (EngineUnavailable, BuilderUnavailable, TimeoutError):
         pass
     return _without(report.found, recorded)
 
@@ -240,7 +240,9 @@ def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState
 
 
 @asynccontextmanager
-async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
+async def holdings(
+    settings: Settings, parts_for: PartsFor, installation: str
+) -> AsyncIterator[ServiceDataStores]:
     """Opens the data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
     logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
@@ -248,7 +250,7 @@ async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)
         closing.callback(logs.close)
-        yield Holdings(
+        yield ServiceDataStores(
             parts.engine,
             parts.builder,
             parts.servers,

@@ -16,11 +16,11 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Invalid
 from windlass.builders.detecting import bounded_detection
 from windlass.config import BadSetting, Settings
-from windlass.control.background.holdings import INSTALLATION
+from windlass.control.background.service_data import INSTALLATION
 from windlass.control.context.place import EngineAccess
 from windlass.control.people.organizations import NO_PARENT
+from windlass.control.reporting.metrics import end_of
 from windlass.control.services.clusters import access_in
-from windlass.control.telling.metrics import end_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.engines.engine import EngineError
 from windlass.engines.findings import SECONDS, Finding, fail, ok, warn

@@ -16,10 +16,10 @@ import msgspec
 
 from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, take_variables, to_type
-from windlass.operate.plain import plainly
+from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import example, flags, settings_from, to_text
 from windlass.terminal.sections import Command
-from windlass.terminal.stopped import Misused, Stopped, ended_by_hand
+from windlass.terminal.stopped import Misused, Stopped, ended_by_user
 from windlass.terminal.tables import FORM, pairs, print_json, wants_json, wrap_indented
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def serve(adopt: bool, **options: Any) -> None:
     file that --config names. Secrets (admin_token, database_url, key) are given only there.
     """
     gc.disable()  # until it listens: nearly all objects of a start stay to the end
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.base.service_manager import VARIABLES, manager_of  # noqa: PLC0415 (nothing for other commands)
+        from windlass.base.sd_notify import VARIABLES, notifier_of  # noqa: PLC0415 (nothing for other commands)
         from windlass.operate.first_steps import begin  # noqa: PLC0415 (the same)
 
-        manager = manager_of(take_variables(VARIABLES))
+        manager = notifier_of(take_variables(VARIABLES))
         gateway = begin(settings)
         from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
 
@@ -79,7 +79,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
         if not yes and sys.stdin.isatty() and sys.stdout.isatty():
             click.confirm(f"Stop {'1 service' if count == 1 else f'{count} services'}?", abort=True, err=True)
 
-    with plainly():
+    with one_line_errors():
         count = _stop_all(options, sure)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
@@ -97,7 +97,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     api = connect(options, usual=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if not named and stopping.answers(api):
-        with ended_by_hand("It goes on by itself."):
+        with ended_by_user("It goes on by itself."):
             return stopping.through(api, sure)
     if not named and api.url != usual:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))
@@ -105,7 +105,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
             "start the server, or name its data directory, as in "
             f"`windlass stop --all --data-dir {folder}`: nothing listens at {api.url}"
         )
-    with ended_by_hand("What is not stopped yet is stopped when the server starts."):
+    with ended_by_user("What is not stopped yet is stopped when the server starts."):
         start_logging("error", settings.log_format)
         return asyncio.run(stopping.here(settings, sure))
 
@@ -123,7 +123,7 @@ def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
     if wants_example:
         click.echo(example(), nl=False)
         return
-    with plainly():
+    with one_line_errors():
         settings = describe(*settings_from(options))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(settings))
@@ -145,7 +145,7 @@ def _setting_text(setting: ShownSetting) -> str:
 @_AS
 def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.engines.findings import Level  # noqa: PLC0415 (with the doctor)
         from windlass.operate.doctor import diagnose  # noqa: PLC0415 (both databases)
@@ -177,7 +177,7 @@ def backup(file: Path, **options: Any) -> None:
     It does not contain the key that decrypts the secrets: keep the file `key` of the data directory
     elsewhere. It does not contain the data of deployed services or uploaded folders, either.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
         from windlass.operate.backup import to_keep_beside  # noqa: PLC0415 (the same)
@@ -201,7 +201,7 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     Services that were made after the backup lose their record and nothing else: they are named here, and a
     start with --adopt sets them aside.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.install.ownership import examine  # noqa: PLC0415 (with every part of a server)
         from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (both databases)
@@ -227,7 +227,7 @@ def set_aside() -> None:
 @_AS
 def list_set_aside(as_json: bool | None, **options: Any) -> None:
     """Show what was set aside: when, why, and what it has."""
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.set_aside import set_aside_services  # noqa: PLC0415 (with every part of a server)
 
@@ -257,7 +257,7 @@ def restore_set_aside(service: str, **options: Any) -> None:
 
     The database has to know it. A start does the same by itself for each service that its database knows.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.set_aside import put_back  # noqa: PLC0415 (with every part of a server)
 
@@ -271,7 +271,7 @@ def restore_set_aside(service: str, **options: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **options: Any) -> None:
     """Erase SERVICES, ids, for good, with their volumes."""
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.set_aside import purge, set_aside_services  # noqa: PLC0415 (with every part of a server)
 
@@ -305,7 +305,7 @@ def verify(head: str, as_json: bool | None, **options: Any) -> None:
     write access to the database could compute the whole chain again: note the newest number and hash
     elsewhere, and compare.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.audit import verify  # noqa: PLC0415 (both databases)
 

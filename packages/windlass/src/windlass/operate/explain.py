@@ -10,7 +10,7 @@ import apsw
 
 from windlass.base.errors import Unavailable
 from windlass.config import Settings
-from windlass.control.background.place_owner import OwnerAlive
+from windlass.control.background.place_lease import OwnerAlive
 from windlass.gateway.api_sockets import PortInUse
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs

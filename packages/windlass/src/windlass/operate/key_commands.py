@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.operate.plain import plainly
+from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORM, pairs, print_json, wants_json
@@ -26,7 +26,7 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
 
     The id of a key tells nothing about the key.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.keys import describe_keys  # noqa: PLC0415 (both databases)
 
@@ -57,7 +57,7 @@ def rotate_key(keep: bool, **options: Any) -> None:
     Backups that were made before need the former key: copy the file `key` to a safe place before, or use
     --keep.
     """
-    with plainly():
+    with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.operate.keys import rotate  # noqa: PLC0415 (both databases)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from windlass.base import kernel
 from windlass.config import Settings
-from windlass.engines.by_hand import kernel_listeners as listening
+from windlass.engines.rollout import kernel_listeners as listening
 from windlass.gateway.files import CONTROL, folder_of, socket_of
 from windlass.install.engines import providers
 

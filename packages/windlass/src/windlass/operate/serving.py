@@ -20,7 +20,7 @@ from windlass.base.log import log, start_logging
 from windlass.base.oom_score import SERVER, set_oom_score
 from windlass.base.priority import prefer_session
 from windlass.base.private import private_file
-from windlass.base.service_manager import ServiceManager
+from windlass.base.sd_notify import SystemdNotifier
 from windlass.base.version import VERSION
 from windlass.base.worker_threads import use_worker_threads
 from windlass.config import Settings, take_secrets, to_type
@@ -31,7 +31,7 @@ from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
-from windlass.operate.waiting import begin_when_possible
+from windlass.operate.start_wait import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
@@ -40,7 +40,7 @@ from windlass.terminal.stopped import CommandRefused
 _log = log("main")
 
 
-def run(settings: Settings, manager: ServiceManager, *, adopt: bool = False, gateway: int = 0) -> None:
+def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, gateway: int = 0) -> None:
     """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
     set_oom_score(SERVER)
@@ -55,7 +55,7 @@ def keep_secrets() -> None:
     refuse_dumps()
 
 
-async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gateway: int) -> None:
+async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gateway: int) -> None:
     use_worker_threads(settings.parallel_deployments)
     sockets = take_passed_port(settings, manager) or take_port(settings)
     # A port that was left to the system is known now, and is a part of the built-in issuer's name.
@@ -99,7 +99,7 @@ async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gatew
         click.echo(message, err=True)
 
 
-def take_passed_port(settings: Settings, manager: ServiceManager) -> ApiSockets | None:
+def take_passed_port(settings: Settings, manager: SystemdNotifier) -> ApiSockets | None:
     """Returns the port that systemd holds, whose address wins over the settings; None if it holds none."""
     if not manager.sockets:
         return None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from windlass.base.clock import SystemClock
 from windlass.config import Settings, to_type
-from windlass.control.background.holdings import (
-    Holdings,
+from windlass.control.background.service_data import (
     Occupied,
     OtherEngine,
     OtherVersion,
+    ServiceDataStores,
     SetAside,
     records,
 )
@@ -72,5 +72,5 @@ def _title(record: SetAside) -> str:
     return f"{record.name} ({record.service})" if record.name else record.service
 
 
-def _holdings(settings: Settings, record: SetAside) -> AbstractAsyncContextManager[Holdings]:
+def _holdings(settings: Settings, record: SetAside) -> AbstractAsyncContextManager[ServiceDataStores]:
     return holdings(settings, partial(real_parts, settings, SystemClock()), record.installation)

@@ -20,7 +20,7 @@ from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.config import Settings
-from windlass.control.background.everywhere import LONGEST_CALL
+from windlass.control.background.all_places import LONGEST_CALL
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.services.clusters import find_access

@@ -15,10 +15,10 @@ import uvicorn
 
 from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import subject_of_address
-from windlass.base.hang_up import handle_hang_ups
 from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connection_limits import allow_connections
 from windlass.base.http_in.connections import trust_check
-from windlass.base.http_in.files import allow_connections
+from windlass.base.sighup import handle_hang_ups
 from windlass.install.installation import Installation
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState

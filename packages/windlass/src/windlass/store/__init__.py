@@ -4,6 +4,7 @@ Questions are methods of the tables of `Reads`. A change is a function that is g
 a `Tx`.
 """
 
+from windlass.store.claim_order import Idle
 from windlass.store.nudges import (
     CLUSTER,
     DEAF,
@@ -47,7 +48,6 @@ from windlass.store.tables.work import (
     PlaceHolder,
 )
 from windlass.store.transaction import Reads, Tx, Write
-from windlass.store.turns import Idle
 
 __all__ = (
     "CLUSTER",

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import asyncpg
 
 from windlass.base.cleanup import on_failure
-from windlass.base.errors import DatabaseAway
+from windlass.base.errors import DatabaseUnavailable
 from windlass.config import BadSetting
 
 CONNECT_SECONDS = 5.0
@@ -86,9 +86,9 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
         raise BadSetting(f"database_url: choose a user and a database that are there: {error}") from error
     except TimeoutError as error:
-        raise DatabaseAway("The database cannot be reached: it does not answer") from error
+        raise DatabaseUnavailable("The database cannot be reached: it does not answer") from error
     except (*CUT, asyncpg.PostgresError) as error:
-        raise DatabaseAway(f"The database cannot be reached: {error}") from error
+        raise DatabaseUnavailable(f"The database cannot be reached: {error}") from error
     return connection
 
 
@@ -144,9 +144,9 @@ class PooledSession:
             finally:
                 await self._pool.release(connection)
         except TimeoutError as error:
-            raise DatabaseAway(f"The database does not answer; {_UNCHANGED}") from error
+            raise DatabaseUnavailable(f"The database does not answer; {_UNCHANGED}") from error
         except CUT as error:
-            raise DatabaseAway(f"The database cannot be reached; {_UNCHANGED}") from error
+            raise DatabaseUnavailable(f"The database cannot be reached; {_UNCHANGED}") from error
 
     async def _free_connection(self) -> Any:
         if self._pool.get_idle_size():

@@ -15,7 +15,7 @@ from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument
 from windlass.cli.websocket import CloseFrame, CommandSocket
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Stopped, ended_by_hand
+from windlass.terminal.stopped import Stopped, ended_by_user
 from windlass.terminal.tables import plain, print_json
 
 _PIECE: Final = 32_768
@@ -41,7 +41,7 @@ def connect(name: str | None, port: int, **options: Any) -> None:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise Stopped(f"choose another port with --port: {port} cannot be opened ({error})") from error
-    with closing(listening), ended_by_hand():
+    with closing(listening), ended_by_user():
         host, number = listening.getsockname()
         # One connection tells whether there is a way before anybody waits for it.
         CommandSocket(call.api, f"{service.path}/connect", {}).close()

@@ -22,7 +22,7 @@ from windlass.core.declare.traits import LogLine
 from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Stopped, ended_by_hand
+from windlass.terminal.stopped import Stopped, ended_by_user
 from windlass.terminal.tables import plain, print_json
 
 _LINES: Final = 100
@@ -125,7 +125,7 @@ def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         return call.api.call("GET", path, query={**query, "follow": "true"}, headers=headers)
 
-    with ended_by_hand():
+    with ended_by_user():
         for event in StreamFollower(ask, ask({})).events():
             show_event(LogLine, event.kind == LINE, event.data, as_json=call.as_json)
 

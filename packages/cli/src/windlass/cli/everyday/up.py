@@ -17,7 +17,7 @@ from windlass.cli.uploading import FolderUpload, packed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused, ended_by_hand
+from windlass.terminal.stopped import Misused, ended_by_user
 from windlass.terminal.tables import plain
 
 _SHORT: Final = 7
@@ -107,6 +107,6 @@ def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str,
 
 def _upload(call: EverydayCall, service: FoundService, folder: Path) -> str:
     call.api.be_patient(when_too_many)
-    with ended_by_hand(_RESUMED), packed(folder) as archive:
+    with ended_by_user(_RESUMED), packed(folder) as archive:
         return FolderUpload(call.api, service.path, archive, say).send()
     raise AssertionError("ended by hand")

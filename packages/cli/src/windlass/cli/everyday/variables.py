@@ -14,8 +14,8 @@ from msgspec import Struct
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_option
 from windlass.cli.lists import show_list
+from windlass.cli.option_files import read_file, read_texts
 from windlass.cli.suggestions import Verbs
-from windlass.cli.texts import read_file, read_texts
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry

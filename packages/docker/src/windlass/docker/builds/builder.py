@@ -23,7 +23,7 @@ from windlass.base import subprocesses
 from windlass.base.bounded import BoundedCalls
 from windlass.base.dockerignore import DOCKERIGNORE
 from windlass.base.log import log
-from windlass.builders.builder import BuilderAway, BuildError, Order, Say
+from windlass.builders.builder import BuildError, BuilderUnavailable, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.docker.builds.build_network import BuildNetworks
 from windlass.docker.builds.build_turns import BuildOwner, BuildTurns
@@ -39,14 +39,14 @@ from windlass.docker.builds.guard import (
     is_plain_image,
     rewritten,
 )
-from windlass.docker.builds.image_notes import NOTES, notes_of
-from windlass.docker.builds.left_steps import LeftSteps
+from windlass.docker.builds.image_metadata import NOTES, notes_of
+from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.builds.progress import BuildProgress
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSES, AnswerTooLong
 from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
-from windlass.docker.client.fit import why_unfit
+from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.client.subnets import SubnetsUsedUp
 from windlass.engines.registries import BuildRegistry
@@ -479,7 +479,7 @@ class DockerBuilder:
         try:
             yield
         except Away as away:
-            raise BuilderAway(self._docker.advice(away)) from away
+            raise BuilderUnavailable(self._docker.advice(away)) from away
         except SubnetsUsedUp as used_up:
             raise BuildError(str(used_up)) from used_up
         except EngineRefused as refused:

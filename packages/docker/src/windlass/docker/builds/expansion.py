@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from windlass.builders.dockerfile import Dockerfile
 from windlass.builders.instructions import DockerfileError, Instruction, arguments, instruction, pairs, short
-from windlass.docker.client.fit import MOST_PORTS
+from windlass.docker.client.image_limits import MOST_PORTS
 
 MOST_EXPANDED: Final = 512 * 1024
 """Most characters that the instructions of a Dockerfile may have together with their variables."""

@@ -28,7 +28,7 @@ from windlass.detect.procfile import PROCFILE, read_procfile
 from windlass.detect.recipe import LONGEST
 from windlass.docker.builds.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
 from windlass.docker.builds.files import files_of
-from windlass.docker.builds.image_notes import ImageNotes
+from windlass.docker.builds.image_metadata import ImageNotes
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
 """The first lines of the .dockerignore of a generated Dockerfile."""

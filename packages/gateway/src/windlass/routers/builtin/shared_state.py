@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connection_limits import allow_connections
 from windlass.base.http_in.connections import ConnectionTable
-from windlass.base.http_in.files import allow_connections
 from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer

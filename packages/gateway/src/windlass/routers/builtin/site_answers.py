@@ -18,7 +18,7 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.site_files import PIECE, SMALL, SharedFile, SiteFiles
 from windlass.routers.builtin.site_pages import LocationAnswer, SiteContent
-from windlass.routers.builtin.site_wishes import is_unchanged, range_of, wishes_of
+from windlass.routers.builtin.site_preferences import is_unchanged, preferences_of, range_of
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.client_sites import SiteClient
@@ -81,7 +81,7 @@ class SiteServer:
         page = site.kept(target) if site is not None else None
         if page is None:
             return None
-        wishes = wishes_of(fields)
+        wishes = preferences_of(fields)
         if not wishes.is_plain:
             return None
         content = page.packed if page.packed is not None and wishes.gzip else page.plain
@@ -102,7 +102,7 @@ class SiteServer:
         site = self.files.sites.get(folder)
         if site is None:
             raise NeedsSite
-        wishes = wishes_of(fields)
+        wishes = preferences_of(fields)
         page = site.find(target, likes_html=wishes.html)
         if page is None:
             return pages.no_file(title)

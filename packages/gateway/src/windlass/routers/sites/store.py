@@ -21,7 +21,7 @@ import msgspec
 from windlass.base.atomic_files import move, sync_file_system
 from windlass.base.cleanup import on_failure
 from windlass.base.disk_reserve import is_short
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.locks import Locks
 from windlass.base.private import private_folder
 from windlass.base.subprocesses import in_thread

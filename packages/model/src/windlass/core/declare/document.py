@@ -30,22 +30,22 @@ _PLAIN: Final = (
 )
 
 
-VEIL: Final = "***"
+REDACTED: Final = "***"
 """Replaces the path of an address that may hold a secret. The characters are valid in an address, so the
 answer can be sent back."""
 _ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
 
 
-def veil(address: str) -> str:
+def redact(address: str) -> str:
     """Returns the part of an address that all callers may see: scheme and host, without the path."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        return VEIL
-    return f"{match['origin']}/{VEIL}" if match["path"] else address
+        return REDACTED
+    return f"{match['origin']}/{REDACTED}" if match["path"] else address
 
 
-def is_veil(address: Any) -> bool:
-    return isinstance(address, str) and address.endswith(f"/{VEIL}") and veil(address) == address
+def is_redacted(address: Any) -> bool:
+    return isinstance(address, str) and address.endswith(f"/{REDACTED}") and redact(address) == address
 
 
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
@@ -57,8 +57,8 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     document: Document = msgspec.to_builtins(spec)
     for path in family.hidden:
         _remove(document, path)
-    for name in family.veiled:
-        document[name] = veil(str(document[name]))
+    for name in family.redacted:
+        document[name] = redact(str(document[name]))
     for name, flag in family.flags.items():
         document[flag] = bool(value_at(spec, name))
     document |= extras

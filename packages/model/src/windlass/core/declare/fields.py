@@ -194,10 +194,10 @@ def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
     return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
 
 
-def veiled() -> Meta:
+def redacted() -> Meta:
     """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
     its host."""
-    return Meta(extra={"veiled": True})
+    return Meta(extra={"redacted": True})
 
 
 def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str, *, written: str) -> Meta:

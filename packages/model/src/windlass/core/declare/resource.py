@@ -176,7 +176,7 @@ class Family:
     @cached_property
     def encrypted(self) -> tuple[str, ...]:
         """Fields that are encrypted beside the document."""
-        return tuple(sorted(self.hidden | self.veiled))
+        return tuple(sorted(self.hidden | self.redacted))
 
     @cached_property
     def exact_names(self) -> bool:
@@ -208,9 +208,9 @@ class Family:
         return {path: extra["sent_to"] for path, extra in self._hidden_fields.items()}
 
     @cached_property
-    def veiled(self) -> frozenset[str]:
+    def redacted(self) -> frozenset[str]:
         """Fields with an address that only Admin sees in full."""
-        return frozenset(entry.name for entry in self.sent_fields if "veiled" in entry.extra)
+        return frozenset(entry.name for entry in self.sent_fields if "redacted" in entry.extra)
 
     @cached_property
     def references(self) -> Mapping[str, ReferenceField]:

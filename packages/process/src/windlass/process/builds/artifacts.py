@@ -28,7 +28,7 @@ import msgspec
 
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.log import log
 from windlass.builders.builder import BuildError
 from windlass.engines.workload import Artifact

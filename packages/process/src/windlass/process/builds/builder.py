@@ -24,10 +24,10 @@ from windlass.base import environment, filelock, subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.bounded import BoundedCalls
 from windlass.base.disk_reserve import Amount, DiskWatch
-from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
 from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
-from windlass.builders.builder import FILES, FULL, BuilderAway, BuildError, Order, Say
+from windlass.base.step_limits import StepLimits
+from windlass.builders.builder import FILES, FULL, BuildError, BuilderUnavailable, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.engines.workload import Artifact
 from windlass.process.builds import tree
@@ -80,7 +80,7 @@ class NativeBuilder:
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = environment.for_tools() if surroundings is None else surroundings
         self._steps = StepLauncher(network)
-        self._guests = Guests(self._folder, build_memory, build_processes)
+        self._step_limits = StepLimits(self._folder, build_memory, build_processes)
         self._calls = calls or bounded_detection()
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._caches = CacheStore(self._folder, limits)
@@ -119,7 +119,7 @@ class NativeBuilder:
         return await subprocesses.in_thread(services, self._folder)
 
     async def sweep(self, erase: Collection[str]) -> None:
-        self._guests.sweep()
+        self._step_limits.sweep()
         await subprocesses.in_thread(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
@@ -162,7 +162,7 @@ class NativeBuilder:
             order.source,
             kept=(caches.downloads, caches.kept),
             launcher=self._steps,
-            guests=self._guests,
+            guests=self._step_limits,
             org=order.org,
             environment=order.environment,
         )
@@ -226,7 +226,7 @@ def _in_plain_words() -> Iterator[None]:
     except RecursionError as error:
         raise BuildError(_TOO_DEEP) from error
     except filelock.LockKept as error:
-        raise BuilderAway(str(error)) from error
+        raise BuilderUnavailable(str(error)) from error
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise BuildError(_TOO_DEEP) from error

@@ -24,7 +24,7 @@ from typing import Final
 
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import write_whole
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Say
 from windlass.process.builds.artifacts import CACHE, GONE, name_of

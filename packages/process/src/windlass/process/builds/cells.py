@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from windlass.base import cgroups, subprocesses
 from windlass.base.child_process import ChildProcess
-from windlass.base.guests import Guests
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
 from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.base.isolation.users import give, give_ours
 from windlass.base.marks import mark_of
+from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
 
 _MOST_MEMORY: Final = 8 << 30
@@ -45,7 +45,7 @@ class Cells:
         *writable: Path,
         kept: Sequence[Path] = (),
         launcher: StepLauncher | None = None,
-        guests: Guests | None = None,
+        guests: StepLimits | None = None,
         org: str = "",
         environment: str = "",
     ) -> None:
@@ -53,7 +53,7 @@ class Cells:
         of an `environment` of `org`, or of the owner."""
         self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
         self._environment = environment
-        self.guests = guests or Guests(temporary)
+        self.guests = guests or StepLimits(temporary)
         self.launcher = launcher or StepLauncher()
         self._temporary = temporary
         self.writable = list(writable)

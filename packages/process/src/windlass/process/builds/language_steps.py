@@ -15,7 +15,7 @@ from windlass.base import subprocesses
 from windlass.process.builds import tree
 from windlass.process.builds.build_state import BuildState
 from windlass.process.builds.detected import RecipeSteps
-from windlass.process.builds.kept import KeptFolders, keep_times
+from windlass.process.builds.kept_folders import KeptFolders, keep_times
 from windlass.process.builds.language_tools import (
     FoundToolchain,
     ToolchainSearch,

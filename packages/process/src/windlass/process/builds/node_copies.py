@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.atomic_files import write_whole
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.process.builds.caches import BuildCaches
 
 _CACHES: Final = {".cache", ".vite"}

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from windlass.base import subprocesses
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.builders.node_managers import manager_of
 from windlass.builders.node_packages import Package
 from windlass.process.builds import node
 from windlass.process.builds.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
-from windlass.process.builds.kept import KeptFolders
+from windlass.process.builds.kept_folders import KeptFolders
 from windlass.process.builds.node_copies import PackageCopy
 from windlass.process.builds.node_engines import EngineNotes, OtherNode, check_packages, check_refusal
 from windlass.process.builds.node_runtime import NodeRuntime, find_manager, find_node

@@ -19,7 +19,7 @@ from windlass.detect import Tree, is_in_range, plain_version
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_pins import PINNING_FILES, python_of_pins
 from windlass.process.builds.pip import find_pip, own_python
-from windlass.process.builds.python_homes import installed_pythons
+from windlass.process.builds.python_installations import installed_pythons
 from windlass.process.builds.python_managers import UV, find_program
 from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools

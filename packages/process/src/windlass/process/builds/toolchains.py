@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from windlass.base import subprocesses
 from windlass.base.atomic_files import sync_file_system
-from windlass.base.erasing import erase
+from windlass.base.folder_removal import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.users import show
 from windlass.base.private import private_folder

@@ -16,9 +16,9 @@ from windlass.engines.workload import Artifact
 from windlass.process.builds import tree
 from windlass.process.builds.build_state import BuildState
 from windlass.process.builds.command import Site
+from windlass.process.builds.custom_commands import run_own_commands
 from windlass.process.builds.language_steps import install_language
 from windlass.process.builds.node_steps import install_node
-from windlass.process.builds.own_commands import run_own_commands
 from windlass.process.builds.processes import resolve_processes
 from windlass.process.builds.python_steps import build_python, install_python, place_runners
 

@@ -10,20 +10,20 @@ from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
-from windlass.builders.builder import BuilderAway
-from windlass.control.background import holdings
-from windlass.control.background.everywhere import at_clusters, contained
+from windlass.builders.builder import BuilderUnavailable
+from windlass.control.background import service_data
+from windlass.control.background.all_places import at_clusters, contained
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.routes import forget
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.reporting.webhooks import KEPT
 from windlass.control.request.deleting import DISCARD
 from windlass.control.services.uploads import sweep_uploads
-from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import count_of, scale
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import Instance, Phase, Usage, Workload
 from windlass.store import Claim, Tx
 
@@ -78,8 +78,8 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await sweep_uploads(ctx)
-    await holdings.sweep(ctx, ctx.logs)
-    await holdings.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
+    await service_data.sweep(ctx, ctx.logs)
+    await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
 
@@ -89,7 +89,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
 
     async def at(place: Place) -> None:
         await _sweep(ctx, place)
-        await holdings.set_unknown_aside(ctx, place, UNKNOWN)
+        await service_data.set_unknown_aside(ctx, place, UNKNOWN)
 
     await at_clusters(ctx, TIDY_ELSEWHERE, at)
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
@@ -146,14 +146,14 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
 
 
 async def _sweep(ctx: Context, place: Place) -> None:
-    with suppress(EngineAway):  # It is asked again next time.
-        await holdings.sweep(ctx, place.engine)
+    with suppress(EngineUnavailable):  # It is asked again next time.
+        await service_data.sweep(ctx, place.engine)
     await ctx.point("engine swept")
-    with suppress(BuilderAway):
-        await holdings.sweep(ctx, place.builder)
-    await holdings.sweep(ctx, place.servers)
+    with suppress(BuilderUnavailable):
+        await service_data.sweep(ctx, place.builder)
+    await service_data.sweep(ctx, place.servers)
     if place is ctx.places.local:
-        await holdings.sweep(ctx, ctx.sites)
+        await service_data.sweep(ctx, ctx.sites)
     if place.reconnect is not None:
         for service in await ctx.store.reads.deletions.left_on(place.id):
             await _discard_at(ctx, place, service)
@@ -191,7 +191,7 @@ class Autoscaler(Struct):
             return
 
         async def look(place: Place) -> None:
-            with suppress(EngineAway):
+            with suppress(EngineUnavailable):
                 await self._look_at(ctx, place, able)
 
         if self.elsewhere:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.control.background.everywhere import at_clusters
+from windlass.control.background.all_places import at_clusters
 from windlass.control.context.context import Context
 from windlass.control.context.engine_scope import MOST_LOOK_UPS
 from windlass.control.context.place import Place

@@ -10,7 +10,7 @@ from typing import Final
 from windlass.base.clock import SECOND
 from windlass.base.log import log
 from windlass.base.subprocesses import run_together
-from windlass.control.background.everywhere import at_clusters
+from windlass.control.background.all_places import at_clusters
 from windlass.control.background.rates import (
     RequestLook,
     UsageLook,

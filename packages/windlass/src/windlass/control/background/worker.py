@@ -16,7 +16,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.base.turn_budget import TurnBudget
-from windlass.builders.builder import BuilderAway
+from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.resealing import RESEAL, reseal_as_work
@@ -30,10 +30,10 @@ from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.outbox import DELIVER
 from windlass.control.records.runs import RUN, TIMETABLES
-from windlass.control.request import repeats
+from windlass.control.reporting.delivery import deliver
+from windlass.control.request import idempotency
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
-from windlass.control.telling.delivery import deliver
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
 
 LEASE = 15 * SECOND
@@ -70,7 +70,7 @@ def work_functions() -> dict[str, WorkFunction]:
         housekeeping.SCALE: housekeeping.Autoscaler().scale,
         housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
         DELIVER: deliver,
-        repeats.FORGET: repeats.forget,
+        idempotency.FORGET: idempotency.forget,
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         TIMETABLES: start_due_runs,
@@ -310,7 +310,7 @@ class Worker:
             if keeper.done():  # It was the keeper who ended it: the claim is lost.
                 await self._look_again(claim)
             raise
-        except (EngineAway, BuilderAway, Unavailable) as error:
+        except (EngineUnavailable, BuilderUnavailable, Unavailable) as error:
             _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
             await self._later(claim)
         except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)

@@ -1,4 +1,4 @@
-"""Measurements of what this process has done since its start; `telling.metrics` adds the present state."""
+"""Measurements of what this process has done since its start; `reporting.metrics` adds the present state."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from windlass.control.deploying.ledger import Ledger, LostClaim
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
-from windlass.control.workloads.making import Making
+from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
 from windlass.core.deploy.states import DeploymentStage, Do
@@ -17,13 +17,13 @@ from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
 
 
-async def making_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> Making:
+async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> BuildInput:
     """Reads the settings and variables of a service as they are now, for a deployment of it."""
     ctx, service = ledger.ctx, ledger.service
     if others := ctx.kinds[service.family].settings(details):
         service = replace(service, body=rewritten(service.body, others))
     inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
-    return Making(service=service, deployment=ledger.deployment, inputs=inputs, say=say)
+    return BuildInput(service=service, deployment=ledger.deployment, inputs=inputs, say=say)
 
 
 async def freeze(ledger: Ledger) -> Workload:
@@ -59,7 +59,7 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Deploy its commit again: its build is gone")
-    making = await making_of(ledger, details, ledger.say)
+    making = await build_input_of(ledger, details, ledger.say)
     await kind.fetch(ctx, making, built.made.artifact)
     workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
     return await freeze_to_start(ledger, workload, built, making.inputs.digest)

@@ -19,9 +19,9 @@ from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import fence
-from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.rebuilding import ask_to_rebuild
 from windlass.control.deploying.release import last_output
+from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
 from windlass.control.records.deployments import cancel_word, particulars
 from windlass.control.records.job_outputs import (
@@ -37,7 +37,7 @@ from windlass.control.variables.injected import refresh_derived
 from windlass.core.deploy.injected_variables import prefixes_of
 from windlass.core.words.masking import Mask
 from windlass.core.words.naming import enum_value
-from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable
 from windlass.engines.job_plans import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
 from windlass.engines.workload import Outcome, Workload
 from windlass.store import Claim, RunRow, Tx
@@ -87,14 +87,14 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
         if run.status in OPEN_RUNS:
             await _run(task)
         await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
-    except PutOff as later:
+    except RetryLater as later:
         await ctx.store.write(partial(_put_off, task, later))
         return
     await ctx.point("run removed")
     await ctx.store.write(lambda tx: tx.work.done(claim))
 
 
-async def _put_off(task: RunTask, later: PutOff, tx: Tx) -> None:
+async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
     """Looks at a run again later, and notes what it waits for if its engine is away."""
     if not await tx.work.again(task.claim, tx.now + later.wait):
         return
@@ -102,7 +102,7 @@ async def _put_off(task: RunTask, later: PutOff, tx: Tx) -> None:
     if current is None or current.status not in OPEN_RUNS:
         return
     details = run_details(current)
-    reason = str(later) if isinstance(later.__cause__, EngineAway) else ""
+    reason = str(later) if isinstance(later.__cause__, EngineUnavailable) else ""
     if details.waits != (masked := task.ctx.logs.masks.text(current.id, reason)):
         details.waits = masked
         await change_run(tx, current, RunState(current.status), details)
@@ -164,8 +164,8 @@ def _with_command(workload: Workload, command: RunCommand) -> Workload:
 async def _wait(task: RunTask, workload: Workload, began: int) -> None:
     try:
         outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
-    except EngineAway as error:
-        raise PutOff(PAUSE, str(error)) from error
+    except EngineUnavailable as error:
+        raise RetryLater(PAUSE, str(error)) from error
     except ArtifactLost as error:
         await _wait_for_build(task, str(error))
         return
@@ -191,7 +191,7 @@ async def _wait_for_build(task: RunTask, why: str) -> None:
     if failure is not None:
         await _end(task, RunState.FAILED, failure or why)
         return
-    raise PutOff(PAUSE, "The job is built again")
+    raise RetryLater(PAUSE, "The job is built again")
 
 
 async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
@@ -229,8 +229,8 @@ async def _end_early(task: RunTask, details: RunDetails) -> None:
     """Ends a run that was cancelled, or that took too long."""
     try:
         await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
-    except EngineAway as error:
-        raise PutOff(PAUSE, str(error)) from error
+    except EngineUnavailable as error:
+        raise RetryLater(PAUSE, str(error)) from error
     await task.ctx.point("run ended early")
     state = RunState.CANCELED if details.is_cancelled else RunState.FAILED
     await _end(task, state, "", output=await _last_lines(task))
@@ -255,8 +255,8 @@ async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
     try:
         outputs = await _read_outputs(task, workload, outcome)
         await task.write(partial(write, outputs=outputs, failure=""))
-    except EngineAway as error:
-        raise PutOff(PAUSE, str(error)) from error
+    except EngineUnavailable as error:
+        raise RetryLater(PAUSE, str(error)) from error
     except (BadOutput, EngineError, Conflict, Invalid, Missing) as error:
         await task.write(partial(write, outputs=None, failure=str(error)))
     await task.ctx.point("run recorded")

@@ -21,7 +21,7 @@ from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.context.place import Place
-from windlass.control.deploying.followers import fail_followers, wake_followers
+from windlass.control.deploying.dependents import fail_dependents, wake_dependents
 from windlass.control.records.deployments import (
     finish,
     has_switched,
@@ -39,7 +39,7 @@ from windlass.control.records.recording import record
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
-from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
 from windlass.control.variables.injected import refresh_derived
 from windlass.core.access import SYSTEM
 from windlass.core.declare.stored import rewritten
@@ -324,7 +324,7 @@ class Ledger:
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
         await self.settle(tx, self.service, state, message)
-        await fail_followers(self.ctx, tx, self.service, current)
+        await fail_dependents(self.ctx, tx, self.service, current)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
 
@@ -333,7 +333,7 @@ class Ledger:
         details = particulars(current)
         measure_run_of_deployment(tx, details, Progress.SUCCEEDED)
         await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
-        await wake_followers(self.ctx, tx, self.service)
+        await wake_dependents(self.ctx, tx, self.service)
 
     # The service
 
@@ -404,7 +404,7 @@ class Ledger:
         if waiting:
             state, message = WORDS[Do(waiting[0].action)].queued, ""
         await tx.statuses.change(replace(status, state=state, message=message))
-        await wake_followers(self.ctx, tx, service)
+        await wake_dependents(self.ctx, tx, service)
 
     def _mask(self, message: str) -> str:
         return self.ctx.logs.masks.text(self.deployment.id, message)

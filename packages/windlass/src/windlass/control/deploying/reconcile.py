@@ -12,11 +12,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from windlass.base.trace import Trace, enter_trace, stored_trace
-from windlass.builders.builder import BuilderAway
+from windlass.builders.builder import BuilderUnavailable
 from windlass.control.context.context import Context
-from windlass.control.deploying.followers import reason_to_wait
+from windlass.control.deploying.dependents import reason_to_wait
 from windlass.control.deploying.ledger import Ledger, Task, fence
-from windlass.control.deploying.patience import PutOff
+from windlass.control.deploying.retry_later import RetryLater
 from windlass.control.deploying.steps import STEPS
 from windlass.control.records.deployments import (
     RECONCILE,
@@ -34,7 +34,7 @@ from windlass.control.request.deleting import ask_to_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import WORDS, Do, Progress, State
-from windlass.engines.engine import EngineAway
+from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
 LOOK = 5.0
@@ -51,10 +51,10 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
         ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
         try:
             await _take(ledger)
-        except PutOff as later:
+        except RetryLater as later:
             await ledger.put_off(later.wait, later.tries)
             return
-        except (EngineAway, BuilderAway) as error:
+        except (EngineUnavailable, BuilderUnavailable) as error:
             if task.deployment:
                 await ledger.note_waiting(str(error))
             raise

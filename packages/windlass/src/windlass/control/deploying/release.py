@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.context.slot_waits import waiting
-from windlass.control.deploying.older_database import examine
-from windlass.control.deploying.patience import Note, wait_while_away
+from windlass.control.deploying.restored_database import examine
+from windlass.control.deploying.retry_later import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as

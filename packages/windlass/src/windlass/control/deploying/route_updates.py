@@ -22,7 +22,7 @@ from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.control.deploying.sites import lost_sites
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.runs import RUN
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.job_plans import RunState
 from windlass.routers.router import RouteError
 from windlass.store import Tx
@@ -198,7 +198,7 @@ class RouteUpdates:
         """Sets the routes of a service, unless its engine is away."""
         try:
             await catch_up(self._ctx, service, since)
-        except EngineAway as error:
+        except EngineUnavailable as error:
             self._note_late(service, str(error))
             return True
         self._reasons.pop(service, None)

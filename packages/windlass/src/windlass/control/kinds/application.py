@@ -17,9 +17,9 @@ from windlass.control.workloads.automatic_ports import (
     with_automatic_port,
 )
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
-from windlass.control.workloads.making import Making
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
@@ -66,14 +66,14 @@ class ApplicationKind(ProgramKind[Application]):
         spec = service.read(Application)
         return bool(spec.auto_deploy and spec.source == GIT)
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         return await build(ctx, making)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
         workload = await super().compute(ctx, making, artifact)
         if making.service.read(Application).automatic_port:
             making.say(remark_on_ports(workload))

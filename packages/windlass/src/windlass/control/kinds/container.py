@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.images import (
     ImageSource,
     fetch_image,
@@ -14,7 +15,6 @@ from windlass.control.workloads.images import (
     registry_fields,
     shown_registry,
 )
-from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -47,11 +47,11 @@ class ContainerKind(ProgramKind[Container]):
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"tag": version.image_tag} if version.image_tag else {}
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         """Makes sure that the image is on the engine before the older generation ends; nothing is built."""
         return await prepare_image(ctx, making, _source(making.service))
 
-    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
         await fetch_image(ctx, making, artifact, making.service.read(Container).registry_id)
 
     def shown_version(self, service: Row, details: Particulars) -> Document:

@@ -13,8 +13,8 @@ from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import PortOwner, public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.credentials import credentials_of, give_credentials
-from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
@@ -50,7 +50,7 @@ class DatabaseKind(ServiceKind[Database]):
         assert above is not None
         change.extras |= await _address(ctx, tx, row.id, above, change.spec)
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         """Returns the image or the installed server; nothing is built."""
         spec = making.service.read(Database)
         type, version = spec.type, spec.version

@@ -18,6 +18,7 @@ from windlass.control.kinds.service_kind import NO_IMAGES, FindAddress, Offer, S
 from windlass.control.records.job_outputs import outputs_of, store_outputs
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.images import (
@@ -27,7 +28,6 @@ from windlass.control.workloads.images import (
     registry_fields,
     shown_registry,
 )
-from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document
 from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
@@ -150,7 +150,7 @@ class JobKind(ServiceKind[Job]):
         }
         return replace(service, body=msgspec.json.encode(body))
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         spec = making.service.read(Job)
         if image := spec.source.image:
             place = await ctx.places.of(making.service.id)
@@ -160,7 +160,7 @@ class JobKind(ServiceKind[Job]):
             return await prepare_image(ctx, making, source)
         return await build(ctx, replace(making, service=self._as_application(making.service)))
 
-    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
         if image := making.service.read(Job).source.image:
             await fetch_image(ctx, making, artifact, image.registry_id)
 

@@ -18,7 +18,7 @@ from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.workloads.making import Making
+from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
@@ -136,7 +136,7 @@ class ServiceKind(Generic[S]):
         return ""
 
     async def prepare_removal(
-        self, ctx: Context, making: Making, sub_action: str
+        self, ctx: Context, making: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
         """Returns a workload that runs to its end before a service is removed; None if there is none."""
         return None
@@ -176,18 +176,18 @@ class ServiceKind(Generic[S]):
         """Returns the settings that a version replaces, with their values."""
         return {}
 
-    async def prepare(self, ctx: Context, making: Making) -> tuple[BuiltArtifact, Workload]:
+    async def prepare(self, ctx: Context, making: BuildInput) -> tuple[BuiltArtifact, Workload]:
         """Makes the artifact of a deployment, and computes the workload that runs it."""
         built = await self.make(ctx, making)
         return built, await self.compute(ctx, making, built.made.artifact)
 
-    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
         """Computes the workload of a deployment that starts this artifact."""
         usual = self._usual_workload(ctx, making, artifact)
         workload = await self.workload(ctx, making.service, usual)
         return workload if workload.artifact.static is None else _without_instances(workload)
 
-    def _usual_workload(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+    def _usual_workload(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
         """Returns the parts of a workload that all kinds have in common."""
         service, deployment, inputs = making.service, making.deployment, making.inputs
         settings = self.size(service)
@@ -211,11 +211,11 @@ class ServiceKind(Generic[S]):
             time_limit=ctx.settings.run_seconds,
         )
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
         raise NotImplementedError
 
-    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
         """Makes sure that the engine has the artifact of an earlier deployment before its start."""
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:

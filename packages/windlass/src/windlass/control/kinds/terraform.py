@@ -31,8 +31,8 @@ from windlass.control.records.terraform_states import (
 )
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
-from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
 from windlass.control.workloads.terraform_inputs import (
     SECRETS,
@@ -166,10 +166,10 @@ class TerraformKind(ServiceKind[Terraform]):
         is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
         return "" if is_kept else DESTROY
 
-    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
         return await self._fetch(ctx, making)
 
-    async def _fetch(self, ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
+    async def _fetch(self, ctx: Context, making: BuildInput, commit: str | None = None) -> BuiltArtifact:
         place = await ctx.places.of(making.service.id)
         try:
             program = await program_of(ctx, place, making.service.read(Terraform))
@@ -178,7 +178,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return await fetch_module(ctx, making, program.image, commit)
 
     async def prepare_removal(
-        self, ctx: Context, making: Making, sub_action: str
+        self, ctx: Context, making: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
         """Destroys the resources with the module that made them."""
         if sub_action != DESTROY or not await has_resources(ctx, making.service):
@@ -192,7 +192,7 @@ class TerraformKind(ServiceKind[Terraform]):
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
         spec, details = making.service.read(Terraform), particulars(making.deployment)
         if details.sub_action != MIGRATE:
             await refuse_moved_state(ctx, making)

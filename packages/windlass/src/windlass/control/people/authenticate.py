@@ -32,7 +32,7 @@ from windlass.control.people.members import IssuerIdentity, join_organizations, 
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
-from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
+from windlass.control.reporting.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, Scope, Where, may_below, permits_throughout
 from windlass.core.declare.stored import read
 from windlass.families.api_token import ApiToken, api_token

@@ -14,12 +14,12 @@ from windlass.control.context.context import Context
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Change, behaviour_of
 from windlass.control.request.creating import name_conflict
-from windlass.control.request.hidden import (
+from windlass.control.request.hidden_fields import (
     decrypt_hidden,
     encrypt_hidden,
-    refuse_veils,
-    unveil,
-    without_veils,
+    refuse_redacted,
+    restore_redacted,
+    reveal_to_admins,
 )
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import (
@@ -76,14 +76,14 @@ async def _apply_changes(
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
     hidden = decrypt_hidden(ctx, row)
-    changes = without_veils(family, before, hidden, changeable(family, before, changes))
-    own = family.hidden | family.veiled
+    changes = restore_redacted(family, before, hidden, changeable(family, before, changes))
+    own = family.hidden | family.redacted
     sent = {name: value for name, value in hidden.items() if name in own}
     old = with_hidden(before, sent)
     spec = merge(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.normalise(spec)
-    refuse_veils(family, spec)
+    refuse_redacted(family, spec)
     await require_move(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
@@ -99,7 +99,7 @@ async def _apply_changes(
     kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
     after = with_unknown(msgspec.to_builtins(view), kept_fields, family.view)
     if after == before and new_hidden == hidden:
-        return Reply(in_dialect(call, await unveil(ctx, tx, call, row)), row.tag)
+        return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, row)), row.tag)
     after["updated_at"] = stamp(max(tx.now, row.created))
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
@@ -111,7 +111,7 @@ async def _apply_changes(
     await set_links(ctx, tx, family, row.id, links, spec if family.references else None)
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    return Reply(in_dialect(call, await unveil(ctx, tx, call, new)), tag)
+    return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, new)), tag)
 
 
 def _server_side(family: Family, document: Document) -> Document:

@@ -15,7 +15,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import refuse_below_deleted
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Draft, behaviour_of
-from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
+from windlass.control.request.hidden_fields import encrypt_hidden, refuse_redacted, reveal_to_admins
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
 from windlass.control.request.references import check_openings, check_references, references_in, set_links
@@ -75,7 +75,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     if copied is not None:
         named = references_in(family, spec)
     family.normalise(spec)
-    refuse_veils(family, spec)
+    refuse_redacted(family, spec)
     if refers:
         await check_openings(ctx, tx, family, spec, new.actor, copied)
     links = {**named, **new.links}
@@ -90,7 +90,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
     await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
-    answer = await unveil(ctx, tx, call, row) if call and family.veiled else row.body
+    answer = await reveal_to_admins(ctx, tx, call, row) if call and family.redacted else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
 

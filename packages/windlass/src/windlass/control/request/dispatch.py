@@ -26,8 +26,8 @@ from windlass.control.context.call import (
 )
 from windlass.control.context.context import Context
 from windlass.control.request.behaviour import check_behaviours
+from windlass.control.request.idempotency import Repeatable, answer_once
 from windlass.control.request.reading import paging, slice_of
-from windlass.control.request.repeats import Repeatable, answer_once
 from windlass.store import LARGEST, Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):

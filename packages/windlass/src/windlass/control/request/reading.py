@@ -10,7 +10,7 @@ import msgspec
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.request.hidden import unveil
+from windlass.control.request.hidden_fields import reveal_to_admins
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import (
     is_allowed_throughout,
@@ -35,7 +35,7 @@ ROW_FILTERS: dict[str, RowFilter] = {}
 async def read(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     row = await target(source, call)
-    body = await unveil(ctx, source, call, row) if call.family.veiled else row.body
+    body = await reveal_to_admins(ctx, source, call, row) if call.family.redacted else row.body
     return Reply(in_dialect(call, body), row.tag)
 
 
@@ -50,12 +50,12 @@ async def listing(ctx: Context, call: Call) -> Reply:
         for name, row_filter in ROW_FILTERS.items()
         if (value := getattr(call.query, name, None))
     ]
-    if rows is None and (family.veiled or filters):
+    if rows is None and (family.redacted or filters):
         rows = await source.resources.of_parent(parent.id, family.name)
     for row_filter, value in filters:
         rows = [row for row in rows or () if await row_filter(ctx, source, row, value)]
     if rows is not None:
-        return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
+        return page_of(call, [await reveal_to_admins(ctx, source, call, row) for row in rows])
     page, size = paging(call)
     if size == EVERYTHING and (length := await source.lists.length(parent.id, family.name)) > MOST_WHOLE:
         raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")

@@ -15,7 +15,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_in_deletion
 from windlass.control.records.served_names import known_as
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.request.hidden import own_hidden
+from windlass.control.request.hidden_fields import own_hidden
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows, allows_below, is_visible
 from windlass.control.request.reading import in_dialect

@@ -14,12 +14,12 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
-from windlass.control.deploying.older_database import OLDER
+from windlass.control.deploying.restored_database import OLDER
 from windlass.control.records.ports import PORT, PortOwner, beyond_share
 from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.hidden import decrypt_hidden, decrypt_with
+from windlass.control.request.hidden_fields import decrypt_hidden, decrypt_with
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
 from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in

@@ -16,7 +16,7 @@ from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import changeable
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
 from windlass.control.services.service_users import services_that_use, visible_users

@@ -23,8 +23,8 @@ from windlass.core.declare.executions import ConnectRequest, ExecRequest
 from windlass.core.words.events import Event
 from windlass.engines.engine import (
     Engine,
-    EngineAway,
     EngineError,
+    EngineUnavailable,
     Execution,
     ExecutionRequest,
     TerminalSize,
@@ -62,7 +62,7 @@ class ExecutionSession:
         place = await self._ctx.places.of(self._service.id)
         try:
             self.execution = await begin(place.engine)
-        except EngineAway as away:
+        except EngineUnavailable as away:
             await self.end(str(away))
             raise Unavailable(str(away)) from away
         except EngineError as error:
@@ -180,7 +180,7 @@ async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | No
     place, name = await ctx.places.of(service.id), name_of(service)
     try:
         observed = await place.engine.observe(service.id)
-    except EngineAway as away:
+    except EngineUnavailable as away:
         raise Unavailable(str(away)) from away
     running = [instance for instance in observed.instances if instance.phase is Phase.RUNNING]
     current = [copy for copy in running if serving and copy.generation == serving.number] or running

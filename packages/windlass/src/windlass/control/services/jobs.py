@@ -22,10 +22,10 @@ from windlass.control.records.runs import (
     run_details,
     shown_run,
 )
+from windlass.control.reporting.logs import log_reply
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
 from windlass.control.services.new_tags import deploy_new_tag
-from windlass.control.telling.logs import log_reply
 from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.program import check_command

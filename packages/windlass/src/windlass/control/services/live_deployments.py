@@ -9,8 +9,8 @@ from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.context.shared_readers import SharedReader
 from windlass.control.records.shown_deployments import shown_deployment
+from windlass.control.reporting import frames
 from windlass.control.services.services import find_deployment, freshness
-from windlass.control.telling import frames
 from windlass.core.declare.traits import StreamOptions
 from windlass.core.deploy.states import OPEN
 from windlass.store import DeploymentRow, Row, inside_word, status_word

@@ -13,9 +13,9 @@ from msgspec import Struct
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.context.shared_readers import SharedReader
+from windlass.control.reporting import frames
 from windlass.control.request.paths import target
 from windlass.control.services.environments import Statuses, statuses_of
-from windlass.control.telling import frames
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import StreamOptions
 from windlass.families.environment import environment

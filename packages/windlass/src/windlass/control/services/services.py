@@ -24,12 +24,12 @@ from windlass.control.records.deployments import (
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import check_log_here, status_as_reachable
 from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
+from windlass.control.reporting.logs import log_reply
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import allows
 from windlass.control.request.reading import paging
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, last_good, was_begun
-from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record

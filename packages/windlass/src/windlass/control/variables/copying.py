@@ -15,7 +15,7 @@ import msgspec
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.request.hidden import own_hidden
+from windlass.control.request.hidden_fields import own_hidden
 from windlass.control.variables.deriving import Derivation, create_derived, value_of
 from windlass.control.variables.injected import identities
 from windlass.control.variables.variables import built_in_rows

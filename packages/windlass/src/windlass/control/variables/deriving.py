@@ -10,7 +10,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent
 from windlass.control.variables.variables import find_built_in, shown_target, spec_of

@@ -14,7 +14,7 @@ from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.context.variable_digests import LevelDigest, digest_of
 from windlass.control.kinds.service_kind import FindAddress
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument

@@ -12,7 +12,7 @@ from windlass.control.context.call import Call, Reply, Writing, reads, results, 
 from windlass.control.context.context import Context
 from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import visible_below
 from windlass.control.request.reading import all_in_dialect, in_dialect, page_of, paging

@@ -21,7 +21,7 @@ from windlass.builders.small_files import read_small_text
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
-from windlass.control.workloads.making import Making
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.repositories import source_at
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
@@ -40,7 +40,7 @@ _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
 
-async def build(ctx: Context, making: Making) -> BuiltArtifact:
+async def build(ctx: Context, making: BuildInput) -> BuiltArtifact:
     """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
     a message for the person who deployed."""
     deployment, say = making.deployment, making.say
@@ -65,7 +65,7 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
     return BuiltArtifact(result, record, branch)
 
 
-async def _upload_of(ctx: Context, making: Making) -> Row | None:
+async def _upload_of(ctx: Context, making: BuildInput) -> Row | None:
     """Returns the upload that a deployment names by its digest; None if it is built from the repository."""
     asked, service = particulars(making.deployment).git_commit_id, making.service
     is_from_git = service.read(Application).source == GIT
@@ -77,7 +77,7 @@ async def _upload_of(ctx: Context, making: Making) -> Row | None:
     return upload
 
 
-async def _build_upload(ctx: Context, making: Making, upload: Row) -> BuiltArtifact:
+async def _build_upload(ctx: Context, making: BuildInput, upload: Row) -> BuiltArtifact:
     """Builds an uploaded folder, or finds its earlier build."""
     commit = commit_of(upload)
     if earlier := await _earlier_build(ctx, making, commit.git_commit_id):
@@ -91,7 +91,7 @@ async def _build_upload(ctx: Context, making: Making, upload: Row) -> BuiltArtif
     return BuiltArtifact(result, commit)
 
 
-async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | None]:
+async def _source_of(ctx: Context, making: BuildInput) -> tuple[GitSource, str | None]:
     """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
     deployment = making.deployment
     asked = particulars(deployment).git_commit_id
@@ -106,7 +106,7 @@ async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | Non
     return replace(source, commit=newest), branch
 
 
-async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path) -> BuildResult:
+async def _build_commit(ctx: Context, making: BuildInput, commit: str, folder: Path) -> BuildResult:
     service, spec = making.service, making.service.read(Application)
     base = _base(service, commit)
     root = _place_of(spec)[1].strip("/") or "."
@@ -148,7 +148,7 @@ def cache_secret_of(ctx: Context, service: str) -> str:
     return ctx.encryption.mark(b"cached steps", service.encode())
 
 
-def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
+def _chosen_arguments(making: BuildInput, names: Collection[str]) -> dict[str, str]:
     """Returns the build arguments with these names, or all that people declared."""
     inputs = making.inputs
     chosen = inputs.declared if _ALL in names else names
@@ -172,7 +172,7 @@ def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collectio
 
 
 async def _earlier_build(
-    ctx: Context, making: Making, commit: str
+    ctx: Context, making: BuildInput, commit: str
 ) -> tuple[BuildResult, CommitRecord | None] | None:
     """Returns the build of an earlier deployment from the same commit with the same settings and
     arguments."""

@@ -11,7 +11,7 @@ import msgspec
 from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.request.behaviour import Draft
-from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
 from windlass.core.deploy.databases import DatabaseLogin, kind_of
 from windlass.families.database import Database
 from windlass.store import Reads, Row, Tx

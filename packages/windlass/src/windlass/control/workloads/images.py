@@ -14,7 +14,7 @@ from msgspec import Struct, UnsetType
 from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
-from windlass.control.workloads.making import Making
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.registries import login_of, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
@@ -42,7 +42,7 @@ class ImageSource(Struct, frozen=True):
     registry_id: str | UnsetType | None = None
 
 
-async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> BuiltArtifact:
+async def prepare_image(ctx: Context, making: BuildInput, image: ImageSource) -> BuiltArtifact:
     """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
     that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
     registry = await find_registry(ctx, making.service.org, image.registry_id)
@@ -65,7 +65,7 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
 
 
 async def fetch_image(
-    ctx: Context, making: Making, artifact: Artifact, registry_id: str | UnsetType | None
+    ctx: Context, making: BuildInput, artifact: Artifact, registry_id: str | UnsetType | None
 ) -> None:
     """Makes sure that the engine has the image of an earlier deployment. The login of the present registry is
     used if the image is from there."""
@@ -97,7 +97,7 @@ async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLo
         raise BuildError(f"registry_id: {failure}") from failure
 
 
-async def _find_repeated(ctx: Context, making: Making, request: PullRequest) -> str:
+async def _find_repeated(ctx: Context, making: BuildInput, request: PullRequest) -> str:
     """Returns the reference of the deployment that this one repeats, if that had the same name and tag."""
     earlier_id = particulars(making.deployment).of
     earlier = await ctx.store.reads.deployments.get(earlier_id) if earlier_id else None

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from windlass.builders.builder import FILES, BuildSettings, Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import cache_secret_of, commit_record
-from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
 async def fetch_module(
-    ctx: Context, making: Making, base: str = "", commit: str | None = None
+    ctx: Context, making: BuildInput, base: str = "", commit: str | None = None
 ) -> BuiltArtifact:
     """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
     artifact, which is an image where `base` is one. Raises BuildError or GitError."""

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from windlass.control.context.context import Context
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.core.declare.document import with_hidden
 from windlass.core.declare.stored import read_decoded
 from windlass.engines.registries import KINDS, LoginSource, RegistryLogin

@@ -7,7 +7,7 @@ from typing import Final
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.control.context.context import Context
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.families.git_token import GitTokenShown, git_token
 from windlass.sources.git import GitError, GitSource

@@ -15,8 +15,8 @@ from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.terraform_states import newest_state
-from windlass.control.request.hidden import decrypt_hidden
-from windlass.control.workloads.making import Making
+from windlass.control.request.hidden_fields import decrypt_hidden
+from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.terraform_programs import RunProgram
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
@@ -124,7 +124,7 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
     return None
 
 
-async def refuse_moved_state(ctx: Context, making: Making) -> None:
+async def refuse_moved_state(ctx: Context, making: BuildInput) -> None:
     """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
     it would begin with an empty one, and make everything a second time."""
     service, is_kept = making.service, keeps_state(making.service.read(Terraform))

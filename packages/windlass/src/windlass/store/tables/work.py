@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.store.claim_order import ALL_HAVE_ROOM, ClaimOrder, Due, Idle, turn_key
 from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
-from windlass.store.turns import ALL_HAVE_ROOM, Due, Idle, Turns, turn_key
 
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
@@ -166,7 +166,7 @@ class WorkTable(Table):
         """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`: the
         turns of those with nothing under way; `room`: so many pieces of these environments at most."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
-        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"}, room)
+        turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
         if len(front) < _FRONT:

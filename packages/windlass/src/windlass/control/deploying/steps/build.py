@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
 from windlass.control.context.slot_waits import waiting
-from windlass.control.deploying.freezing import freeze_to_start, making_of
+from windlass.control.deploying.freezing import build_input_of, freeze_to_start
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.patience import wait_while_away
+from windlass.control.deploying.retry_later import wait_while_away
 from windlass.control.records.deployments import move, particulars
-from windlass.control.workloads.making import FetchedCommit, Making
+from windlass.control.workloads.build_input import BuildInput, FetchedCommit
 from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import Progress, State
 from windlass.core.words.variables import Unusable
@@ -34,7 +34,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
     ctx, deployment = ledger.ctx, ledger.deployment
     say, fetched = ledger.say, FetchedCommit()
     try:
-        making = await making_of(ledger, particulars(deployment), say)
+        making = await build_input_of(ledger, particulars(deployment), say)
         making = replace(making, fetched=fetched, cleanup=cleanup)
         ctx.logs.masks.add(deployment.id, making.inputs.hidden)
         await asyncio.sleep(0)  # requests go on: to read all variables takes long, and so does what follows
@@ -73,7 +73,7 @@ def reason_of(error: Exception, seconds: int) -> str:
     return str(error)
 
 
-async def _prepare(ledger: Ledger, making: Making) -> tuple[BuiltArtifact, Workload]:
+async def _prepare(ledger: Ledger, making: BuildInput) -> tuple[BuiltArtifact, Workload]:
     ctx = ledger.ctx
     kind = ctx.kinds[making.service.family]
     if why := ledger.place.refusal or kind.hindrance(ledger.place):

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.control.deploying.ledger import Ledger, in_transaction, write_deployed
-from windlass.control.deploying.patience import PutOff
+from windlass.control.deploying.retry_later import RetryLater
 from windlass.control.records.deployments import finish, particulars, status_of, with_report
 from windlass.control.records.runs import (
     ABANDONED,
@@ -77,7 +77,7 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
     run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
     if run is not None and run.status in OPEN_RUNS:
         await _cancel(ledger, [run], ABANDONED)
-        raise PutOff(_LOOK_AGAIN, f"Run {run.number} ends")
+        raise RetryLater(_LOOK_AGAIN, f"Run {run.number} ends")
 
 
 async def _end_other_runs(ledger: Ledger) -> None:
@@ -85,7 +85,7 @@ async def _end_other_runs(ledger: Ledger) -> None:
     others = await _disarm(ledger)
     if others:
         await _cancel(ledger, others, _OTHERS_END)
-        raise PutOff(_LOOK_AGAIN, f"Run {others[0].number} ends")
+        raise RetryLater(_LOOK_AGAIN, f"Run {others[0].number} ends")
 
 
 @in_transaction
@@ -103,11 +103,11 @@ async def _cancel(ledger: Ledger, tx: Tx, current: DeploymentRow, runs: list[Run
 
 
 async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEvent) -> RunRow:
-    """Returns the run of this deployment once it has ended. Raises PutOff before."""
+    """Returns the run of this deployment once it has ended. Raises RetryLater before."""
     run = await _find_or_add(ledger, version, plan, event)
     if run is None or run.status in OPEN_RUNS:
         await ledger.ctx.point("run awaited")
-        raise PutOff(_LOOK_AGAIN, f"A run of {ledger.service.id} has not ended")
+        raise RetryLater(_LOOK_AGAIN, f"A run of {ledger.service.id} has not ended")
     return run
 
 

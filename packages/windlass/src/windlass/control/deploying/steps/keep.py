@@ -14,7 +14,7 @@ from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.records.deployments import status_of
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import State
-from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
+from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable
 from windlass.engines.start_remedies import LOOK, with_remedy
 from windlass.engines.workload import Instance, Observation, Phase, Workload
 from windlass.routers.router import RouteError
@@ -33,7 +33,7 @@ async def keep(ledger: Ledger) -> None:
     count = count_of(workload, status.instances or workload.instances)
     try:
         await _apply(ledger, workload, count)
-    except EngineAway:
+    except EngineUnavailable:
         raise
     except (EngineError, RouteError) as error:
         await _note_what_is_left(ledger, workload)

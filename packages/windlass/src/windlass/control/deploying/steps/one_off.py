@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from windlass.builders.builder import BuildError
 from windlass.control.context.log_store import DeploymentLog
-from windlass.control.deploying.freezing import making_of
+from windlass.control.deploying.freezing import build_input_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
-from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release_command import last_lines
 from windlass.control.records.deployments import finish, move, particulars
@@ -19,7 +19,7 @@ from windlass.control.records.sealed_workload import decrypt_workload, encrypt_w
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import DeploymentStage, Progress
 from windlass.core.words.variables import Unusable
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import RELEASE_INDEX, Workload, as_run
 from windlass.store import DeploymentRow, Tx
 
@@ -32,8 +32,8 @@ async def run_one_off(ledger: Ledger) -> None:
             return
         report = await ledger.begin_run()
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at, RELEASE_INDEX)
-    except EngineAway as error:
-        raise PutOff(PAUSE, str(error)) from error
+    except EngineUnavailable as error:
+        raise RetryLater(PAUSE, str(error)) from error
     except RunFailed as error:
         failure = f"Make the command shorter, or ask the operator for more run_seconds: {error}"
         await ledger.give_up(failure, timed_out=True)
@@ -68,7 +68,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     assert details.made is not None
     if not await kind.is_kept(ctx, service, details.made.artifact):
         raise EngineError("Deploy the service again: the build that it runs is gone")
-    making = await making_of(ledger, details, DeploymentLog(_say_nothing, None))
+    making = await build_input_of(ledger, details, DeploymentLog(_say_nothing, None))
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     workload = as_run(await kind.compute(ctx, making, details.made.artifact), details.command)
     await _seal(ledger, workload)

@@ -7,9 +7,9 @@ import asyncio
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.older_database import examine
-from windlass.control.deploying.patience import HOLD, PutOff
 from windlass.control.deploying.release import with_known_volumes
+from windlass.control.deploying.restored_database import examine
+from windlass.control.deploying.retry_later import HOLD, RetryLater
 from windlass.core.deploy.progress import RunReport
 from windlass.engines.workload import Outcome, Workload
 
@@ -24,7 +24,7 @@ class RunFailed(Exception):
 async def wait_for_outcome(
     ctx: Context, place: Place, workload: Workload, started_at: int, index: int = 0
 ) -> Outcome:
-    """Waits for the end of the run: for a moment here, then PutOff. RunFailed after its time limit."""
+    """Waits for the end of the run: for a moment here, then RetryLater. RunFailed after its time limit."""
     engine = place.engine
     until = started_at + round(workload.time_limit * 1000)
     await examine(ctx, place)
@@ -44,7 +44,7 @@ async def wait_for_outcome(
             observation = await engine.observe(workload.service)
             if observation.of(workload.generation).instances:
                 await ctx.point("run put off")
-                raise PutOff(min(LOOK_AGAIN, left), f"{workload.name} runs")
+                raise RetryLater(min(LOOK_AGAIN, left), f"{workload.name} runs")
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from windlass.builders.builder import BuildError
-from windlass.control.deploying.first_page import look_at_first_page
+from windlass.control.deploying.first_page_check import check_first_page
 from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import (
@@ -57,7 +57,7 @@ async def release(ledger: Ledger) -> None:
         seen = await refresh(ctx, service.id)
         await ctx.point("routed")
     await retire_others(ctx, new, new.generation, seen=seen)
-    await ledger.succeed(await look_at_first_page(ctx, new, seen))
+    await ledger.succeed(await check_first_page(ctx, new, seen))
     await prune(ledger)
     await remove_former(ctx, new, old)
 

@@ -12,13 +12,13 @@ import msgspec
 
 from windlass.control.deploying.freezing import say_start
 from windlass.control.deploying.ledger import Ledger, in_transaction
-from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import LAST_LINES, ReleaseFailed
+from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import DeploymentStage, Progress
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.store import DeploymentRow, Tx
 
@@ -56,9 +56,9 @@ async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport
         outcome = await wait_for_outcome(
             ledger.ctx, ledger.place, as_run(workload, workload.artifact.release), started_at, RELEASE_INDEX
         )
-    except EngineAway as error:
+    except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise PutOff(PAUSE, str(error)) from error
+        raise RetryLater(PAUSE, str(error)) from error
     except RunFailed as error:
         raise ReleaseFailed(
             "Make the release command shorter, or ask the operator for more run_seconds: it did not end "

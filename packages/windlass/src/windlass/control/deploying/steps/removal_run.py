@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from windlass.builders.builder import BuildError
-from windlass.control.deploying.freezing import making_of
+from windlass.control.deploying.freezing import build_input_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
-from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
+from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import Progress
 from windlass.core.words.variables import Unusable
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Workload
 from windlass.sources.git import GitError
 from windlass.store import DeploymentRow, Tx
@@ -60,7 +60,7 @@ async def _freeze(ledger: Ledger, sub_action: str) -> Workload | None:
     if current is not None and (workload := decrypt_workload(ctx, current)):
         return workload
     say = ledger.say
-    making = await making_of(ledger, particulars(ledger.deployment), say)
+    making = await build_input_of(ledger, particulars(ledger.deployment), say)
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     prepared = await kind.prepare_removal(ctx, making, sub_action)
     if prepared is None:
@@ -75,9 +75,9 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
     report = await ledger.begin_run()
     try:
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
-    except EngineAway as error:
+    except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise PutOff(PAUSE, str(error)) from error
+        raise RetryLater(PAUSE, str(error)) from error
     except RunFailed as error:
         await ledger.give_up(str(error), timed_out=True)
         await _give_up(ledger, workload, str(error))

@@ -6,15 +6,15 @@ from __future__ import annotations
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
+from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.job_commands import run_start_command
 from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
 from windlass.core.words.variables import Unusable
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Workload
 
 
@@ -37,9 +37,9 @@ async def run(ledger: Ledger) -> None:
     report = await ledger.begin_run()
     try:
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
-    except EngineAway as error:
+    except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise PutOff(PAUSE, str(error)) from error
+        raise RetryLater(PAUSE, str(error)) from error
     except (RunFailed, EngineError) as error:
         await ledger.give_up(str(error), timed_out=isinstance(error, RunFailed))
         await _end(ledger, workload, str(error))

@@ -7,8 +7,8 @@ from __future__ import annotations
 from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.release import end_up_to
+from windlass.control.deploying.retry_later import when_back
 from windlass.control.deploying.routes import all_endpoints, give_up_public_ports, refresh
 from windlass.control.deploying.steps.job_commands import run_end_command
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal

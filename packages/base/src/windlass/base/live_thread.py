@@ -1,0 +1,100 @@
+"""Finds the thread of a process under whose number /proc shows what the process has.
+
+/proc/PID shows what its first thread has, which is nothing once that has ended while others run. Files and
+memory of the process are still there, under the number of each living thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+OURS: Final = "/proc/self"
+_PIDFD_GETFD: Final = 438
+_ENDING: Final = 0x4
+"""PF_EXITING, among the flags of a thread."""
+_THREAD: Final = os.O_EXCL
+"""PIDFD_THREAD."""
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def live_thread(pid: int) -> int:
+    """Returns the number of the first thread of a process that has not ended; `pid` if there is none."""
+    if not _has_ended(f"/proc/{pid}/stat"):
+        return pid
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (names, not paths)
+            if not _has_ended(f"/proc/{pid}/task/{name}/stat"):
+                return int(name)
+    return pid
+
+
+def is_alive(pid: int) -> bool:
+    """Returns whether a thread of a process still runs code."""
+    return not _has_ended(f"/proc/{live_thread(pid)}/stat")
+
+
+def open_thread(pid: int, thread: int) -> int:
+    """Returns a descriptor of a thread of a process. Before Linux 6.9, raises an OSError for other threads
+    than the first."""
+    return os.pidfd_open(pid) if thread == pid else os.pidfd_open(thread, _THREAD)
+
+
+def copy_of_file(thread: int, number: int) -> int:
+    """Returns a copy, for this process, of a file that a thread has open. May raise an OSError."""
+    copy = int(_libc.syscall(ctypes.c_long(_PIDFD_GETFD), thread, number, 0))
+    if copy < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+    return copy
+
+
+def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
+    """Yields each open file of a process as a folder in /proc, and its number there. If a program forbids to
+    look into its folder (PR_SET_DUMPABLE), it is a copy in ours, for a moment."""
+    folder = f"/proc/{live_thread(pid)}"
+    try:
+        names = os.listdir(f"{folder}/fd")  # noqa: PTH208 (names, not paths)
+    except PermissionError:
+        yield from _copies(pid)
+        return
+    except OSError:
+        return
+    for name in names:
+        yield folder, int(name)
+
+
+def _copies(pid: int) -> Iterator[tuple[str, int]]:
+    with suppress(OSError, ValueError, IndexError):
+        thread = live_thread(pid)
+        status = Path(f"/proc/{thread}/status").read_text()
+        process = open_thread(pid, thread)
+        try:
+            for number in range(int(status.partition("FDSize:")[2].split(maxsplit=1)[0])):
+                try:
+                    copy = copy_of_file(process, number)
+                except OSError as error:
+                    if error.errno == errno.EBADF:
+                        continue
+                    return  # without a user namespace of its own, we may not copy them either
+                try:
+                    yield OURS, copy
+                finally:
+                    os.close(copy)
+        finally:
+            os.close(process)
+
+
+def has_ended(words: list[bytes]) -> bool:
+    """Returns whether a thread runs no code any more, by the words of its `stat` that follow its name."""
+    return words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0
+
+
+def _has_ended(path: str) -> bool:
+    with suppress(OSError, IndexError), open(path, "rb", buffering=0) as file:  # noqa: PTH123 (of thousands)
+        return has_ended(file.read(2048).rpartition(b")")[2].split())
+    return True

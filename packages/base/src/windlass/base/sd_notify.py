@@ -1,0 +1,77 @@
+"""Tells systemd how far this program is: see sd_notify(3). A few datagrams, so that no library is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+_FIRST: Final = 3
+"""SD_LISTEN_FDS_START."""
+
+
+class PassedSocket(Struct, frozen=True):
+    """A listening socket that systemd has opened: see sd_listen_fds(3)."""
+
+    name: str
+    """FileDescriptorName of the unit."""
+    file: int
+
+
+class SystemdNotifier(Struct, frozen=True):
+    """What systemd has told this program. The defaults are those of a program that it has not started."""
+
+    address: str = ""
+    """The path of its socket; empty if nothing is to be told."""
+    watchdog: float = 0.0
+    """Seconds without a sign of life after which it ends this program; 0 is never."""
+    sockets: Sequence[PassedSocket] = ()
+
+    def tell(self, *states: str) -> None:
+        """Sends states, such as READY=1. Nothing depends on whether they arrive."""
+        if not self.address:
+            return
+        name = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+            sender.setblocking(False)
+            sender.sendto("\n".join(states).encode(), name)
+
+    async def keep_alive(self) -> None:
+        """Sends watchdog notifications as long as the event loop runs."""
+        while self.watchdog:
+            self.tell("WATCHDOG=1")
+            await asyncio.sleep(self.watchdog / 3)
+
+
+VARIABLES: Final = (
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+)
+"""Taken out of the environment, so that no child believes that they are for it."""
+
+
+def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:
+    """Returns what these variables tell to this process. Keeps the sockets from its children."""
+    own = str(os.getpid())
+    micros, count = variables.get("WATCHDOG_USEC", ""), variables.get("LISTEN_FDS", "")
+    is_watched = micros.isdecimal() and variables.get("WATCHDOG_PID", own) == own
+    has_sockets = count.isdecimal() and variables.get("LISTEN_PID") == own
+    names = variables.get("LISTEN_FDNAMES", "").split(":")
+    sockets = [
+        PassedSocket(names[at] if at < len(names) else "", _FIRST + at)
+        for at in range(int(count) if has_sockets else 0)
+    ]
+    for passed in sockets:
+        os.set_inheritable(passed.file, False)
+    return SystemdNotifier(
+        variables.get("NOTIFY_SOCKET", ""), int(micros) / 1_000_000 if is_watched else 0.0, sockets
+    )

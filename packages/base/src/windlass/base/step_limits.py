@@ -1,0 +1,173 @@
+"""Limits of what one environment makes the server run beside its instances, such as the steps of its builds.
+
+All of it together has a limit of memory and of processes, and less weight at the processor than services;
+all environments of an organization have a larger one. The kernel sees to that by control groups. Where it has
+none for us, the memory is weighed every second, and all steps of an environment that is above its limit are
+ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+from weakref import finalize
+
+from windlass.base import cgroups
+from windlass.base.child_process import ChildProcess
+from windlass.base.isolation.isolation import MOST_PROCESSES
+from windlass.base.log import log
+from windlass.base.process_memory import is_tree_above
+from windlass.base.subprocesses import in_thread
+
+_log = log("builds")
+_EVERY: Final = 1.0
+"""Seconds between two looks at the memory of steps."""
+_LEAST: Final = 2048
+_PARTS: Final = 8
+"""Parts of the limit of an environment by which several are compared."""
+
+
+def usual_memory() -> int:
+    """Returns MiB: half of what this machine has, but enough for a build."""
+    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21, _LEAST)
+
+
+class StepLimits:
+    def __init__(
+        self, folder: Path, memory: int = 0, processes: int = MOST_PROCESSES, *, has_groups: bool = True
+    ) -> None:
+        """`memory`, in MiB, and `processes` are those of an environment; 0 is half of the machine.
+        `has_groups`: control groups may be used."""
+        self.memory = memory or usual_memory()
+        self._groups = cgroups.StepGroups(folder, self.memory, processes) if has_groups else None
+        self._organizations: dict[str, OrganizationSteps] = {}
+        self._made: set[str] = set()
+        self.close = finalize(self, cgroups.remove, self._made)
+        """Removes control groups in which a process was left when they were removed first."""
+
+    @asynccontextmanager
+    async def of(self, org: str, environment: str = "") -> AsyncIterator[EnvironmentSteps]:
+        """Yields the guests of an environment, while at least one may run."""
+        organization = self._organizations.setdefault(org, OrganizationSteps(self.memory))
+        steps = organization.environments.setdefault(environment, EnvironmentSteps(organization))
+        steps.users += 1
+        try:
+            if self._groups and not steps.groups:
+                with suppress(OSError):
+                    steps.groups = self._groups.make(org, environment)
+                    self._made.update(steps.groups, steps.groups_around)
+            yield steps
+        finally:
+            steps.users -= 1
+            if not steps.users:
+                del organization.environments[environment]
+                if not organization.environments:
+                    del self._organizations[org]
+                self._remove(org, environment, steps)
+                # A process that was just killed may still be in it.
+                asyncio.get_running_loop().call_later(_EVERY, self._remove, org, environment, steps)
+
+    def sweep(self) -> None:
+        """Removes control groups that a killed server has left."""
+        if self._groups:
+            cgroups.remove(self._groups.left())
+
+    def _remove(self, org: str, environment: str, steps: EnvironmentSteps) -> None:
+        organization = self._organizations.get(org)
+        if organization is None or environment not in organization.environments:
+            groups = {*steps.groups, *(() if organization else steps.groups_around)}
+            cgroups.remove(groups)
+            self._made.difference_update(group for group in groups if not Path(group).exists())
+
+
+class OrganizationSteps:
+    """The steps of one organization that run now, by environment. They are weighed where no control group
+    limits their memory."""
+
+    def __init__(self, memory: int) -> None:
+        self.environments: dict[str, EnvironmentSteps] = {}
+        self._memory = memory << 20
+        self._weighing: asyncio.Task[None] | None = None
+
+    def begin_weighing(self) -> None:
+        self._weighing = self._weighing or asyncio.create_task(self._weigh())
+
+    def end_weighing(self) -> None:
+        """Ends it with the last step."""
+        if self._weighing is not None and not any(steps.pids for steps in self.environments.values()):
+            self._weighing.cancel()
+            self._weighing = None
+
+    async def _weigh(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            pids = {steps: steps.pids for steps in self.environments.values() if steps.pids}
+            try:
+                heavy = await in_thread(self._find_heavy, pids)
+            except (OSError, ValueError):  # one look that fails ends no other
+                _log.exception("the memory of build steps could not be measured; it is measured again")
+                continue
+            if heavy is not None:
+                heavy.end()
+
+    def _find_heavy(self, pids: Mapping[EnvironmentSteps, Sequence[int]]) -> EnvironmentSteps | None:
+        """Returns the environment that is above its limit, or that has most where all together are above that
+        of the organization."""
+        for steps, own in pids.items():
+            if is_tree_above(own, self._memory):
+                return steps
+        together = [pid for own in pids.values() for pid in own]
+        if len(pids) < 2 or not is_tree_above(together, cgroups.of_organization(self._memory)):
+            return None
+        for part in range(_PARTS, 0, -1):
+            for steps, own in pids.items():
+                if is_tree_above(own, self._memory * part // _PARTS):
+                    return steps
+        return None
+
+
+class EnvironmentSteps:
+    """The steps of one environment that run now."""
+
+    def __init__(self, organization: OrganizationSteps) -> None:
+        self.groups: tuple[str, ...] = ()
+        """Control groups that each step enters before it becomes a program."""
+        self.users = 0
+        self._organization = organization
+        self._steps: set[ChildProcess] = set()
+        self._ended = 0
+        """How often all steps were ended because of their memory."""
+
+    @property
+    def groups_around(self) -> tuple[str, ...]:
+        """The control groups of the organization."""
+        return tuple(str(Path(group).parent) for group in self.groups)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [step.pid for step in self._steps]
+
+    @asynccontextmanager
+    async def watched(self, step: ChildProcess) -> AsyncIterator[None]:
+        self._steps.add(step)
+        if not cgroups.limits_memory(self.groups):
+            self._organization.begin_weighing()
+        try:
+            yield
+        finally:
+            self._steps.discard(step)
+            self._organization.end_weighing()
+
+    def kills(self) -> int:
+        """Returns how often steps were ended because of the memory of all."""
+        return self._ended + cgroups.memory_kills(self.groups)
+
+    def end(self) -> None:
+        """Ends all steps, because they have too much memory."""
+        self._ended += 1
+        for step in self._steps:
+            step.kill()

@@ -1,0 +1,128 @@
+"""The commands that are not derived: any call of the API, tokens under usual names, the demonstration."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from windlass.cli.client import ApiAnswer, ResponseStream
+from windlass.cli.commands import all_commands, command
+from windlass.cli.connection import call_options, connect
+from windlass.cli.demo import demo_command
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Stopped, ended_by_user
+
+__all__ = ["api_command", "demo_command", "token_command"]
+
+_DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
+_UNITS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "y": timedelta(days=365),
+}
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def api_command() -> click.Command:
+    return Command(
+        "api",
+        callback=_api,
+        params=[
+            click.Argument(["method"], type=click.Choice(_METHODS, case_sensitive=False), metavar="METHOD"),
+            click.Argument(["path"]),
+            Option(["data", "--data"], metavar="JSON", help="The body; - is the standard input."),
+            Option(["include", "--include"], is_flag=True, help="Print the status and the headers too."),
+            *call_options()[:2],
+        ],
+        short_help="Call any operation of the API.",
+        help="""Call any operation of the API, and print the answer as it came.
+
+        PATH is one of the server's reference at /docs, as in: windlass api GET /organization?page_size=10""",
+    )
+
+
+def _api(method: str, path: str, data: str | None, include: bool, **options: Any) -> None:
+    body = sys.stdin.read() if data == "-" else data
+    answer = connect(options).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
+    if include:
+        _print_head(answer)
+    if answer.going_on is None:
+        click.echo(answer.body, nl=bool(answer.body) and not answer.body.endswith(b"\n"))
+    else:
+        _pass_on(answer.going_on)
+
+
+def _pass_on(stream: ResponseStream) -> None:
+    try:
+        with ended_by_user():
+            for piece in stream.pieces():
+                click.echo(piece, nl=False)
+    except BrokenPipeError:
+        raise  # The reader of the output has closed it, as `head` does.
+    except (OSError, http.client.HTTPException) as error:
+        raise Stopped(
+            f"repeat the command: the connection was lost: {str(error) or type(error).__name__}"
+        ) from error
+
+
+def _print_head(answer: ApiAnswer) -> None:
+    click.echo(f"HTTP {answer.status}")
+    for name, value in answer.headers.items():
+        click.echo(f"{name}: {value}")
+    click.echo()
+
+
+def token_command() -> click.Group:
+    """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
+    words = all_commands()["api-token"]
+    return click.Group(
+        "token",
+        help="API tokens of the organization. `windlass api-token` can say more of them.",
+        commands={
+            "create": _shorten(command(words["create"])),
+            "list": command(words["list"]),
+            "revoke": _rename(command(words["delete"])),
+        },
+    )
+
+
+def _shorten(create: click.Command) -> click.Command:
+    # The field `scope`, an older form of `scopes`, gives its name up here.
+    create.params = [param for param in create.params if param.opts != ["--scope"]]
+    for param in create.params:
+        if "--scopes" in param.opts:
+            param.opts.insert(0, "--scope")
+        if "--expires-at" in param.opts:
+            param.opts.insert(0, "--expires")
+            param.type = TimeOption()
+            param.help = "In how long, such as 12h or 30d, or a time.  [never]"
+    return create
+
+
+def _rename(delete: click.Command) -> click.Command:
+    delete.name = "revoke"
+    delete.short_help = "Revoke an API token, with effect at once."
+    return delete
+
+
+class TimeOption(click.ParamType[str]):
+    """A time from now, such as `30d`. Any other text is a time that the server judges."""
+
+    name = "when"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            return value
+        try:
+            ends = datetime.now(UTC) + int(match[1]) * _UNITS[match[2]]
+        except OverflowError:
+            self.fail(f"{value} is too long", param, ctx)
+        return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")

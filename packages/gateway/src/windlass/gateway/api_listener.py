@@ -1,0 +1,230 @@
+"""Keeps the listening sockets of the API open, so that its port is never free while no server runs.
+
+Otherwise, a service that shares the network of the machine could take the API port while the server restarts,
+and get the tokens of its clients.
+
+Only servers accept requests. Without a server, connections wait; after a while each gets an answer with 503.
+The kernel drops what the client sends, so the gateway does not see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.log import log
+from windlass.gateway.channel import Channel
+from windlass.gateway.doors import Sockets
+from windlass.gateway.files import SOCKETS, is_of_windlass, listen_at, process_of
+from windlass.gateway.messages import AskSockets, FromServer, KeepSockets, KeptSockets
+
+_log = log("gateway")
+DOOR: Final = "api"
+"""Among the sockets that a successor gets. Other doors are named after clusters."""
+PATIENCE: Final = 10.0
+"""Seconds for which connections wait for a server that restarts."""
+_ANSWER_SECONDS: Final = 2.0
+"""Seconds for a client to send its request, and again to read the answer."""
+_MOST_ANSWERS: Final = 200
+_MOST_BYTES: Final = 65536
+_MESSAGE: Final = "Try again when the Windlass server is back: it is not running. Services keep running"
+_BODY: Final = json.dumps(
+    {
+        "status": 503,
+        "error": "Service Unavailable",
+        "message": _MESSAGE,
+        "detail": _MESSAGE,
+    }
+).encode()
+_ANSWER: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\n"
+    b"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+)
+
+Places = dict[tuple[str, int], socket.socket]
+
+
+class ApiListener:
+    def __init__(self, folder: Path, kept: Places) -> None:
+        """`kept`: the sockets of the previous gateway."""
+        self._loop = asyncio.get_running_loop()
+        self._kept = kept
+        self._servers: dict[Channel[FromServer], ConnectedServer] = {}
+        self._waiting: asyncio.TimerHandle | None = None
+        self._answering: set[socket.socket] = set()
+        """The sockets at which connections are refused."""
+        self._answers: set[asyncio.Task[None]] = set()
+        self._control = listen_at(folder, SOCKETS, socket.SOCK_SEQPACKET)
+        self._loop.add_reader(self._control.fileno(), self._accept)
+        self._wait_for_servers()
+
+    def sockets(self) -> Sockets:
+        return {(DOOR, *at): kept for at, kept in self._kept.items()}
+
+    def close(self) -> None:
+        """Closes the sockets here; a successor has copies."""
+        self._stop_refusing()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._control.fileno() >= 0:
+            self._loop.remove_reader(self._control.fileno())
+            self._control.close()
+        for channel in [*self._servers]:
+            channel.close()
+        for kept in self._kept.values():
+            kept.close()
+        self._kept.clear()
+        for answer in self._answers:
+            answer.cancel()
+
+    # Servers
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            connection, _ = self._control.accept()
+            if not is_of_windlass(connection):
+                connection.close()
+                return
+            connection.setblocking(False)
+            ConnectedServer(self, connection)
+
+    def connect(self, server: ConnectedServer) -> None:
+        self._servers[server.channel] = server
+
+    def lose(self, server: ConnectedServer) -> None:
+        self._servers.pop(server.channel, None)
+        if self._control.fileno() >= 0:
+            self._wait_for_servers()
+
+    def offer(self, asked: AskSockets, files: list[int]) -> KeptSockets:
+        """Returns the kept sockets of a server at this address, and adds copies of them to `files`."""
+        for server in self._servers.values():
+            if (asked.host, asked.port) in server.places:
+                return KeptSockets(process=server.process)
+        kept = {at: held for at, held in self._kept.items() if at[1] == asked.port}
+        if (asked.host, asked.port) not in kept:
+            if asked.listens and kept.keys().isdisjoint(self._served_places()):
+                self._give_up(kept)
+                self._wait_for_servers()
+            return KeptSockets()
+        files.extend(os.dup(held.fileno()) for held in kept.values())
+        return KeptSockets(places=tuple(kept))
+
+    def _give_up(self, places: Iterable[tuple[str, int]]) -> None:
+        if gone := list(places):
+            self._stop_refusing()
+            _log.info("ports of an earlier server are given up", extra={"places": gone})
+        for at in gone:
+            self._kept.pop(at).close()
+
+    def keep(self, copies: Places, keeper: ConnectedServer) -> None:
+        """Keeps the sockets of a server. Those of servers before it are closed, unless others are connected:
+        several servers may have one gateway."""
+        keeper.places = frozenset(copies)
+        self._stop_refusing()
+        if not any(server.places for server in self._servers.values() if server is not keeper):
+            self._give_up([at for at in self._kept if at not in copies])
+        for at, held in copies.items():
+            if (before := self._kept.get(at)) is not None:
+                before.close()
+            self._kept[at] = held
+        self._wait_for_servers()
+
+    # Without a server
+
+    def _wait_for_servers(self) -> None:
+        if self._waiting is None and self._idle_sockets():
+            self._waiting = self._loop.call_later(PATIENCE, self._refuse)
+
+    def _idle_sockets(self) -> list[socket.socket]:
+        places = self._served_places()
+        return [held for at, held in self._kept.items() if at not in places and _listens(held)]
+
+    def _served_places(self) -> set[tuple[str, int]]:
+        return {at for server in self._servers.values() for at in server.places}
+
+    def _refuse(self) -> None:
+        self._waiting = None
+        for held in self._idle_sockets():
+            self._answering.add(held)
+            self._loop.add_reader(held.fileno(), self._accept_client, held)
+
+    def _stop_refusing(self) -> None:
+        for held in self._answering:
+            self._loop.remove_reader(held.fileno())
+        self._answering.clear()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _accept_client(self, listening: socket.socket) -> None:
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._stop_refusing()
+            self._waiting = self._loop.call_later(1.0, self._refuse)
+            return
+        with suppress(OSError):
+            connection, _ = listening.accept()
+            connection.setblocking(False)
+            answer = self._loop.create_task(_answer(connection))
+            self._answers.add(answer)
+            answer.add_done_callback(self._answers.discard)
+
+
+class ConnectedServer:
+    """A server that uses this gateway. It accepts requests at its addresses as long as it is connected."""
+
+    def __init__(self, door: ApiListener, connection: socket.socket) -> None:
+        self._door = door
+        self.process = process_of(connection)
+        self.places: frozenset[tuple[str, int]] = frozenset()
+        decoder = msgspec.msgpack.Decoder(FromServer)
+        self.channel: Channel[FromServer] = Channel(
+            connection, decoder, self._handle_message, lambda: door.lose(self)
+        )
+        door.connect(self)
+
+    def _handle_message(self, message: FromServer, files: Sequence[int]) -> None:
+        match message:
+            case AskSockets():
+                offered: list[int] = []
+                self.channel.send(self._door.offer(message, offered), offered)
+            case KeepSockets():
+                copies = zip(message.places, files, strict=True)
+                self._door.keep({at: socket.socket(fileno=file) for at, file in copies}, self)
+
+
+def _listens(held: socket.socket) -> bool:
+    """False for a socket that only holds a port."""
+    return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+async def _answer(connection: socket.socket) -> None:
+    with connection, suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await _drop(connection)
+        connection.send(_ANSWER)
+        connection.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            while await _drop(connection):
+                pass
+
+
+async def _drop(connection: socket.socket) -> int:
+    """Makes the kernel drop what a client sends next; see MSG_TRUNC in tcp(7). Returns the number of
+    bytes."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection.fileno(), readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection.fileno())
+    return len(connection.recv(_MOST_BYTES, socket.MSG_TRUNC))

@@ -1,0 +1,90 @@
+"""Reads the fields of a request that choose among the answers of a static site. Pure."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from windlass.routers.builtin.site_pages import SiteContent, SitePage
+
+_MEANT: Final = re.compile(
+    rb"\r\n(accept|accept-encoding|if-none-match|if-modified-since|if-range|range):[\t ]*([^\r]*)",
+    re.IGNORECASE,
+)
+_RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
+"""One range. Of several, or of another unit, all is sent, as HTTP allows."""
+_NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
+_LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
+"""Bytes of fields whose meaning is kept, and of a field that is looked into."""
+
+
+class SitePreferences(NamedTuple):
+    """The wishes of a client for an answer."""
+
+    gzip: bool = False
+    html: bool = False
+    unless_match: bytes = b""
+    unless_modified: bytes = b""
+    range: bytes = b""
+    if_range: bytes = b""
+    is_plain: bool = True
+    """It asks for the whole answer, whatever it has."""
+
+
+def preferences_of(fields: bytes) -> SitePreferences:
+    """Reads all lines of a request but the first. Most clients repeat them with each request."""
+    return _kept(fields) if len(fields) <= _LONGEST_KEPT else _read(fields)
+
+
+def _read(fields: bytes) -> SitePreferences:
+    values: dict[bytes, bytes] = {}
+    for name, value in _MEANT.findall(fields):
+        key = name.lower()
+        values[key] = values[key] + b"," + value if key in values else value
+    unless_match, unless_modified = values.get(b"if-none-match", b""), values.get(b"if-modified-since", b"")
+    wanted = values.get(b"range", b"")
+    return SitePreferences(
+        gzip=_takes_gzip(values.get(b"accept-encoding", b"")),
+        html=b"text/html" in values.get(b"accept", b"").lower(),
+        unless_match=unless_match,
+        unless_modified=b"" if unless_match else unless_modified.strip(b"\t "),
+        range=wanted.strip(b"\t "),
+        if_range=values.get(b"if-range", b"").strip(b"\t "),
+        is_plain=not (unless_match or unless_modified or wanted),
+    )
+
+
+_kept = lru_cache(512)(_read)
+
+
+def _takes_gzip(value: bytes) -> bool:
+    value = value.lower()
+    return b"gzip" in value and len(value) <= _LONGEST_ENCODINGS and not _NO_GZIP.search(value)
+
+
+def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:
+    """True if the client has this content already. A date counts only if it is exactly the same: files of two
+    releases may be of the same second, and an older release may come back."""
+    if wishes.unless_match:
+        return wishes.unless_match.strip(b"\t ") == b"*" or content.etag in wishes.unless_match
+    return bool(wishes.unless_modified) and wishes.unless_modified == page.modified
+
+
+def range_of(wishes: SitePreferences, page: SitePage, content: SiteContent) -> tuple[int, int] | None:
+    """Returns the first byte and the end of the wanted part; None for all. An end before the first byte is
+    for a part that is not there."""
+    match = _RANGE.fullmatch(wishes.range)
+    if match is None or (wishes.if_range and wishes.if_range not in {content.etag, page.modified}):
+        return None
+    first, last = match.groups()
+    if first:
+        begin = int(first)
+        end = min(int(last) + 1, content.size) if last else content.size
+        if last and int(last) < begin:
+            return None  # not valid, and so not there (RFC 9110, 14.1.1)
+    elif last:
+        begin, end = max(0, content.size - int(last)), content.size
+    else:
+        return None
+    return (begin, end) if begin < end else (0, 0)

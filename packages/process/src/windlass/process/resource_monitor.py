@@ -1,0 +1,462 @@
+"""Looks at all instances every second: what other engines did, and which use too much of what all share.
+
+Each look is a step of its own. What goes wrong in one, such as a file that cannot be opened because the
+machine has no more of them, is logged, and all are taken again a second later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import starmap
+from typing import Final
+
+from windlass.base import cgroups, closed_connections, disk_reserve, kernel
+from windlass.base.cgroups import Cgroups
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
+from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
+from windlass.base.log import log
+from windlass.base.measurement_interval import MeasurementInterval
+from windlass.base.open_files import inherited_files, mapped_files, open_files
+from windlass.base.process_memory import (
+    HiddenFiles,
+    TooManyFiles,
+    TooManyMounts,
+    TooMuchToMeasure,
+    available_memory,
+    hidden_memory,
+)
+from windlass.base.repeated_measurement import looks
+from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
+from windlass.process.instances import Instances
+from windlass.process.measurements import MeasurementHangs, Measurements
+from windlass.process.memory_shares import MemoryUse
+from windlass.process.networks import Networks
+from windlass.process.orphans import Orphans
+from windlass.process.output_reader import OutputReader
+from windlass.process.ports import PortClaims
+from windlass.process.process_table import (
+    InstanceProcesses,
+    OwnedProcess,
+    ProcessCounter,
+    ProcessTable,
+    members,
+)
+from windlass.process.records import InstanceKey, Record, RecordStore
+
+EVERY: Final = 1.0
+"""Seconds between two rounds."""
+_TIDY_EVERY: Final = 60.0
+"""Seconds between two looks for networks that nothing needs."""
+_PATIENCE: Final = 30.0
+"""Seconds after which an instance whose open files cannot be measured counts as one that hides them."""
+_RECENT: Final = 60.0
+"""Seconds for which a change in a volume counts as what fills the disk."""
+_NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
+_DISK_UNEXPLAINED: Final = (
+    "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
+    "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
+    "filled it. Restart services that the log says may have more: they hold files whose size cannot be seen"
+)
+_UNEXPLAINED: Final = (
+    "find out which programs use most of what gets scarce on this machine: most of it is used by no known "
+    "service, so none is ended"
+)
+_log = log("engines.process")
+
+Step = Callable[[], Awaitable[None]]
+Count = Callable[[ProcessTable, Record, Collection[OwnedProcess]], int]
+
+
+def _threads(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    return sum(process.stat.threads + table.dead_children[process.stat.pid] for process in processes)
+
+
+def _files(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    """Counts files that a process has inherited once for each: fast, and perhaps too many."""
+    pids = [process.stat.pid for process in processes]
+    return sum(open_files(pid) + mapped_files(pid) for pid in pids)
+
+
+def _own_files(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    pids = {process.stat.pid for process in processes}
+    pairs = ((each.stat.pid, each.stat.parent) for each in processes if each.stat.parent in pids)
+    return _files(table, record, processes) - sum(starmap(inherited_files, pairs))
+
+
+def _count_most(count: Callable[[Collection[OwnedProcess]], int], processes: InstanceProcesses) -> int:
+    return max(count(found.values()) for found in looks(processes.find))
+
+
+def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    """Counts those in the network of the oldest process. Where it shares the network of the machine, nobody
+    knows whose they are."""
+    if record.cell is None or "network" not in record.cell:
+        return 0
+    return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][-1:]), default=0)
+
+
+class ResourceMonitor:
+    def __init__(
+        self,
+        records: RecordStore,
+        instances: Instances,
+        output: OutputReader,
+        claims: PortClaims,
+        groups: Cgroups,
+        counting: ProcessCounter,
+        orphans: Orphans,
+        networks: Networks,
+        weigh_every: float,
+        reserve: int,
+    ) -> None:
+        self._records, self._instances, self._output, self._claims = records, instances, output, claims
+        self._groups, self._counting, self._orphans = groups, counting, orphans
+        self._networks, self._weigh_every = networks, weigh_every
+        self._disk = DiskWatch(records.folder, reserve)
+        self._memory_pace = MeasurementInterval()
+        self._memory_uses: Measurements[MemoryUse] = Measurements()
+        self._next_warnings: dict[str, float] = {}
+        self._weights: Measurements[bool] = Measurements()
+        self._open_files: Measurements[Amount] = Measurements()
+        self._steps: tuple[Step, ...] = (
+            self._follow_others,
+            self._share_processes,
+            self._share_files,
+            self._share_closed_connections,
+            self._keep_reserve,
+            self._keep_memory,
+            self._weigh_when_due,
+            self._tidy_when_due,
+            self._renew_rules,
+        )
+        self._under_way: set[Step] = set()
+        self._weigh_at = time.monotonic() + weigh_every
+        self._tidy_at = time.monotonic() + _TIDY_EVERY
+        self._has_found = self._has_renewed = False
+        self._notified = -1
+        self._was_reading = False
+
+    async def find(self) -> None:
+        """Watches the instances that run already, and ends processes that must not run any more."""
+        table = await self._counting.now()
+        self._notified, self._was_reading = self._records.last_notification(), self._output.is_reader()
+        keys = self._records.find()
+        self._output.agree(keys)
+        for key in keys:
+            if not self._instances.finishes_removal(key):
+                self._instances.adopt(key)
+        await self._orphans.end(table)
+        self._claims.tidy()
+        self._instances.go(self._output.finish_all())
+        self._has_found = True
+
+    async def run(self, prepare: Callable[[], None]) -> None:
+        async with asyncio.TaskGroup() as tasks:  # all end with this one
+            while True:
+                await asyncio.sleep(EVERY)
+                if not self._has_found:
+                    await self._take(partial(self._begin, prepare))
+                for step in self._steps if self._has_found else ():
+                    if step not in self._under_way:  # one that takes long holds no other up
+                        self._under_way.add(step)
+                        tasks.create_task(self._take(step))
+
+    async def _begin(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        await self.find()
+
+    async def _take(self, step: Step) -> None:
+        try:
+            await step()
+        except Exception:  # noqa: BLE001 (one that fails stops no other)
+            _log.exception("A look at the instances failed; the next one follows")
+        finally:
+            self._under_way.discard(step)
+
+    async def _renew_rules(self) -> None:
+        """Gives networks that an earlier server has made the rules of this one, once."""
+        if self._output.holds and not self._has_renewed:
+            await self._networks.renew_rules()
+            self._has_renewed = True
+
+    async def _tidy_when_due(self) -> None:
+        if time.monotonic() >= self._tidy_at or self._networks.trunk_has_ended():
+            self._tidy_at = time.monotonic() + _TIDY_EVERY
+            await self.tidy_networks()
+            await asyncio.to_thread(self._groups.tidy, lambda: {key.id for key in self._records.find()})
+
+    async def _weigh_when_due(self) -> None:
+        if time.monotonic() >= self._weigh_at:
+            self._weigh_at = time.monotonic() + self._weigh_every
+            await self._weigh()
+
+    async def tidy_networks(self) -> None:
+        """Ends networks that no instance is in, and restarts instances whose hub was killed."""
+        connected: dict[InstanceKey, tuple[Record, str]] = {}
+        for key in self._records.find():
+            record = self._records.known(key)
+            if record is None or record.cell is None or "network" not in record.cell:
+                continue
+            connected[key] = record, record.cell["network"].get("outer", "")
+        lost = await self._networks.tidy({hub for _, hub in connected.values()})
+        cut_off = 0
+        for key, (record, hub) in connected.items():
+            is_cut_off = hub in lost or self._networks.has_ended(hub)
+            if is_cut_off and kernel.lives(record.process) and not record.once:
+                assert record.process is not None
+                cut_off += 1
+                self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
+        if cut_off:
+            why = "a process that holds a network was killed: the instances in it are started again"
+            _log.warning(why, extra={"instances": cut_off})
+
+    async def _follow_others(self) -> None:
+        """Follows what another engine over the same folder has done."""
+        present = self._records.last_notification(), self._output.is_reader()
+        if present == (self._notified, self._was_reading):
+            return
+        self._notified, self._was_reading = present
+        keys = self._records.find()
+        self._output.agree(keys)
+        for service in self._instances.agree(keys):
+            self._instances.notice(service)
+        await self._output.finish_all()
+
+    async def _weigh(self) -> None:
+        """Ends programs that use more memory than was asked for, where no control group does."""
+        records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
+        if not records or not self._output.holds:
+            return
+        table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_memory)
+        self._weights.forget_others({(key, record.process) for key, record in records.items()})
+        for key, record in records.items():
+            if record.process is None:
+                continue
+            processes = members(table, self._records.home(key), record.process, record)
+            verdict = exit_reason.too_much(record.memory)
+            try:
+                is_heavy = memory.looks_heavy(record, processes, hidden) and await self._weights.measure(
+                    (key, record.process),
+                    partial(memory.is_heavy, record, self._processes(table, key, record)),
+                )
+            except MeasurementHangs:  # its result counts as soon as it is there
+                continue
+            except TooManyMounts:
+                is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
+            except TooManyFiles:
+                is_heavy, verdict = True, exit_reason.TOO_MANY_FILES
+            except HiddenFiles:
+                is_heavy, verdict = True, exit_reason.HIDDEN_FILES
+            except (OSError, ValueError):  # one that cannot be weighed hides no other
+                _log.exception("An instance cannot be weighed", extra={"instance": key.id})
+                continue
+            if is_heavy:
+                self._instances.go(self._instances.end_for(key, record.process, verdict))
+
+    async def _share_processes(self) -> None:
+        scarce = kernel_shares.Scarce("processes", most_processes(), present_processes())
+        await self._share(scarce, _threads, exit_reason.too_many_processes)
+
+    async def _share_files(self) -> None:
+        scarce = kernel_shares.Scarce("open files", most_files(), present_files())
+        await self._share(scarce, _files, exit_reason.too_many_files, _own_files)
+
+    async def _share_closed_connections(self) -> None:
+        scarce = kernel_shares.Scarce(
+            "closed connections", closed_connections.most(), closed_connections.present()
+        )
+        await self._share(scarce, _closed_connections, exit_reason.too_many_closed_connections)
+
+    async def _share(
+        self,
+        scarce: kernel_shares.Scarce,
+        count: Count,
+        verdict: Callable[[int], str],
+        exact: Count | None = None,
+    ) -> None:
+        """Ends the instance with most of the organization with most, where a resource gets scarce. `exact`
+        takes longer than `count`, so it counts only what would be ended otherwise."""
+        if not scarce.is_scarce() or not self._output.holds:
+            return
+        table = await self._counting.now()
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+
+        async def use(key: InstanceKey, count: Count) -> kernel_shares.KernelUse:
+            record = records[key]
+            processes = self._processes(table, key, record)
+            used = await asyncio.to_thread(_count_most, partial(count, table, record), processes)
+            return kernel_shares.KernelUse(record.org or record.service, used)
+
+        uses = {key: await use(key, count) for key, record in records.items() if record.process}
+        most, unsure = kernel_shares.heaviest(uses, scarce), {*uses}
+        while exact and most is not None and most in unsure:
+            unsure.remove(most)
+            uses[most] = await use(most, exact)
+            most = kernel_shares.heaviest(uses, scarce)
+        if most is not None and (process := records[most].process):
+            _log.warning(
+                "%s get scarce on this machine: the instance with most of its organization is ended",
+                scarce.name,
+                extra={
+                    "instance": most.id,
+                    "count": uses[most].count,
+                    "present": scarce.present,
+                    "most": scarce.most,
+                },
+            )
+            self._instances.go(self._instances.end_for(most, process, verdict(uses[most].count)))
+        elif kernel_shares.is_unexplained(uses, scarce):
+            known = sum(use.count for use in uses.values())
+            facts = {
+                "name": scarce.name,
+                "of services": known,
+                "present": scarce.present,
+                "most": scarce.most,
+            }
+            self._warn(_UNEXPLAINED, facts)
+
+    def _processes(self, table: ProcessTable, key: InstanceKey, record: Record) -> InstanceProcesses:
+        return InstanceProcesses(table, self._records, key, record)
+
+    def _warn(self, words: str, facts: Mapping[str, object]) -> None:
+        """Logs a warning, once a minute at most."""
+        if time.monotonic() >= self._next_warnings.get(words, 0):
+            self._next_warnings[words] = time.monotonic() + _RECENT
+            _log.warning(words, extra=dict(facts))
+
+    async def _keep_reserve(self) -> None:
+        """Ends the instance that holds most of the organization that holds most, once the reserve of the
+        disk is used."""
+        room = self._disk.shortage() if self._output.holds else None
+        if room is None or not self._disk.is_due(room):
+            return
+        began, table = time.monotonic(), await self._counting.now()
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        self._open_files.forget_others({(key, record.process) for key, record in records.items()})
+        uses = {
+            key: await self._disk_share(table, key, record, room.most_at)
+            for key, record in records.items()
+            # The end of one that has ended is about to be noted.
+            if not record.process or kernel.lives(record.process)
+        }
+        orgs = {key: records[key].org or key.service for key in uses}
+        key = disk_reserve.heaviest(room, uses, orgs)
+        record = None if key is None else self._records.known(key)
+        if key is not None and record is not None:
+            verdict = exit_reason.filled_the_disk(uses[key], room)
+            _log.warning(
+                "the disk has no more than its reserve: the instance with most of its organization is ended",
+                extra={
+                    "instance": key.id,
+                    "organization": orgs[key],
+                    room.unit: uses[key].size(room),
+                    "free": room.free,
+                },
+            )
+            await self._instances.end_and_empty(key, record.process, verdict)
+        else:
+            known = sum(use.whole(room) for use in uses.values())
+            facts = {"free": room.free, "of services": known, "unit": room.unit}
+            have_more = [key.id for key, use in uses.items() if use.own.has_unmeasured]
+            self._warn(_DISK_UNEXPLAINED, facts | ({"may have more": have_more} if have_more else {}))
+            self._disk.postpone(room, time.monotonic() - began)
+
+    async def _keep_memory(self) -> None:
+        """Ends the instance or the service that has too much memory, once the reserve of the machine is
+        used."""
+        available, whole = available_memory()
+        if not self._output.holds or not memory_shares.is_short(available, whole):
+            return
+        if await self._end_heaviest(available) or "memory" not in self._groups.controllers:
+            return
+        await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
+
+    def _without_limits(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
+        """Returns the instances that no control group holds to their memory. One that was started before this
+        machine offered groups goes on without."""
+        records = {key: record for key in keys if (record := self._records.known(key))}
+        return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
+
+    async def _end_heaviest(self, available: int) -> bool:
+        """Ends the instance that is most above its memory limit, if any is, of those without a control group.
+        Counts what the kernel holds for its sockets and pipes, too."""
+        records = await asyncio.to_thread(self._without_limits, self._records.find())
+        if not records or not self._memory_pace.is_due(available):
+            return False
+        began, table = time.monotonic(), await self._counting.now()
+        self._memory_uses.forget_others({(key, record.process) for key, record in records.items()})
+        uses = {}
+        for key, record in records.items():
+            if record.process is not None:
+                processes = self._processes(table, key, record)
+                with suppress(MeasurementHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
+                    uses[key] = await self._memory_uses.measure(
+                        (key, record.process), partial(memory.use, record, processes)
+                    )
+        heaviest = memory_shares.heaviest(uses)
+        if heaviest is not None and (process := records[heaviest].process):
+            verdict = exit_reason.took_memory_of_others(uses[heaviest])
+            _log.warning(
+                "memory of this machine gets short: the instance that is most above its own is ended",
+                extra={"instance": heaviest.id, "bytes": uses[heaviest].size, "available": available},
+            )
+            await self._instances.end_for(heaviest, process, verdict)
+            return True
+        self._memory_pace.postpone(available, time.monotonic() - began)
+        return False
+
+    async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
+        """Ends the service with most memory of the organization with most, if there are several. Each
+        instance is within its limit, but all limits together may be more than the machine has, and the kernel
+        would end the largest process: memory of no process, such as that of files, would stay. If builds of
+        the organization with most hold more, the kernel ends those first, so no service is ended."""
+        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
+        if len({*orgs.values()}) < 2:
+            return
+        uses = {
+            service: kernel_shares.KernelUse(org, await asyncio.to_thread(self._groups.memory_of, service))
+            for service, org in orgs.items()
+        }
+        for org in {*orgs.values()}:
+            held = await asyncio.to_thread(self._groups.memory_of_steps, org)
+            uses[f"builds of {org}"] = kernel_shares.KernelUse(org, held)
+        service = kernel_shares.heaviest(uses, scarce)
+        if service is None or service not in orgs or kernel_shares.is_unexplained(uses, scarce):
+            return
+        _log.warning(
+            "memory of this machine gets short: the service with most of its organization is ended",
+            extra={"service": service, "bytes": uses[service].count, "present": scarce.present},
+        )
+        verdict = exit_reason.most_memory(uses[service].count)
+        for key, record in records.items():
+            if key.service == service and record.process:
+                self._instances.go(self._instances.end_for(key, record.process, verdict))
+
+    async def _disk_share(
+        self, table: ProcessTable, key: InstanceKey, record: Record, new_since: float
+    ) -> DiskShare:
+        home = self._records.home(key)
+        own = [home / name for name in (*files.WRITTEN, files.ONCE, "output")]
+        processes = self._processes(table, key, record)
+        made_at = record.made_at / 1000
+
+        def measure() -> DiskShare:
+            return DiskShare(
+                disk_reserve.measure([*own, self._records.caches / key.service], 0, new_since)
+                + disk_reserve.measure([home / "app"], made_at, max(made_at, new_since)),
+                disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT, new_since),
+            )
+
+        try:
+            held = await self._open_files.measure(
+                (key, record.process), partial(disk_reserve.unlinked, processes.find, home, new_since)
+            )
+        except MeasurementHangs as hangs:
+            held = Amount(is_hidden=hangs.seconds > _PATIENCE)
+        share = await asyncio.to_thread(measure)
+        return DiskShare(share.own + held, share.changed)

@@ -1,0 +1,93 @@
+"""Rollouts for engines that start copies one by one.
+
+Counts copies, waits until they are ready, takes surplus ones out of service before they end, and restarts
+copies that fail a probe. An engine inherits from `RolloutEngine` and adds the verbs of `Copies` and the other
+verbs of `Engine`.
+"""
+
+from __future__ import annotations
+
+from windlass.base.clock import Clock, SystemClock
+from windlass.engines.engine import (
+    Engine,
+    Leave,
+    Missed,
+    Note,
+    Notice,
+    Say,
+    Sink,
+    ignore_lost_lines,
+    ignore_note,
+    leave_immediately,
+)
+from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.rollout import probes
+from windlass.engines.rollout.copies import Copies
+from windlass.engines.rollout.health import HealthMonitor
+from windlass.engines.rollout.readiness import ReadinessWait
+from windlass.engines.workload import Artifact, HealthProbe, Instance, Observation, Workload
+
+
+class RolloutEngine(Engine, Copies):
+    has_go_between: bool = False
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._health_clock = clock or SystemClock()
+        self._monitor = HealthMonitor(self, self._health_clock)
+
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
+        self._monitor.start(notice, sink)
+
+    async def stop(self) -> None:
+        await self._monitor.stop()
+
+    # Images, for engines that run none
+
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        return request.ref
+
+    async def prepare(
+        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+    ) -> None:
+        """Does nothing: what a builder made is on this machine."""
+
+    # Rollouts
+
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
+        for index in range(count):
+            await self.run(workload, index)
+        self._monitor.watch(workload)
+        seen = await self.observe(workload.service)
+        surplus = [copy for copy in seen.of(workload.generation).instances if copy.index >= count]
+        if not surplus:
+            return seen
+        with self._monitor.unready(surplus, "it is about to end"):
+            await leave(surplus)
+            indexes = [copy.index for copy in surplus]
+            await self.end(
+                workload.service, generation=workload.generation, indexes=indexes, grace=workload.grace
+            )
+        return Observation(tuple(copy for copy in seen.instances if copy not in surplus))
+
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
+        with self._monitor.pause(workload):
+            await ReadinessWait(self, self._health_clock, workload, count, note).run()
+
+    async def observe(self, service: str) -> Observation:
+        return Observation(tuple(self._monitor.mark(copy) for copy in await self.copies(service)))
+
+    async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
+        self._monitor.forget(service, generation)
+        await self.end(service, generation=generation, grace=grace)
+
+    def forget(self, service: str) -> None:
+        """Ends the probes of a service that is being erased."""
+        self._monitor.forget(service)
+
+    async def probe(self, instance: Instance, probe: HealthProbe) -> str:
+        return await probes.ask(self, instance, probe)
+
+    async def speaks_http(self, instance: Instance, port: int) -> bool:
+        # From outside, a port that was not published is reached at an address of the instance only.
+        address = instance.inside if self.has_go_between else instance.address
+        return bool(address) and await probes.speaks_http(address, port, instance.network)

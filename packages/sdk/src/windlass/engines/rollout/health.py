@@ -1,0 +1,187 @@
+"""Probes running copies: restarts those that are not alive, and marks those that are not ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from msgspec import Struct, structs
+
+from windlass.base.clock import Clock
+from windlass.base.log import log
+from windlass.engines.engine import EngineError, Notice, Sink
+from windlass.engines.rollout.copies import Copies
+from windlass.engines.workload import HealthProbe, Instance, OutputLine, Phase, Workload
+
+_VOICE: Final = "windlass"
+"""The name under which Windlass itself writes to the log of a service."""
+_log = log("engines.health")
+
+Generation = tuple[str, int]
+"""Service and generation."""
+Identity = tuple[str, int, int]
+"""Service, generation and index."""
+
+
+class ProbeStreak(Struct):
+    """The latest answers of one instance to one probe, in a row."""
+
+    failures: int = 0
+    successes: int = 0
+
+    def add(self, trouble: str) -> None:
+        self.failures = self.failures + 1 if trouble else 0
+        self.successes = 0 if trouble else self.successes + 1
+
+
+Streaks = dict[tuple[str, int, str, int], ProbeStreak]
+"""By instance, its restarts, what the probe is for, and its number."""
+
+
+class HealthMonitor:
+    """One task for each generation whose probes go on after it has come up."""
+
+    def __init__(self, copies: Copies, clock: Clock) -> None:
+        self._copies, self._clock = copies, clock
+        self._notice: Notice = lambda service: None
+        self._sink: Sink = lambda service, lines: None
+        self._workloads: dict[Generation, Workload] = {}
+        self._tasks: dict[Generation, asyncio.Task[None]] = {}
+        self._paused: set[Generation] = set()
+        self._reasons: dict[Identity, str] = {}
+        """Why an instance is to be given no requests."""
+
+    def start(self, notice: Notice, sink: Sink) -> None:
+        self._notice, self._sink = notice, sink
+
+    async def stop(self) -> None:
+        tasks = [*self._tasks.values()]
+        for key in [*self._tasks]:
+            self._drop(key)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def watch(self, workload: Workload) -> None:
+        """Probes the copies of a generation from now on; a restart uses the latest form of its workload."""
+        key = workload.service, workload.generation
+        if not (workload.alive or _declared_probes(workload)):
+            return
+        self._workloads[key] = workload
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._watch(key))
+
+    def forget(self, service: str, generation: int | None = None) -> None:
+        for key in [*self._tasks]:
+            if key[0] == service and generation in (None, key[1]):
+                self._drop(key)
+
+    def mark(self, copy: Instance) -> Instance:
+        """Returns a copy with the reason why it is to be given no requests, if there is one."""
+        reason = self._reasons.get(_identity(copy))
+        return structs.replace(copy, unready=reason) if reason else copy
+
+    @contextmanager
+    def pause(self, workload: Workload) -> Iterator[None]:
+        """Leaves a generation alone while it comes up: `ReadinessWait` probes it then."""
+        key = workload.service, workload.generation
+        self._paused.add(key)
+        try:
+            yield
+        finally:
+            self._paused.discard(key)
+
+    @contextmanager
+    def unready(self, copies: Sequence[Instance], reason: str) -> Iterator[None]:
+        """Marks copies as not ready for a while, whatever their probes say."""
+        self._reasons.update({_identity(copy): reason for copy in copies})
+        try:
+            yield
+        finally:
+            for copy in copies:
+                self._reasons.pop(_identity(copy), None)
+
+    def _drop(self, key: Generation) -> None:
+        del self._workloads[key]
+        self._tasks.pop(key).cancel()
+        for identity in [identity for identity in self._reasons if identity[:2] == key]:
+            del self._reasons[identity]
+
+    async def _watch(self, key: Generation) -> None:
+        streaks: Streaks = {}
+        while True:
+            workload = self._workloads[key]
+            await asyncio.sleep(min(probe.period for probe in (*workload.alive, *_declared_probes(workload))))
+            if key in self._paused:
+                continue
+            try:
+                if not await self._look(self._workloads[key], streaks):
+                    return self._drop(key)
+            except EngineError as error:
+                _log.info("cannot probe a service", extra={"id": key[0], "why": str(error)})
+            except Exception:  # noqa: BLE001 (the monitor of one service must outlive one failed look)
+                _log.exception("the probes of a service failed", extra={"id": key[0]})
+
+    async def _look(self, workload: Workload, streaks: Streaks) -> bool:
+        """Returns False if nothing is left of the generation: another replica has removed it."""
+        present = await self._copies.copies(workload.service)
+        copies = [copy for copy in present if copy.generation == workload.generation]
+        for copy in copies:
+            if copy.phase is Phase.RUNNING:
+                await self._check_alive(workload, copy, streaks)
+                await self._check_ready(workload, copy, streaks)
+        return bool(copies)
+
+    async def _check_alive(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
+        age = (self._clock.now() - copy.started_at) / 1000
+        for number, probe in enumerate(workload.alive):
+            if age < probe.initial_delay:
+                continue
+            streak = streaks.setdefault((copy.id, copy.restarts, "alive", number), ProbeStreak())
+            trouble = await self._copies.probe(copy, probe)
+            streak.add(trouble)
+            if streak.failures >= probe.failures:
+                self._say(workload, copy, f"is not alive ({trouble}): it is restarted")
+                streak.failures = 0
+                return await self._restart(workload, copy)
+        return None
+
+    async def _restart(self, workload: Workload, copy: Instance) -> None:
+        try:
+            await self._copies.end(
+                workload.service, generation=workload.generation, indexes=[copy.index], grace=workload.grace
+            )
+            await self._copies.run(workload, copy.index)
+        finally:  # after a failure the next `apply` starts what is missing
+            self._notice(workload.service)
+
+    async def _check_ready(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
+        failed, passed = "", True
+        for number, probe in enumerate(_declared_probes(workload)):
+            streak = streaks.setdefault((copy.id, 0, "ready", number), ProbeStreak())
+            trouble = await self._copies.probe(copy, probe)
+            streak.add(trouble)
+            failed = failed or (trouble if streak.failures >= probe.failures else "")
+            passed = passed and streak.successes >= probe.successes
+        identity = _identity(copy)
+        if failed and identity not in self._reasons:
+            self._say(workload, copy, f"is not ready ({failed}): it gets no requests")
+            self._reasons[identity] = failed
+            self._notice(workload.service)
+        elif passed and identity in self._reasons and _declared_probes(workload):
+            self._say(workload, copy, "is ready again")
+            del self._reasons[identity]
+            self._notice(workload.service)
+
+    def _say(self, workload: Workload, copy: Instance, event: str) -> None:
+        message = f"Instance {copy.index} {event}"
+        self._sink(workload.service, [OutputLine(self._clock.now(), message, _VOICE, workload.deployment)])
+
+
+def _identity(copy: Instance) -> Identity:
+    return copy.service, copy.generation, copy.index
+
+
+def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:
+    """Returns the readiness probes that people declared. Derived ones only tell when it has come up."""
+    return workload.ready if workload.watched else ()

@@ -1,0 +1,123 @@
+"""Finds the listeners of TCP ports, on this machine or in another network.
+
+Netlink returns only listening sockets, within microseconds. The fallback, /proc/net/tcp, walks through the
+table of all connections.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.isolation.instance_connections import make_socket
+from windlass.base.isolation.network import NamespaceHolder
+from windlass.base.isolation.socket_server import LISTENERS
+from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
+
+_BY_FAMILY: Final = 20
+_REQUEST_ALL: Final = 0x301
+_DONE: Final = 3
+_ERROR: Final = 2
+_LISTEN: Final = 10
+_HEAD: Final = struct.Struct("=IHHII")
+_QUESTION: Final = struct.Struct("=BBBBI48x")
+_ANSWER: Final = struct.Struct("!4xH")
+_QUEUE: Final = 56
+_INODE: Final = 68
+"""Offsets in an answer: of the number of connections that wait to be accepted, and of the inode."""
+
+Listened = Mapping[int, set[int]]
+"""Inodes of sockets, by port."""
+
+
+def read_listeners(network: str = "") -> Listened:
+    """Returns the listeners of a network; of this machine if it is empty."""
+    inodes: dict[int, set[int]] = {}
+    try:
+        for port, inode, _ in _read_sockets(network):
+            inodes.setdefault(port, set()).add(inode)
+    except OSError:
+        return _from_tables(_process_in(network))
+    return inodes
+
+
+def queued(port: int, network: str = "") -> int | None:
+    """Returns how many connections to a port wait to be accepted; None if nothing listens there."""
+    try:
+        queues = [queue for number, _, queue in _read_sockets(network) if number == port]
+    except OSError:
+        return queued_at("".join(_texts(_process_in(network))), port)
+    return sum(queues) if queues else None
+
+
+def _process_in(network: str) -> int | str:
+    return NamespaceHolder.read(network).pid if network else "self"
+
+
+def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
+    """Yields port, inode and queue of each listener."""
+    with make_socket(network, LISTENERS) as asked:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            yield from _ask(asked, family)
+
+
+def sockets(pids: Iterable[int]) -> set[int]:
+    """Returns the inodes of the sockets that these processes hold."""
+    ports: set[int] = set()
+    for pid in pids:
+        with suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    link = os.readlink(entry.path)  # noqa: PTH115 (there may be thousands)
+                    if link.startswith("socket:["):
+                        ports.add(int(link[8:-1]))
+    return ports
+
+
+def _ask(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
+    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
+    asked.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
+    while True:
+        raw, at = asked.recv(64 * 1024), 0
+        while at < len(raw):
+            length, kind, *_ = _HEAD.unpack_from(raw, at)
+            if kind == _DONE:
+                return
+            if kind == _ERROR:
+                raise OSError("the kernel does not list listeners")
+            body = at + _HEAD.size
+            (port,) = _ANSWER.unpack_from(raw, body)
+            (queue,) = struct.unpack_from("=I", raw, body + _QUEUE)
+            (inode,) = struct.unpack_from("=I", raw, body + _INODE)
+            yield port, inode, queue
+            at += (length + 3) & ~3
+
+
+def of(pids: Sequence[int]) -> list[ListeningPort]:
+    """Returns the listeners of these processes, in the network that the first of them sees."""
+    owned = sockets(pids)
+    return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})
+
+
+def _from_tables(process: int | str) -> Listened:
+    inodes: dict[int, set[int]] = {}
+    for listener, inode in _tables(process):
+        inodes.setdefault(listener.port, set()).add(inode)
+    return inodes
+
+
+def _tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
+    """Yields the listeners of the network of a process, each with the inode of its socket."""
+    for text in _texts(process):
+        yield from listening_sockets(text)
+
+
+def _texts(process: int | str) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):
+            yield Path(f"/proc/{process}/net/{table}").read_text()

@@ -1,0 +1,206 @@
+"""Probes an instance: by a connection, a request, or a command where it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from contextlib import suppress
+
+from windlass.base.isolation.instance_connections import open_connection
+from windlass.engines.engine import EngineError, InstanceEnded
+from windlass.engines.rollout.copies import Executor
+from windlass.engines.workload import HealthProbe, Instance, ProbeKind
+
+_HEAD = 4096
+_HTTP = b"HTTP/1."
+_ANSWERED = 5.0
+_NOTICED = 0.2
+"""Seconds in which a go-between finds out that nothing listens behind it."""
+_ACCEPTED = 2.0
+"""Seconds for which one probe waits until its connection is accepted."""
+_LOOKS = 2
+"""Times in a row that a queue must be empty: a connection is there a moment before it is in the queue."""
+_HERE = "127.0.0.1"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+_FIRST_PAUSE_ELSEWHERE = 0.02
+"""Longer than the last packet of a connection to another machine is under way."""
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+    """Returns why an instance does not pass a probe, for people; empty if it passes."""
+    try:
+        async with asyncio.timeout(probe.timeout):
+            match probe.kind:
+                case ProbeKind.EXEC:
+                    return await _command(engine, instance, probe)
+                case ProbeKind.HTTP:
+                    return await _request(instance, probe)
+                case ProbeKind.TCP:
+                    return await _connection(engine, instance, probe)
+    except TimeoutError:
+        return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
+    except ConnectionRefusedError:
+        return _refused_message(probe)
+    except InstanceEnded:
+        return _closed_message(probe)
+    except OSError as error:
+        return f"it does not answer {_where(probe)} ({error.strerror or error})"
+
+
+def _refused_message(probe: HealthProbe) -> str:
+    # Most often the program listens on a port of its own choice, or at 127.0.0.1 of a container.
+    remedy = (
+        "it must listen at 0.0.0.0, on the port in the variable PORT, or else `internal_port` must be the "
+        "port on which it listens"
+    )
+    return f"it does not answer {_where(probe)} (connection refused): {remedy}"
+
+
+def _where(probe: HealthProbe) -> str:
+    return {
+        ProbeKind.EXEC: f"`{' '.join(probe.command)}`",
+        ProbeKind.HTTP: f"GET {probe.path} on port {probe.port}",
+        ProbeKind.TCP: f"on port {probe.port}",
+    }[probe.kind]
+
+
+async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+    port = instance.ports.get(probe.port)
+    if port is None:
+        return f"nothing listens on port {probe.port}"
+    # An address inside another machine could belong to something else on this one.
+    is_local = instance.inside and instance.address == _HERE
+    streams = await _directly(instance.inside, probe) if is_local else None
+    is_behind = streams is None and engine.has_go_between
+    reader, writer = streams or await open_connection(instance.network, instance.address, port)
+    try:
+        # Docker's proxy takes every connection, and hangs up if nothing listens in the container.
+        if is_behind and await _hangs_up(reader):
+            return _closed_message(probe)
+        return await _wait_for_acceptance(engine, instance, probe, reader) if probe.accepted else ""
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def _closed_message(probe: HealthProbe) -> str:
+    return f"it does not answer {_where(probe)} (the connection is closed at once)"
+
+
+async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
+    """Connects to the address of the instance itself. Returns None if there is no way to it."""
+    try:
+        async with asyncio.timeout(_NOTICED):
+            return await asyncio.open_connection(address, probe.port)
+    except ConnectionRefusedError:
+        raise
+    except (TimeoutError, OSError):
+        return None
+
+
+async def _wait_for_acceptance(
+    engine: Executor, instance: Instance, probe: HealthProbe, reader: asyncio.StreamReader
+) -> str:
+    """Returns why the open connection was not accepted; empty if it was, or if that cannot be seen.
+
+    It is kept open meanwhile: one after the other would fill the queue of a program that starts slowly.
+    """
+    empty, until = 0, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
+    pause = _FIRST_PAUSE if instance.address == _HERE else _FIRST_PAUSE_ELSEWHERE
+    while empty < _LOOKS:
+        waiting = await _count_queued(engine, instance, probe)
+        await asyncio.sleep(pause)
+        if waiting is None:  # The kernel resets it if the program ends without having accepted it.
+            return _closed_message(probe) if reader.exception() else ""
+        if waiting and time.monotonic() > until:
+            return _waits_message(probe)
+        empty = 0 if waiting else empty + 1
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return ""
+
+
+async def _count_queued(engine: Executor, instance: Instance, probe: HealthProbe) -> int | None:
+    try:
+        return await engine.queued(instance, probe.port)
+    except InstanceEnded:
+        raise
+    except EngineError:  # such as one whose proxy allows only a part of its API
+        return None
+
+
+def _waits_message(probe: HealthProbe) -> str:
+    return (
+        f"it listens on port {probe.port}, but accepts no connections yet: it must finish loading, or else "
+        "`healthchecks` must have a `readiness_probe` with `tcp`, for which an open port is enough"
+    )
+
+
+async def _hangs_up(reader: asyncio.StreamReader) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_NOTICED):
+            return not await reader.read(1)
+    return False
+
+
+async def _request(instance: Instance, probe: HealthProbe) -> str:
+    port = instance.ports.get(probe.port)
+    if port is None:
+        return f"nothing listens on port {probe.port}"
+    reader, writer = await open_connection(
+        instance.network, instance.address, port, _tls_context(probe.scheme)
+    )
+    try:
+        path = probe.path if probe.path.startswith("/") else f"/{probe.path}"
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: {instance.address}:{port}\r\n"
+            "User-Agent: windlass-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode()
+        )
+        line = await reader.readline()
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    if not line:
+        return f"it hung up on {_where(probe)} without an answer"
+    words = line[:_HEAD].split()
+    if len(words) < 2 or not words[1].isdigit():
+        return f"what it answered {_where(probe)} is not HTTP"
+    status = int(words[1])
+    return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
+
+
+async def speaks_http(address: str, port: int, network: str = "") -> bool:
+    """True if a server answers HTTP there, whatever it answers."""
+    try:
+        async with asyncio.timeout(_ANSWERED):
+            reader, writer = await open_connection(network, address, port)
+            try:
+                writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                return await reader.readexactly(len(_HTTP)) == _HTTP
+            finally:
+                writer.close()
+    except (TimeoutError, OSError, asyncio.IncompleteReadError):
+        return False
+
+
+def _tls_context(scheme: str) -> ssl.SSLContext | None:
+    """Returns a context that trusts any certificate: certificates do not name the address of an instance."""
+    if scheme != "https":
+        return None
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _command(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+    try:
+        code, output = await engine.execute(instance, probe.command, probe.timeout)
+    except EngineError as error:
+        return str(error)
+    last = output.strip().splitlines()[-1:] or [""]
+    return "" if code == 0 else f"{_where(probe)} ended with {code}: {last[0][:200]}"

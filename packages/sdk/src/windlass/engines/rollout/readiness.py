@@ -1,0 +1,189 @@
+"""Waits until the copies of a new generation are ready to be given requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import Clock
+from windlass.engines.engine import (
+    EngineError,
+    EngineUnavailable,
+    ListensElsewhere,
+    Note,
+    NotReady,
+    ignore_note,
+)
+from windlass.engines.rollout.copies import Copies
+from windlass.engines.rollout.listeners import Misplacement, find_misplacement
+from windlass.engines.start_remedies import LOOK
+from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
+
+FIRST_PAUSE: Final = 0.005
+LONGEST_PAUSE: Final = 1.0
+_GROWTH: Final = 1.25
+_LOOKS_FOR_REASON: Final = 100
+_ENDED_WELL: Final = "exited with code 0"
+NOTED_AFTER: Final = 10.0
+"""Seconds after which the reason of a program that listens nowhere is noted."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at where a program listens; more, the longer it takes."""
+SURE_AFTER: Final = 3.0
+"""Seconds for which a program must listen elsewhere before that is told: it may open its port later."""
+GIVEN_UP_AFTER: Final = 20.0
+"""Seconds for which a program may listen elsewhere, and on no port of its service, before the wait ends."""
+_NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
+"""Ports of other servers, which nothing makes public unless a person asks for it."""
+
+
+class Hindrance(Struct, frozen=True):
+    """The reason why a generation is not ready."""
+
+    reason: str
+    copy: Instance | None = None
+    probe: HealthProbe | None = None
+    """The probe that the copy does not pass."""
+
+
+class ReadinessWait:
+    """Waits for `count` copies of one generation."""
+
+    def __init__(
+        self, copies: Copies, clock: Clock, workload: Workload, count: int, note: Note = ignore_note
+    ) -> None:
+        self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
+        self._note, self._noted = note, ""
+        self._next_look = LOOK_EVERY
+        self._misplaced: Misplacement | None = None
+        """Where the program listens instead of its port, by the last look."""
+        self._misplaced_since = 0.0
+        self._passed: Counter[tuple[str, int]] = Counter()
+        """Successes in a row, by instance and number of the probe."""
+
+    async def run(self) -> None:
+        """Returns when all copies are ready. Raises NotReady when one has ended, when it is certain that they
+        will not be ready, or when the patience is over."""
+        began, pause = time.monotonic(), FIRST_PAUSE
+        deadline = began + self._workload.patience
+        while self._count and (hindrance := await self._hindrance(deadline)):
+            waited = time.monotonic() - began
+            if began + waited > deadline:
+                raise NotReady(await self._failure(hindrance))
+            if self._workload.ready and waited >= self._next_look:
+                await self._look(hindrance, waited)
+            await asyncio.sleep(pause)
+            pause = min(pause * _GROWTH, LONGEST_PAUSE)
+
+    async def _look(self, hindrance: Hindrance, waited: float) -> None:
+        """Looks where the program listens. Notes what to change, and ends the wait where that is certain."""
+        self._next_look = waited + max(LOOK_EVERY, waited / 4)
+        misplaced = await self._misplacement(hindrance)
+        if misplaced != self._misplaced:
+            self._misplaced, self._misplaced_since = misplaced, waited
+        lasted = waited - self._misplaced_since
+        if misplaced is None:
+            if waited >= NOTED_AFTER and not self._noted:
+                await self._tell(f"{LOOK}{self._workload.name} is not ready yet: {hindrance.reason}")
+        elif lasted >= SURE_AFTER:
+            await self._follow(hindrance, misplaced)
+            await self._tell(misplaced.advice)
+            if lasted >= GIVEN_UP_AFTER and self._is_hopeless(misplaced):
+                raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
+
+    async def _tell(self, reason: str) -> None:
+        """Notes why it takes long, each reason once."""
+        if reason != self._noted:
+            self._noted = reason
+            await self._note(reason)
+
+    async def _follow(self, hindrance: Hindrance, misplaced: Misplacement) -> None:
+        """Raises ListensElsewhere if Windlass chose the port, and the program answers HTTP on another one."""
+        number, copy, ports = misplaced.port, hindrance.copy, self._workload.ports
+        if number is None or number in _NOT_HTTP or copy is None or not misplaced.is_whole:
+            return
+        if [port.automatic for port in ports] == [True] and await self._copies.speaks_http(copy, number):
+            raise ListensElsewhere(misplaced.advice, number)
+
+    def _is_hopeless(self, misplaced: Misplacement) -> bool:
+        """True if waiting longer changes nothing. A program with volumes may prepare its data first, and a
+        declared probe says itself how long to wait."""
+        return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
+
+    async def _failure(self, hindrance: Hindrance) -> str:
+        name, patience = self._workload.name, f"{self._workload.patience:.0f} seconds"
+        if misplaced := await self._misplacement(hindrance):
+            return f"{misplaced.advice}. {name} was not healthy after {patience}"
+        return f"{LOOK}{name} was not healthy after {patience}: {hindrance.reason}"
+
+    async def _misplacement(self, hindrance: Hindrance) -> Misplacement | None:
+        """Returns where the program listens instead of the port that is probed, if that can be found out."""
+        copy, probe = hindrance.copy, hindrance.probe
+        if copy is None or probe is None or probe.kind is ProbeKind.EXEC:
+            return None
+        try:
+            listeners = await self._copies.listeners(copy)
+        except EngineError:  # the reason is told without advice
+            return None
+        return find_misplacement(
+            self._workload, copy, probe.port, listeners, from_outside=self._copies.has_go_between
+        )
+
+    async def _hindrance(self, deadline: float) -> Hindrance | None:
+        """Returns why the generation is not ready yet; None if it is."""
+        try:
+            copies = await self._own()
+            for copy in copies:
+                if copy.phase is not Phase.RUNNING or copy.restarts:
+                    raise NotReady(_early_end_message(self._workload.name, await self._end_reason(copy)))
+        except EngineUnavailable as away:
+            if time.monotonic() > deadline:
+                raise
+            return Hindrance(str(away))
+        hindrances = await asyncio.gather(*(self._hindrance_of(copy) for copy in copies))
+        missing = self._count - len(copies)
+        absent = Hindrance(f"{missing} of its instances never started") if missing > 0 else None
+        return next(filter(None, hindrances), absent)
+
+    async def _own(self) -> list[Instance]:
+        copies = await self._copies.copies(self._workload.service)
+        return [copy for copy in copies if copy.generation == self._workload.generation]
+
+    async def _end_reason(self, ended: Instance) -> str:
+        """Returns the reason why a copy ended. An engine may notice the end before it knows the reason."""
+        for _ in range(_LOOKS_FOR_REASON):
+            if ended.reason:
+                return ended.reason
+            await asyncio.sleep(FIRST_PAUSE)
+            ended = next((copy for copy in await self._own() if copy.id == ended.id), ended)
+        return "ended"
+
+    async def _hindrance_of(self, copy: Instance) -> Hindrance | None:
+        """Returns why one copy is not ready yet; None if it is."""
+        if not self._workload.ready:
+            age = (self._clock.now() - copy.started_at) / 1000
+            return None if age >= self._workload.settle else Hindrance("it has not run for long enough")
+        for number, probe in enumerate(self._workload.ready):
+            key = copy.id, number
+            if self._passed[key] >= probe.successes:
+                continue
+            if trouble := await self._copies.probe(copy, probe):
+                self._passed[key] = 0
+                return Hindrance(trouble, copy, probe)
+            self._passed[key] += 1
+            if self._passed[key] < probe.successes:
+                return Hindrance("its probe succeeds, but not often enough in a row yet")
+        return None
+
+
+def _early_end_message(name: str, reason: str) -> str:
+    end, colon, meaning = reason.partition(":")
+    if end == _ENDED_WELL:
+        return (
+            "Name a command that keeps running, such as `web: gunicorn app:app` in a Procfile: "
+            f"{name} ended by itself, and {end}, while it was starting{colon}{meaning}"
+        )
+    return f"{LOOK}{name} {end} while it was starting{colon}{meaning}"

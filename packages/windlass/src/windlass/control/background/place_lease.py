@@ -1,0 +1,259 @@
+"""Keeps the lease of the place of this server, and notices when a server that owns a place is gone.
+
+A server that is stopped, killed or cut off keeps its place, because its services may still run. No other
+server starts them until an operator gives it the place (`serve --adopt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.control.context.call import ITSELF
+from windlass.control.context.context import Context
+from windlass.control.records.recording import About, emit
+from windlass.control.records.run_servers import announce_address
+from windlass.control.records.sealed_workload import workload_of
+from windlass.control.records.stored_clusters import place_of
+from windlass.control.workloads.terraform_programs import known_address
+from windlass.core.access import SYSTEM
+from windlass.core.words.events import Event
+from windlass.engines.engine import EngineError
+from windlass.families.cluster import Cluster, cluster
+from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_word
+
+LOST_WORD: Final = "place:lost:"
+FOUND_WORD: Final = "place:found:"
+LOOKS: Final = 5
+"""Looks in each lease."""
+MISSED: Final = 3
+"""Looks without a renewal after which an owner is lost: so it is known before its lease has ended."""
+_NOT_OWNER: Final = (
+    "another server or Docker engine runs the services of this place, and nothing is started here: to run "
+    "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
+)
+_IS_COPY: Final = (
+    "remove the file `server` from the data directory that is a copy, and start its server again: another "
+    "server runs with the same file. Nothing is started here. To run services on both machines, give one of "
+    "them a name of its own (WINDLASS_PLACE)"
+)
+_log = log("places")
+
+
+class OwnerAlive(Exception):
+    """The place cannot be taken over: the lease of its owner has not ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stop the server that owns the services of this database, and start again with --adopt; or start "
+            "without it, beside that server"
+        )
+
+
+class ObservedLease(Struct, frozen=True):
+    """The lease of another server, as this server saw it."""
+
+    owner: str
+    until: int
+    since: int
+    """The first look at this lease, by the clock of this server."""
+    last: int
+    """The last one."""
+
+
+class PlaceLease:
+    """Renews the lease of this server, and watches those of other servers."""
+
+    def __init__(self, ctx: Context, lease: int) -> None:
+        self._ctx, self._lease = ctx, lease
+        self._ownership = ctx.ownership
+        self._seen: dict[str, ObservedLease] = {}
+        """By place: the lease at the last look."""
+        self._outage = Outage(
+            _log, "the lease of the place waits for the database", "the lease of the place is renewed again"
+        )
+        self._refused: PlaceHolder | None = None
+        """The owner that this server would be, once it was refused."""
+        self._lease_of_twin: int | None = None
+        """The end of the lease that a server with the same id had at another home."""
+        self._is_copy = False
+        """True once such a server was seen to renew its lease."""
+        self._is_displaced = False
+        """True from when such a server got the place of this one, until what ran here has ended."""
+        ctx.store.listen(self._note_nudge, "place")
+
+    def _note_nudge(self, word: str) -> None:
+        ownership = self._ownership
+        if word.startswith(LOST_WORD):
+            ownership.lost |= {word.removeprefix(LOST_WORD)}
+        elif word.startswith(FOUND_WORD):
+            ownership.lost -= {word.removeprefix(FOUND_WORD)}
+
+    async def take(self) -> None:
+        """Takes the place over from another server. Waits for as long as a lease, and raises OwnerAlive if
+        the lease is renewed meanwhile."""
+        holder = self._ownership.holder
+        if holder is None:
+            return
+        row = await self._ctx.store.reads.owners.get(holder.place)
+        if row is None or row.owner == holder.owner:
+            return
+        while self._milliseconds_unchanged(row) < self._lease:
+            await asyncio.sleep(self._between_looks / SECOND)
+            if await self._ctx.store.reads.owners.get(holder.place) != row:
+                raise OwnerAlive
+        if not await self._ctx.store.write(lambda tx: self._take(tx, holder, row)):
+            raise OwnerAlive
+        _log.warning("the place of another server was taken over (--adopt): services are started here")
+
+    @property
+    def _between_looks(self) -> int:
+        return self._lease // LOOKS
+
+    def _milliseconds_unchanged(self, row: OwnerRow) -> int:
+        """Returns for how long another server has not renewed its lease, by the clock of this server. The
+        clock of the other one may be fast or slow: it only shows that the lease changed.
+
+        Begins to count again if the last look is long ago, or lies in the future: the clock was set, this
+        server was paused, or the database stalled, so that the other server could not renew its lease."""
+        now, seen = self._ctx.clock.now(), self._seen.get(row.place)
+        is_same = seen is not None and (seen.owner, seen.until) == (row.owner, row.until)
+        is_counted = seen is not None and 0 <= now - seen.last <= 2 * self._between_looks
+        since = seen.since if seen and is_same and is_counted else now
+        self._seen[row.place] = ObservedLease(row.owner, row.until, since, now)
+        return now - since
+
+    async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
+        if not await tx.owners.take(seen, holder.owner, self._lease, self._ownership.home):
+            return False
+        await tx.work.revoke(holder.place)
+        await self._announce(tx, Event.CLUSTER_TAKEN_OVER, holder.place)
+        if seen.is_lost:
+            tx.nudge(FOUND_WORD + holder.place)
+        return True
+
+    async def run(self) -> None:
+        """Calls `look` several times in each lease. Waits for a database that is away, because no work is
+        claimed without it either."""
+        while not self._ownership.is_alone:
+            await asyncio.sleep(self._between_looks / SECOND)
+            try:
+                await self.look()
+                self._outage.end()
+            except Unavailable as error:
+                self._outage.note(str(error))
+            except EngineError as error:
+                _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
+
+    async def look(self) -> None:
+        """Renews the lease, and checks whether those of other servers have ended."""
+        ownership, store = self._ownership, self._ctx.store
+        if ownership.is_alone:
+            return
+        was_owner, holder = ownership.is_owner, ownership.holder
+        ownership.is_owner = await store.write(lambda tx: self._renew_and_watch(tx, holder))
+        rows = {row.place: row for row in await store.reads.owners.all()}
+        ownership.lost = frozenset(place for place, row in rows.items() if row.is_lost)
+        own = rows.get(ownership.place)
+        if own and holder and not ownership.is_owner:
+            self._refuse(holder, own, is_new=was_owner or holder != self._refused)
+            self._is_displaced |= was_owner and own.owner == holder.owner
+        ownership.elsewhere = own.surroundings if own and holder and holder.owner != own.owner else None
+        if own and holder and (self._is_displaced or holder.owner in own.formers):
+            await self._leave(holder, own)
+            self._is_displaced = False
+
+    def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
+        extra = {"place": holder.place, "owner": holder.owner}
+        if own.owner == holder.owner:
+            # The lease may be that of this server before the machine was started again: it is not renewed.
+            if self._lease_of_twin not in {None, own.until} and not self._is_copy:
+                self._is_copy = True
+                _log.error(_IS_COPY, extra=extra)
+            self._lease_of_twin = own.until
+        elif is_new:
+            self._refused = holder
+            _log.warning(_NOT_OWNER, extra=extra)
+
+    async def _renew_and_watch(self, tx: Tx, holder: PlaceHolder | None) -> bool:
+        """Returns False if this server does not own its place. Marks owners whose lease ended as lost."""
+        rows = {row.place: row for row in await tx.owners.all()}
+        own = rows.get(self._ownership.place)
+        is_owner = holder is not None and await self._renew(tx, holder, own)
+        for row in rows.values():
+            if row is own and holder and row.owner == holder.owner:
+                continue
+            is_silent = self._milliseconds_unchanged(row) >= MISSED * self._between_looks
+            if is_silent and await tx.owners.mark_lost(row):
+                _log.error(
+                    "the server that owns a place does not answer: states of its services are unknown",
+                    extra={"place": row.place},
+                )
+                await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD, row.place)
+        return is_owner
+
+    async def _renew(self, tx: Tx, holder: PlaceHolder, row: OwnerRow | None) -> bool:
+        """Returns False if another server owns the place."""
+        if self._is_copy:
+            return False
+        home = self._ownership.home
+        if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings(), home):
+            return False
+        ctx = self._ctx
+        await announce_address(tx, holder.place, known_address(ctx.settings, ctx.places.local))
+        if row and row.is_lost:
+            await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)
+        if row is None or row.until <= tx.now:
+            tx.nudge("work")
+        return True
+
+    def _surroundings(self) -> Surroundings:
+        place, domain = self._ctx.places.local, self._ctx.settings.gateway_domain
+        return Surroundings(place.takes, place.public_host, domain, place.http_port)
+
+    async def _leave(self, holder: PlaceHolder, row: OwnerRow) -> None:
+        """Ends the instances on this machine after another server has taken over the place. Volumes stay."""
+        ctx = self._ctx
+        for service in {instance.service for instance in await ctx.places.local.engine.all()}:
+            _log.warning("a service ends here: another server runs it now", extra={"service": service})
+            await end_instances(ctx, service)
+        await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
+
+    async def _tell(self, tx: Tx, kind: Event, word: str, place: str) -> None:
+        """Records an event and wakes all readers of statuses. Servers hear `word` before, so that the readers
+        see the new state."""
+        tx.nudge(word + place)
+        for row in await self._announce(tx, kind, place):
+            for service in await tx.statuses.on_cluster(row.id):
+                tx.nudge(status_word(service))
+
+    async def _announce(self, tx: Tx, kind: Event, place: str) -> Iterable[Row]:
+        """Records an event for each cluster that uses the place; returns these clusters."""
+        clusters: list[Row] = []
+        for id in await tx.statuses.clusters():
+            row = await tx.resources.find(cluster.name, id)
+            if row is None or place_of(row.read(Cluster)) != place:
+                continue
+            about = About(row.id, row.family, row.id, row.family)
+            emit(tx, kind, row.org, about, SYSTEM.id, SYSTEM.name, ITSELF, {"name": row.name or ""})
+            clusters.append(row)
+        return clusters
+
+
+async def end_instances(ctx: Context, service: str) -> None:
+    """Ends the instances of a service on this machine. The generation that serves is scaled to none, and not
+    removed, so that it may start here again later."""
+    engine, status = ctx.places.local.engine, await ctx.store.reads.statuses.get(service)
+    workload = await workload_of(ctx, status.serving if status else None)
+    for generation in {instance.generation for instance in (await engine.observe(service)).instances}:
+        if workload and workload.generation == generation:
+            await engine.apply(workload, 0)
+        else:
+            await engine.remove(service, generation=generation, grace=ctx.settings.stop_seconds)

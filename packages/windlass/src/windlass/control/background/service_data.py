@@ -1,0 +1,328 @@
+"""Data of services outside the database: on the engine, builds, database servers, log lines.
+
+Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
+is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base import ids
+from windlass.base.atomic_files import write_whole
+from windlass.base.folder_removal import erase
+from windlass.base.log import log
+from windlass.base.subprocesses import in_thread
+from windlass.builders.builder import Builder, BuilderUnavailable
+from windlass.control.background.all_places import OtherDatabase
+from windlass.control.context.call import ITSELF
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.context.places import LOCAL
+from windlass.control.deploying.restored_database import report_unknown_services
+from windlass.control.people.organizations import NO_PARENT
+from windlass.control.records.recording import About, emit
+from windlass.core.access import SYSTEM
+from windlass.core.words.events import Event
+from windlass.engines.engine import Engine, EngineUnavailable
+from windlass.engines.servers import Servers
+from windlass.engines.workload import StoredData
+from windlass.families.cluster import cluster
+from windlass.families.organization import organization
+from windlass.store import Tx
+
+RECORD: Final = "record.json"
+SET_ASIDE: Final = "set-aside"
+"""The folder of services that were set aside, below the data directory."""
+INSTALLATION: Final = "installation"
+"""The fact of the database that holds the id of the installation."""
+MOST_ASIDE: Final = 20
+"""Services that are set aside at one time at the engine of a cluster."""
+_LONGEST_NAME: Final = 63
+_log = log("holdings")
+
+
+class ServiceDataStore(Protocol):
+    """A part that stores data of services; `engines.engine` documents the methods."""
+
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """A service that was set aside."""
+
+    service: str
+    name: str
+    installation: str
+    """The installation's id: an engine may label its data with it."""
+    at: int
+    why: str
+    instances: int = 0
+    volumes: int = 0
+    engine: str = ""
+    """The engine that it ran on: only that engine can put it back or erase it."""
+    is_whole: bool = True
+    """False while it is set aside, and after an interruption: there may be something in its place still."""
+    place: str = LOCAL
+    """The cluster at whose engine it is, or LOCAL."""
+    is_known: bool = True
+    """False if this version cannot read the record: the service is neither put back nor erased."""
+
+
+class Occupied(Exception):
+    """The service has data in place again, which is not replaced."""
+
+
+class OtherVersion(Exception):
+    """Another version of Windlass has set the service aside."""
+
+
+class OtherEngine(Exception):
+    """The service ran on another engine than the settings name."""
+
+
+def folder_of(data: Path, service: str) -> Path:
+    return data / SET_ASIDE / service
+
+
+def records(data: Path) -> dict[str, SetAside]:
+    """Returns the records of all services that are set aside, by id."""
+    return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
+
+
+def _read(file: Path) -> SetAside:
+    """Reads a record; a damaged one still lists its service, so that nothing is hidden."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=SetAside)
+    except msgspec.ValidationError:
+        why = "another version of Windlass has recorded it, and this one cannot read that"
+        return _unread(file, why, is_known=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _unread(file, "its record is damaged", is_known=True)
+
+
+def _unread(file: Path, why: str, *, is_known: bool) -> SetAside:
+    return SetAside(service=file.parent.name, name="", installation="", at=0, why=why, is_known=is_known)
+
+
+class ServiceDataStores:
+    def __init__(
+        self,
+        engine: Engine,
+        builder: Builder,
+        servers: Servers,
+        data: Path,
+        *,
+        shared: Sequence[ServiceDataStore] = (),
+        place: str = LOCAL,
+    ) -> None:
+        """`shared` are of all places, and given with the local one."""
+        self.engine, self.builder, self.place = engine, builder, place
+        self._files: Sequence[ServiceDataStore] = (builder, servers, *shared)
+        self._data = data
+
+    async def services(self) -> dict[str, StoredData]:
+        """Returns all services that have data in place, also those that are only partly set aside."""
+        in_files: dict[str, StoredData] = {}
+        for holder in self._files:
+            in_files |= dict.fromkeys(await holder.services(), StoredData())
+        # An engine remembers of many services what may not come back; nothing is lost with that.
+        notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
+        done = {id for id, record in self.records().items() if record.is_whole}
+        in_place = {id: kept for id, kept in (in_files | notable).items() if id not in done}
+        if self.place == LOCAL:
+            return in_place
+        # An id that the engine of a cluster tells becomes the name of a folder here.
+        return {id: kept for id, kept in in_place.items() if ids.is_id(id)}
+
+    def records(self) -> Mapping[str, SetAside]:
+        return records(self._data)
+
+    async def set_aside(self, record: SetAside) -> None:
+        """Written down first, and again at the end: what is interrupted is done again."""
+        folder = folder_of(self._data, record.service)
+        await in_thread(_write, folder / RECORD, replace(record, is_whole=False))
+        for holder in (self.engine, *self._files):
+            await holder.set_aside(record.service, folder)
+        await in_thread(_write, folder / RECORD, replace(record, is_whole=True))
+        _log.warning(
+            "a service that the database does not know was set aside",
+            extra={"service": record.service, "called": record.name, "why": record.why},
+        )
+
+    async def put_back(self, service: str) -> None:
+        folder = folder_of(self._data, service)
+        self._check_record(service)
+        try:
+            for holder in (self.engine, *self._files):
+                await holder.put_back(service, folder)
+        except FileExistsError as error:
+            raise Occupied(str(error)) from error
+        await in_thread(_leave, folder)
+        _log.warning("a service that was set aside was put back", extra={"service": service})
+
+    async def purge(self, service: str, *, everywhere: bool) -> None:
+        """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
+        self._check_record(service)
+        if everywhere and _has_something((await self.engine.services()).get(service, StoredData())):
+            await self.engine.discard(service)
+        if everywhere:
+            await self.builder.discard(service)
+        await in_thread(_erase, folder_of(self._data, service))
+
+    def _check_record(self, service: str) -> None:
+        record = self.records()[service]
+        if not record.is_known:
+            raise OtherVersion(
+                f"use the version of Windlass that has set the service {service} aside: {record.why}"
+            )
+        if record.place != self.place:
+            raise OtherEngine(
+                f"remove it with docker on the host of the cluster {record.place}: this service ran there"
+            )
+        ran_on = record.engine
+        if ran_on not in {"", self.engine.name}:
+            raise OtherEngine(
+                f"set the engine to {ran_on} (WINDLASS_ENGINE={ran_on}): this service ran on it"
+            )
+
+
+def _has_something(kept: StoredData) -> bool:
+    return bool(kept.instances or kept.volumes)
+
+
+def _write(file: Path, record: SetAside) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(file, msgspec.json.encode(record))
+
+
+def _leave(folder: Path) -> None:
+    """Leaves the data set aside; it is not erased."""
+    left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
+    if left:
+        raise Occupied(f"not taken back: {', '.join(left)}")
+    _erase(folder)
+
+
+def _erase(folder: Path) -> None:
+    """Erases a service that was set aside. Its record is removed last: after an interruption the service is
+    still listed, and can be erased again."""
+    for path in folder.iterdir():
+        if path.name != RECORD:
+            erase(path)
+    (folder / RECORD).unlink()
+    folder.rmdir()
+
+
+def data_stores_of(ctx: Context, place: Place) -> ServiceDataStores:
+    shared = (ctx.logs, ctx.sites) if place.id == LOCAL else ()
+    data = Path(ctx.settings.data_dir)
+    return ServiceDataStores(place.engine, place.builder, place.servers, data, shared=shared, place=place.id)
+
+
+# Decided by the database
+
+
+async def sweep(ctx: Context, holder: ServiceDataStore) -> None:
+    """Erases what is left of services that were deleted."""
+    in_place = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
+    await holder.sweep(
+        [service for service in sorted(in_place) if await ctx.store.reads.deletions.is_deleted(service)]
+    )
+
+
+async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+    with suppress(EngineUnavailable, BuilderUnavailable):  # It is asked again next time.
+        await _set_unknown_aside(ctx, place, why)
+
+
+async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+    holdings = data_stores_of(ctx, place)
+    unknown_services = list((await unknown(ctx, holdings)).items())
+    if place.reconnect is not None:
+        if not ctx.places.adopts:
+            report_unknown_services(
+                ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in unknown_services]
+            )
+            return
+        # The engine of a cluster may name any number of services that never were.
+        unknown_services = unknown_services[:MOST_ASIDE]
+    for service, kept in unknown_services:
+        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+
+
+async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, StoredData]:
+    """Returns the services of a place that this database neither has nor has deleted. The place is listed
+    before the database is read, because a new service is in the database first."""
+    in_place, reads = await holdings.services(), ctx.store.reads
+    ours = set(await reads.statuses.services())
+    rest = {service: kept for service, kept in in_place.items() if service not in ours and not kept.is_lost}
+    unknown_services = {
+        service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)
+    }
+    if unknown_services and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
+        raise OtherDatabase(
+            "the database is not the one that this server was started with: nothing is erased or set aside"
+        )
+    return unknown_services
+
+
+async def put_aside(
+    ctx: Context, holdings: ServiceDataStores, service: str, kept: StoredData, installation: str, why: str
+) -> None:
+    record = SetAside(
+        service=service,
+        name=kept.name,
+        installation=installation,
+        at=ctx.clock.now(),
+        why=why,
+        instances=kept.instances,
+        volumes=kept.volumes,
+        engine=holdings.engine.name,
+        place=holdings.place,
+    )
+    await holdings.set_aside(record)
+    await _record_event(ctx, Event.SET_ASIDE, record)
+
+
+async def bring_back(ctx: Context) -> None:
+    """Brings back services that were set aside while another database was used, and that this one has."""
+    for service, record in records(Path(ctx.settings.data_dir)).items():
+        if await ctx.store.reads.statuses.get(service) is None:
+            continue
+        holdings = data_stores_of(ctx, await ctx.places.of(service))
+        try:
+            await holdings.put_back(service)
+        except (Occupied, OtherEngine, OtherVersion) as error:
+            _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
+        else:
+            await _record_event(ctx, Event.PUT_BACK, record)
+
+
+async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
+    """Records the event in the audit of the organization of the cluster, or else of the first organization:
+    the owner is unknown, and what the engine of a cluster says concerns no other organization."""
+
+    async def change(tx: Tx) -> None:
+        place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)
+        row = await tx.resources.get(place.org) if place else None
+        row = row or await tx.resources.first(NO_PARENT, organization.name)
+        assert row is not None
+        about = About(row.id, row.family, row.id, row.family)
+        data = {"name": record.name[:_LONGEST_NAME], "service_id": record.service, "message": record.why}
+        emit(tx, kind, row.id, about, SYSTEM.id, SYSTEM.name, ITSELF, data)
+
+    await ctx.store.write(change)

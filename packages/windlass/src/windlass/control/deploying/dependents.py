@@ -1,0 +1,111 @@
+"""Services that wait for others of their environment: to be deployed after them, and to be ended before them.
+
+Services are deployed in the order of their kinds, and a failure stops those of its request that come later.
+Where a job runs a command at its end, services that it needs end after it, and those that need it before.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import RECONCILE, finish, name_of, particulars, status_of
+from windlass.control.records.runs import plan_of
+from windlass.core.declare.registry import runs_once
+from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress
+from windlass.store import DeploymentRow, Row, Tx
+
+_ENDS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
+
+
+async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
+    """Says which other service of the environment comes first; empty if none does."""
+    if head.action in BUILDS:
+        first = await _deployed_before(ctx, tx, service, head)
+    else:
+        first = await _ended_before(ctx, tx, service, head) if head.action in _ENDS else None
+    if first is None:
+        return ""
+    verb = "is deployed" if head.action in BUILDS else "ends"
+    noun = ctx.kinds[first.family].family.noun
+    return f"Wait for the {noun} {name_of(first)}, which {verb} first, or cancel its deployment"
+
+
+async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
+    """A deployment that runs to its end may take as long as its program wants: it holds up its own request,
+    and no others."""
+    for family in sorted(ctx.kinds[service.family].waits_for):
+        lasts = runs_once(ctx.kinds[family].family)
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            for row in await tx.deployments.open(neighbour.id):
+                is_first = row.action in BUILDS and row.created <= head.created
+                if is_first and (not lasts or _is_of_same_request(row, head)):
+                    return neighbour
+    return None
+
+
+def _is_of_same_request(one: DeploymentRow, other: DeploymentRow) -> bool:
+    request = particulars(one).request
+    return bool(request) and request == particulars(other).request
+
+
+async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
+    """A command holds up what is ended by the same request. Deletions of its job are asked for once, so that
+    they hold up those of other requests, too."""
+    runs_command = await _runs_command(ctx, tx, service, head)
+    for family in _later_families(ctx, service):
+        if not (runs_command or ctx.kinds[family].has_runs):
+            continue
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            for row in await tx.deployments.open(neighbour.id):
+                is_first = row.action in _ENDS and row.created <= head.created
+                if not is_first:
+                    continue
+                is_needed = row.action == Do.DELETE or _is_of_same_request(row, head)
+                if runs_command or (is_needed and await _runs_command(ctx, tx, neighbour, row)):
+                    return neighbour
+    return None
+
+
+async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
+    """True if a job runs a command before this deployment ends it."""
+    kind = ctx.kinds[service.family]
+    if not kind.has_runs or (timetable := await tx.timetables.get(service.id)) is None:
+        return False
+    return kind.event_at(Do(deployment.action)) in plan_of(timetable).commands
+
+
+def _later_families(ctx: Context, service: Row) -> list[str]:
+    """Returns the families whose services are deployed after this one, and so end before it."""
+    return [name for name, kind in ctx.kinds.items() if service.family in kind.waits_for]
+
+
+async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
+    """Asks for the deployments that may have waited for this service."""
+    for family in {*_later_families(ctx, service), *ctx.kinds[service.family].waits_for}:
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            if await tx.deployments.open(neighbour.id):
+                await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org, environment=neighbour.parent)
+
+
+async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:
+    """Fails deployments of the same request that wait for a service which failed. They have not begun."""
+    kind = ctx.kinds[service.family]
+    begins = failed.action in BUILDS
+    if not (begins or (failed.action in _ENDS and kind.has_runs)):
+        return
+    reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
+    for family in sorted(_later_families(ctx, service) if begins else kind.waits_for):
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            for row in await tx.deployments.open(neighbour.id):
+                is_same = (row.action in BUILDS) is begins and _is_of_same_request(failed, row)
+                if is_same and row.status == Progress.QUEUED:
+                    await _fail(tx, neighbour, row, reason)
+
+
+async def _fail(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) -> None:
+    await finish(tx, service, deployment, Progress.FAILED, reason)
+    status = await status_of(tx, service)
+    if status.deployment == deployment.id:
+        state = WORDS[Do(deployment.action)].failed
+        await tx.statuses.change(replace(status, state=state, message=reason))

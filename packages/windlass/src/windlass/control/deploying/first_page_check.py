@@ -1,0 +1,134 @@
+"""Looks at the first page of an application that was just released, at its public host.
+
+A program may accept connections and answer each request with an error: for want of a table or a key, or
+because it refuses the host. The message of the service then says what to do. The page is asked for only where
+Windlass chose the port: a person who names ports may serve no pages there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+
+from windlass.base.isolation.instance_connections import open_connection
+from windlass.base.segments import line_filter
+from windlass.control.context.context import Context
+from windlass.control.deploying.routes import endpoints_of, hosts_of, machine_of
+from windlass.control.records.served_names import row_of
+from windlass.core.deploy.states import DeploymentStage
+from windlass.engines.start_remedies import LOOK, LOOKED_AT, database_remedy, remedy_of
+from windlass.engines.workload import Instance, Observation, Workload
+from windlass.routers.router import Endpoint
+
+ANSWERED: Final = 10.0
+"""Seconds in which the page must begin: for the first one, a program may load the rest of itself."""
+_LOG_PAUSES: Final = (0.05, 0.2, 0.5)
+"""Seconds until the lines of the program about its answer are looked for, again and again."""
+_LONGEST: Final = 65_536
+_SOON: Final = 1.0
+_REFUSED: Final = 400
+_MAY_REFUSE: Final = (_REFUSED, 403)
+"""Answers of frameworks to a host that they do not know."""
+_REFUSALS: Final = (b"<title>Bad Request (400)</title>", b"Blocked hosts:", b"Blocked request. This host")
+"""Words of Django, Rails and Vite."""
+_FAILED: Final = 500
+
+
+class _Page(NamedTuple):
+    status: int = 0
+    text: bytes = b""
+
+
+async def check_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
+    """Returns what to do about the first page, also in the log of the deployment; empty if it is answered, or
+    cannot be asked for here."""
+    if trouble := await _find_trouble(ctx, workload, seen):
+        ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(trouble)
+    return trouble
+
+
+async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
+    place = await ctx.places.of(workload.service)
+    ready = Observation(tuple(seen)).of(workload.generation).ready
+    if machine_of(ctx, place) is not None or [port.automatic for port in workload.ports] != [True]:
+        return ""
+    (port,) = workload.ports
+    held = row_of(port, await ctx.store.reads.names.of(workload.service))
+    endpoint = next(iter(endpoints_of(port, ready)), None)
+    if held is None or endpoint is None:
+        return ""
+    host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
+    page = await _page_at(endpoint, host)
+    is_refused = page.status in _MAY_REFUSE and await _refuses_host(endpoint, page)
+    if page.status < _FAILED and not is_refused:
+        return await _trouble_of_database(ctx, workload)
+    end = f"{workload.name} answers GET / with {page.status}"
+    remedy = await _remedy(ctx, workload, began)
+    if not remedy and is_refused:
+        remedy = (
+            f"Let the application answer at its public host {host}, such as by ALLOWED_HOSTS of Django, "
+            "config.hosts of Rails or allowedHosts of Vite"
+        )
+    return f"{remedy}. {end}" if remedy else f"{LOOK}{end}"
+
+
+async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
+    """True if the page says so, or another host gets an answer."""
+    if any(words in page.text for words in _REFUSALS):
+        return True
+    return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED
+
+
+async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
+    """Returns what to do about a program that has no database: it may answer late, or with a page that says
+    so."""
+    remedy = database_remedy(workload.name, await _output(ctx, workload))
+    return f"{remedy}. {workload.name} runs, and reports that in its log" if remedy else ""
+
+
+async def _remedy(ctx: Context, workload: Workload, began: int) -> str:
+    """Returns what to do about an error, from the lines that the program has written since."""
+    for pause in _LOG_PAUSES:
+        await asyncio.sleep(pause)
+        if remedy := remedy_of("", workload.name, await _output(ctx, workload, began)):
+            return remedy
+    return ""
+
+
+async def _output(ctx: Context, workload: Workload, since: int | None = None) -> list[str]:
+    wanted = line_filter(since=since, version=workload.deployment)
+    lines = await asyncio.to_thread(ctx.logs.tail, workload.service, LOOKED_AT, wanted)
+    return [msgspec.json.decode(line)["message"] for line in lines]
+
+
+async def _page_at(endpoint: Endpoint, host: str) -> _Page:
+    """Returns the first page. Its status is 0 if there is no answer."""
+    try:
+        async with asyncio.timeout(ANSWERED):
+            reader, writer = await open_connection(endpoint.network, endpoint.address, endpoint.port)
+            try:
+                writer.write(
+                    f"GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: windlass-probe\r\n"
+                    "Accept: text/html,*/*\r\nConnection: close\r\n\r\n".encode()
+                )
+                words = (await reader.readline()).split()
+                text = await _beginning_of(reader)
+            finally:
+                writer.close()
+    except (TimeoutError, OSError, ValueError):
+        return _Page()
+    return _Page(int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, text)
+
+
+async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
+    """Reads what follows, as far as it comes soon: a program whose client leaves may report an error."""
+    read = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SOON):
+            while len(read) < _LONGEST and (more := await reader.read(_LONGEST)):
+                read += more
+    return read

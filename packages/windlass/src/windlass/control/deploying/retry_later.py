@@ -1,0 +1,68 @@
+"""Waits for what is away, or for what takes long, without holding a slot of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from windlass.builders.builder import BuilderUnavailable
+from windlass.control.deploying.ledger import Ledger
+from windlass.control.records.deployments import particulars
+from windlass.engines.engine import EngineUnavailable
+
+T = TypeVar("T")
+Note = Callable[[str], Awaitable[None]]
+"""Records why a deployment waits."""
+
+HOLD: Final = 2.0
+"""Seconds for which a step that can only wait holds its slot."""
+PAUSE: Final = 5_000
+"""Milliseconds after which a step is repeated that found the engine away."""
+LEAST_TRIES: Final = 4
+"""Tries before a step fails, also where the server was stopped for longer than its patience."""
+
+
+class RetryLater(Exception):
+    """A step can only wait: it is repeated after so many milliseconds, or as soon as it is asked for."""
+
+    def __init__(self, wait: int, reason: str, tries: int = 0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+        self.tries = tries
+        """Failed attempts, counted across killed servers."""
+
+
+async def when_back(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an action while the engine or the builder is unavailable. Raises RetryLater if that takes long,
+    and the last error when the deployment has run out of time."""
+    try:
+        return await wait_while_away(HOLD, action, ledger.note_waiting)
+    except (EngineUnavailable, BuilderUnavailable) as error:
+        waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
+        if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):
+            raise
+        raise RetryLater(PAUSE, str(error), ledger.claim.attempts) from error
+
+
+def is_exhausted(waited: int, patience: float, tries: int) -> bool:
+    return waited > patience * 1000 and tries >= LEAST_TRIES
+
+
+async def wait_while_away(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
+    """Repeats an action while the engine or the builder is away, until the patience ends. `note` gets the
+    reason, and an empty text once it continues."""
+    deadline, pause = time.monotonic() + patience, 0.1
+    while True:
+        try:
+            done = await action()
+        except (EngineUnavailable, BuilderUnavailable) as error:
+            await note(str(error))
+            if time.monotonic() > deadline:
+                raise
+        else:
+            await note("")
+            return done
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 5.0)

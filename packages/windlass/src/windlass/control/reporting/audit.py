@@ -1,0 +1,274 @@
+"""The audit: events as people ask for them, page by page, and what they were about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from windlass.base.clock import HOUR
+from windlass.base.errors import Invalid
+from windlass.base.segments import instant
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.reporting.audit_entries import TargetNames, body_of, entry_type, show_entry
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import Sight
+from windlass.core.declare.audit_query import AuditParameters, TargetParameters
+from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
+from windlass.store import FAR, EventFilter, EventRow, Reads
+
+_STEP = 5_000
+"""Numbers that are searched in one query where few events fit, so that other requests have their turn."""
+_BATCH = 200
+_MOST_LOOKED_AT = 50_000
+_MOST_KINDS = 4
+"""Kinds that one query of the database can name."""
+_SKEW = HOUR
+"""The largest difference between the clocks of replicas."""
+_UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
+"""Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
+
+
+class AuditFilter(Struct, frozen=True):
+    """A filter for events: conditions for the database, and others that are checked here."""
+
+    conditions: EventFilter
+    fits: Callable[[EventRow], Awaitable[bool]] | None = None
+
+
+@reads("organization.events")
+async def events(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    asked = call.asked(AuditParameters)
+    if asked.continue_token and asked.step_back_token:
+        raise Invalid("stepBackToken: cannot be given together with continueToken")
+    source = ctx.store.reads
+    query = _query_of(
+        ctx.registry.audit,
+        call,
+        asked,
+        Sight(source, call.actor, org.id),
+        sub_target=asked.sub_target_type or "",
+        subject=asked.target_id or "",
+        project=asked.service_project_id or "",
+        environment=asked.service_environment_id or "",
+    )
+    page = await _page(source, query, asked)
+    names = TargetNames(source, ctx.registry.audit)
+    full = call.dialect.is_full
+    entries = [await show_entry(row, names, full=full) for row in page.rows]
+    older_gone = page.next is None and await source.events.anchor() is not None
+    links = {
+        name: _link(ctx, call, asked, **{token: str(number)})
+        for name, token, number in (
+            ("previous", "stepBackToken", page.previous),
+            ("next", "continueToken", page.next),
+        )
+        if number is not None
+    }
+    return Reply(encode({"links": links, "organization_max_limit_reached": older_gone, "events": entries}))
+
+
+@reads("organization.targets")
+async def targets(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    asked = call.asked(TargetParameters)
+    source = ctx.store.reads
+    query = _query_of(
+        ctx.registry.audit,
+        call,
+        asked,
+        Sight(source, call.actor, org.id),
+        project=asked.project_id or "",
+        environment=asked.environment_id or "",
+    )
+    column = {UNSET: "subject", "PROJECT": "project", "ENVIRONMENT": "environment"}[asked.target_level]
+    targets: dict[str, None] = {}
+    looked_at = 0
+    if query is not None:
+        async with aclosing(_older(source, query.conditions, FAR, _BATCH)) as batches:
+            async for batch in batches:
+                targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
+                looked_at += len(batch)
+                if looked_at >= _MOST_LOOKED_AT:
+                    break
+    names = TargetNames(source, ctx.registry.audit)
+    listed = [{"id": id, "name": await names.of(id)} for id in targets if id]
+    return Reply(
+        encode({"targets": sorted(listed, key=lambda target: (target["name"].casefold(), target["id"]))})
+    )
+
+
+# Conditions
+
+
+def _query_of(
+    words: AuditNames,
+    call: Call,
+    asked: AuditParameters | TargetParameters,
+    sight: Sight,
+    *,
+    sub_target: str = "",
+    subject: str = "",
+    project: str = "",
+    environment: str = "",
+) -> AuditFilter | None:
+    """Returns None if no event can fit."""
+    full, word = call.dialect.is_full, asked.event_type or ""
+    kinds = kinds_of(word, full=full) if word else ()
+    family = words.family_of(sub_target) if sub_target else ""
+    since = _moment(asked.from_timestamp, 0)
+    until = _moment(asked.to_timestamp, FAR)
+    if (word and not kinds) or family is None:
+        return None
+    conditions = EventFilter(
+        org=sight.org,
+        since=since,
+        until=until,
+        kinds=kinds if len(kinds) <= _MOST_KINDS else (),
+        subject_families=words.families_of(asked.target_type) if asked.target_type else (),
+        family=family,
+        subject=subject,
+        actor=asked.triggered_by,
+        origin=origin_kept(asked.origin) if asked.origin else "",
+        project=project,
+        environment=environment,
+    )
+    return AuditFilter(conditions, _look(word, sight, full=full))
+
+
+def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
+    """Returns the conditions that the database cannot check, if there are any."""
+    if not word and sight.is_whole:
+        return None
+
+    async def fits(row: EventRow) -> bool:
+        if not await sight.includes_event(row):
+            return False
+        return not word or word in {row.kind, entry_type(row, body_of(row.body), full=full)}
+
+    return fits
+
+
+async def _filter(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
+    return [row for row in rows if await query.fits(row)] if query.fits else rows
+
+
+def _moment(text: str, otherwise: int) -> int:
+    if not text:
+        return otherwise
+    if not text.isdecimal():
+        return instant(text)
+    times, by = next((times, by) for digits, times, by in _UNITS if len(text) <= digits)
+    return int(text) * times // by
+
+
+# Pages
+
+
+class AuditPage(Struct, frozen=True):
+    rows: list[EventRow]
+    """The newest first."""
+    previous: int | None = None
+    next: int | None = None
+
+
+async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
+    """Returns a page. Tokens are numbers of events, so that new events make no page repeat or skip one."""
+    if query is None:
+        return AuditPage([])
+    size = asked.page_size
+    if asked.step_back_token:
+        above = int(asked.step_back_token)
+        rows = await _take_page(query, _newer(source, query.conditions, above, _at_once(query, size)), size)
+        kept = rows[:size][::-1]
+        previous = kept[0].seq if len(rows) > size else None
+        return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
+    below = int(asked.continue_token) if asked.continue_token else FAR
+    rows = await _take_page(query, _older(source, query.conditions, below, _at_once(query, size)), size)
+    kept = rows[:size]
+    previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
+    return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
+
+
+def _at_once(query: AuditFilter, size: int) -> int:
+    return size + 1 if query.fits is None else max(size + 1, _BATCH)
+
+
+async def _take_page(
+    query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
+) -> list[EventRow]:
+    """Returns the events of a page, and one more if there are more."""
+    events: list[EventRow] = []
+    async with aclosing(walk) as batches:
+        async for batch in batches:
+            events += await _filter(query, batch)
+            if len(events) > size:
+                break
+    return events[: size + 1]
+
+
+async def _older(
+    source: Reads, conditions: EventFilter, below: int, most: int
+) -> AsyncGenerator[list[EventRow], None]:
+    oldest, newest = await _span(source, conditions)
+    place = min(below, newest + 1)
+    while place > oldest:
+        end = max(oldest, place - _STEP) if conditions.is_selective else oldest
+        rows = await source.audit.older(conditions, place, end, most)
+        place = rows[-1].seq if len(rows) == most else end
+        yield rows
+        await asyncio.sleep(0)
+
+
+async def _newer(
+    source: Reads, conditions: EventFilter, above: int, most: int
+) -> AsyncGenerator[list[EventRow], None]:
+    oldest, newest = await _span(source, conditions)
+    place = max(above, oldest - 1)
+    while place < newest:
+        end = min(newest, place + _STEP) if conditions.is_selective else newest
+        rows = await source.audit.newer(conditions, place, end, most)
+        place = rows[-1].seq if len(rows) == most else end
+        yield rows
+        await asyncio.sleep(0)
+
+
+async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
+    """Returns the numbers between which the events of a period are. Numbers follow time almost exactly."""
+    oldest, newest = await source.events.span()
+    first = await _since(source, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
+    last = (
+        await _since(source, conditions.until + _SKEW, first, newest + 1)
+        if conditions.until < FAR
+        else newest
+    )
+    return first, min(last, newest)
+
+
+async def _since(source: Reads, at: int, low: int, high: int) -> int:
+    """Returns the first number of an event at that time or later."""
+    while low < high:
+        middle = (low + high) // 2
+        time = await source.events.time_of(middle)
+        if time is None or time >= at:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:
+    """Returns the address of another page of the same query."""
+    parameters = {**msgspec.to_builtins(asked), **token}
+    tokens = {"continueToken", "stepBackToken"} - token.keys()
+    query = urlencode(
+        {name: value for name, value in parameters.items() if value != "" and name not in tokens}
+    )
+    base = "/compat" if call.dialect.is_full else ""
+    return f"{ctx.settings.url}{base}/organization/{call.id}/events?{query}"

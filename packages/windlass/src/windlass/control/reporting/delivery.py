@@ -1,0 +1,190 @@
+"""Sends deliveries to the receivers of webhooks: one sender for each webhook, in order for each service.
+
+A receiver that does not take something gets it again later, and meanwhile nothing else of that service. One
+that takes nothing at all is sent one thing at a time, and is looked for twice a minute: as soon as it is
+back, everything that waits is sent. A delivery whose result was not stored before the server was killed is
+sent again, with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.base.clock import HOUR, SECOND
+from windlass.base.http_out import HttpResult
+from windlass.base.signing import signature
+from windlass.base.trace import HEADER, stored_trace
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.records.outbox import payload_of
+from windlass.control.reporting.delivery_results import DeliveryResults, about
+from windlass.control.reporting.webhooks import (
+    SECRET,
+    StoredAttempt,
+    address_of,
+    keys_of,
+    mark_of,
+)
+from windlass.control.request.hidden_fields import decrypt_hidden
+from windlass.core.declare.document import redact
+from windlass.core.words.webhook_payload import Subscription, render
+from windlass.families.webhook import webhook
+from windlass.store import Claim, DeliveryRow, Tx
+
+LOOKED_FOR_EVERY = 30 * SECOND
+SIDE_BY_SIDE = 16
+"""Services of one webhook that are told at the same time."""
+EACH, MOST = 50, 1000
+"""Deliveries of a service, and in all, that are read at once."""
+TRIED = 15.0
+"""Seconds that a receiver may take."""
+LONGEST_WAIT, _DIGITS = HOUR, 9
+"""The longest wait that a receiver may ask for, and the most digits that are read of it."""
+SHOWN = 4096
+"""Characters kept of an answer."""
+_AWAY = {408, 425, 429, 500, 502, 503, 504}
+
+
+async def deliver(ctx: Context, claim: Claim) -> None:
+    id = claim.id.partition(":")[2]
+    await WebhookSender(ctx, claim, id).work()
+    await ctx.store.write(lambda tx: _come_back(tx, claim, id))
+
+
+async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
+    """Schedules the next delivery, and before it a check of the receiver."""
+    row = await tx.resources.find(webhook.name, id)
+    if row is None:
+        await tx.receivers.forget(id)
+    due = await tx.deliveries.next(id) if row and row.read(Subscription).enabled else None
+    if due is None:
+        await tx.work.done(claim)
+        return
+    if (await tx.receivers.get(id)).failing:
+        due = min(due, tx.now + about(LOOKED_FOR_EVERY))
+    await tx.work.again(claim, due)
+
+
+class WebhookSender:
+    def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
+        self._ctx = ctx
+        self._claim = claim
+        self._webhook = webhook
+        self._results = DeliveryResults(ctx, claim, webhook)
+        self._subscription: Subscription
+        """As of the last look; see `_is_wanted`."""
+        self._url = ""
+        """The whole address; the document holds the part that all callers may see."""
+        self._fixed: dict[str, str] = {}
+        """Headers that every delivery has."""
+        self._keys: list[bytes] = []
+
+    async def work(self) -> None:
+        """Sends until nothing is due, or every delivery fails."""
+        self._results.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
+        if self._results.receiver.failing and await self._is_wanted():
+            await self._check_receiver()
+        while not self._results.over and await self._is_wanted():
+            due = await self._due()
+            if not due:
+                return
+            await self._send_all(due)
+
+    async def _is_wanted(self) -> bool:
+        """Reads the present webhook, so that a change takes effect before all due deliveries are sent."""
+        row = await self._ctx.store.reads.resources.find(webhook.name, self._webhook)
+        if row is None:
+            return False
+        subscription = self._subscription = row.read(Subscription)
+        self._url = address_of(self._ctx, row)
+        self._results.address = mark_of(self._ctx, row, self._url)
+        self._fixed = {"Content-Type": "application/json"}
+        self._keys = []
+        if subscription.kind != "SLACK":
+            hidden = decrypt_hidden(self._ctx, row)
+            self._keys = keys_of(hidden, self._ctx.clock.now())
+            if subscription.send_secret and SECRET in hidden:
+                self._fixed["Qovery-Signature"] = hidden[SECRET]
+        return subscription.enabled
+
+    async def _due(self) -> list[DeliveryRow]:
+        most_each, most = (1, 1) if self._results.receiver.failing else (EACH, MOST)
+        reads, now = self._ctx.store.reads, self._ctx.clock.now()
+        return await reads.deliveries.due(self._webhook, now, most_each, most)
+
+    async def _send_all(self, due: Sequence[DeliveryRow]) -> None:
+        lanes: defaultdict[str, list[DeliveryRow]] = defaultdict(list)
+        for delivery in due:
+            lanes[delivery.lane].append(delivery)
+        room = asyncio.Semaphore(SIDE_BY_SIDE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in lanes.values():
+                    group.create_task(self._send_lane(lane, room))
+        finally:
+            await self._results.finish_writing()
+
+    async def _send_lane(self, lane: Sequence[DeliveryRow], room: asyncio.Semaphore) -> None:
+        async with room:
+            for delivery in lane:
+                if self._results.over or not await self._send(delivery):
+                    return
+
+    async def _send(self, delivery: DeliveryRow) -> bool:
+        """Returns whether the next delivery of this lane may follow."""
+        now = self._ctx.clock.now()
+        body = encode(render(self._subscription, payload_of(delivery), self._ctx.settings.url))
+        attempt = StoredAttempt(now, redact(self._url), self._subscription.kind, 0)
+        headers = self._headers(delivery, now, body)
+        began = time.monotonic()
+        try:
+            answer = await self._ctx.out.send("POST", self._url, body, headers, seconds=TRIED)
+        except OSError as error:
+            attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
+            return self._results.note(delivery, attempt)
+        beginning = answer.body[:SHOWN].decode(errors="replace")
+        attempt = replace(attempt, status_code=answer.status, body=beginning, duration_in_ms=_since(began))
+        return self._results.note(delivery, attempt, _requested_wait(answer))
+
+    def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
+        if self._subscription.kind == "SLACK":
+            return self._fixed
+        trace = stored_trace(delivery.trace)
+        traced = {HEADER: trace.header()} if trace else {}
+        seconds = now // SECOND
+        headers = {**self._fixed, **traced, "webhook-id": delivery.id, "webhook-timestamp": str(seconds)}
+        if self._keys:
+            headers["webhook-signature"] = signature(self._keys, delivery.id, seconds, body)
+        return headers
+
+    async def _check_receiver(self) -> None:
+        """Asks a receiver that accepted no delivery whether it is reachable. If it always was, that does
+        not tell whether it accepts deliveries now: the usual waits apply."""
+        here = await self._is_reachable()
+        receiver = self._results.receiver
+        if here == bool(receiver.silent):
+            await self._results.correct(replace(receiver, silent=int(not here)), hurry=here)
+
+    async def _is_reachable(self) -> bool:
+        try:
+            answer = await self._ctx.out.send("HEAD", self._url, seconds=TRIED)
+        except OSError:
+            return False
+        return answer.status not in _AWAY
+
+
+def _requested_wait(answer: HttpResult) -> int | None:
+    text = answer.headers.get("retry-after", "").strip()
+    if not (text.isdecimal() and text.isascii()):
+        return None
+    seconds = int(text.lstrip("0")[:_DIGITS] or 1)
+    return min(seconds * SECOND, LONGEST_WAIT)
+
+
+def _since(began: float) -> int:
+    return round((time.monotonic() - began) * SECOND)

@@ -1,0 +1,181 @@
+"""Results of deliveries: what they tell of a receiver, when the next attempt is due, and their storing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from windlass.base.cleanup import on_failure
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.records.recording import record
+from windlass.control.reporting.webhooks import DELIVERED, FAILED, StoredAttempt, attempts_of, reencrypt
+from windlass.control.request.hidden_fields import decrypt_hidden
+from windlass.core.access import SYSTEM
+from windlass.core.declare.stored import rewritten
+from windlass.core.words.events import Event
+from windlass.core.words.webhook_payload import Subscription
+from windlass.families.webhook import WebhookShown, webhook
+from windlass.store import Claim, DeliveryRow, Receiver, Tx
+
+WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
+"""After the first failure, the second, and so on; the last one for all that follow."""
+GIVEN_UP_AFTER = 5 * DAY
+LOST_AFTER = 3
+"""Failures in a row, of whatever service, after which a receiver is taken for one that takes nothing."""
+REMEMBERED = 20
+"""Attempts that are kept of a delivery."""
+TOGETHER = 0.02
+"""Seconds in which results come together to be written down at once, while others are still on their way."""
+_CHANCE = random.SystemRandom()
+_GONE = 410
+
+
+class DeliveryResults:
+    """Results of deliveries, stored in the background while the next ones are sent."""
+
+    def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
+        self._ctx = ctx
+        self._claim = claim
+        self._webhook = webhook
+        self.receiver = Receiver()
+        self.address = ""
+        """The mark of where deliveries are sent now."""
+        self.over = False
+        """True once no more deliveries may be sent."""
+        self._why_disabled = ""
+        self._changed: list[DeliveryRow] = []
+        self._held: list[tuple[str, int]] = []
+        self._recovered = False
+        self._writing: asyncio.Task[None] | None = None
+        self._at_once = asyncio.Event()
+
+    def note(self, delivery: DeliveryRow, attempt: StoredAttempt, wanted_wait: int | None = None) -> bool:
+        """Returns whether the next delivery of this lane may follow."""
+        if 200 <= attempt.status_code < 300:
+            self._record_success()
+            self._ctx.meters.deliveries.count("delivered")
+            self._put(replace(delivery, state=DELIVERED), attempt)
+            return True
+        self._record_failure(attempt)
+        now = self._ctx.clock.now()
+        if not self.receiver.failing and now - delivery.created >= GIVEN_UP_AFTER:
+            self._ctx.meters.deliveries.count("given_up")
+            self._put(replace(delivery, state=FAILED), attempt)
+            return True
+        self._ctx.meters.deliveries.count("repeated")
+        wait = wanted_wait or about(WAITS[min(delivery.attempts, len(WAITS) - 1)])
+        self._held.append((delivery.lane, now + wait))
+        self._put(replace(delivery, due=now + wait), attempt)
+        return False
+
+    def _record_success(self) -> None:
+        self._recovered |= bool(self.receiver.failing)
+        self.receiver = Receiver()
+
+    def _record_failure(self, attempt: StoredAttempt) -> None:
+        before, now, silent = self.receiver, self._ctx.clock.now(), attempt.status_code == 0
+        fails = before.fails + 1
+        lost = before.failing or silent or fails >= LOST_AFTER
+        self.receiver = Receiver(
+            failing=(before.failing or now) if lost else 0,
+            fails=fails,
+            silent=before.silent if before.failing else int(silent),
+        )
+        self.over = self.over or bool(lost)
+        if attempt.status_code == _GONE:
+            self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
+        elif lost and now - self.receiver.failing >= GIVEN_UP_AFTER:
+            days = GIVEN_UP_AFTER // DAY
+            self._why_disabled = f"The receiver has taken nothing for {days} days: {_why(attempt)}"
+        self.over = self.over or bool(self._why_disabled)
+
+    def _put(self, delivery: DeliveryRow, attempt: StoredAttempt) -> None:
+        story = [*attempts_of(delivery.story), attempt][-REMEMBERED:]
+        sent = replace(delivery, attempts=delivery.attempts + 1, story=encode(story), address=self.address)
+        self._changed.append(sent)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def finish_writing(self) -> None:
+        self._at_once.set()
+        if self._writing:
+            await self._writing
+        self._at_once.clear()
+
+    async def correct(self, receiver: Receiver, *, hurry: bool) -> None:
+        self.receiver, self._recovered = receiver, hurry
+        await self._write()
+
+    async def _write(self) -> None:
+        """Stores all results in batches. If that fails, waiting callers get the error, and the deliveries are
+        sent again."""
+        with on_failure(self._stop):
+            await self._write_batch()
+            while self._changed:
+                await self._write_batch()
+            self._writing = None
+
+    def _stop(self) -> None:
+        self.over = True
+
+    async def _write_batch(self) -> None:
+        """Stores the results so far, then waits for more."""
+        changed, self._changed = self._changed, []
+        held, self._held = self._held, []
+        recovered, self._recovered = self._recovered, False
+        receiver, why_disabled = self.receiver, self._why_disabled
+
+        async def change(tx: Tx) -> bool:
+            if not await tx.work.held(self._claim):
+                return False
+            await tx.deliveries.change(changed)
+            for lane, due in held:
+                await tx.deliveries.hold(self._webhook, lane, due)
+            if recovered:
+                await tx.deliveries.hurry(self._webhook)
+            await self._mark(tx, receiver, why_disabled)
+            return True
+
+        if not await self._ctx.store.write(change):
+            self._stop()  # Another replica goes on with it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER):
+                await self._at_once.wait()
+
+    async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
+        """Updates the webhook's fields about its receiver."""
+        if receiver == await tx.receivers.get(self._webhook) and not why_disabled:
+            return
+        await tx.receivers.set(self._webhook, receiver)
+        row = await tx.resources.find(webhook.name, self._webhook)
+        if row is None:
+            return
+        since = stamp(receiver.failing) if receiver.failing else None
+        if why_disabled and row.read(Subscription).enabled:
+            changes = {
+                "failing_since": since,
+                "enabled": False,
+                "disabled_reason": why_disabled,
+                "updated_at": stamp(tx.now),
+            }
+            new = reencrypt(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
+            await tx.resources.change(new)
+            await record(
+                self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body
+            )
+        elif row.read(WebhookShown).failing_since != since:
+            await tx.resources.rewrite(row.id, rewritten(row.body, {"failing_since": since}))
+
+
+def _why(attempt: StoredAttempt) -> str:
+    return f"it answers {attempt.status_code}" if attempt.status_code else attempt.error
+
+
+def about(wait: int) -> int:
+    """Adds jitter, so that deliveries do not all come at once."""
+    return round(wait * _CHANCE.uniform(0.8, 1.2))

@@ -1,0 +1,206 @@
+"""Streams the entries of an organization's audit as they are written.
+
+A stream has only a position, the number of an event, and no queue: a slow client reads missed events from the
+database, as long as they are kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import HOUR
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.context.shared_readers import SharedReader
+from windlass.control.reporting import frames
+from windlass.control.reporting.audit_entries import TargetNames, show_entry
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import Sight
+from windlass.core.declare.traits import StreamOptions
+from windlass.store import EventRow, Reads, events_word
+
+_PAGE: Final = 200
+_KEPT: Final = 300
+"""Events at hand, for those who are a little behind."""
+_GONE: Final = frames.missing_remark(
+    "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
+    "and reads tell"
+)
+
+
+class SentEvent(Struct, frozen=True, gc=False):
+    """An event as it is sent; or a mere mark, which says up to where all was seen."""
+
+    number: int
+    piece: bytes
+    row: EventRow | None = None
+
+
+class Batch(Struct, frozen=True):
+    events: list[SentEvent]
+    last: int
+    """Up to here nothing else happened."""
+    whole: bool
+    """True if there are no more entries now."""
+    gone: bool
+    """True if entries before it may be missing."""
+
+
+class StreamPosition(Struct, frozen=True):
+    """The position at which a stream begins."""
+
+    number: int
+    lost: bool = False
+    """True if the requested position cannot be found."""
+
+
+@reads("organization.events/stream")
+async def follow_events(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    query = call.asked(StreamOptions)
+    place = await _place(ctx.store.reads, call.last_event)
+    follow = _follow if query.follow else _catch_up
+    return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
+
+
+async def _place(source: Reads, last: str | None) -> StreamPosition:
+    """After the event that came last; without one, after all that there is."""
+    oldest, newest = await source.events.span()
+    if last is None:
+        return StreamPosition(newest)
+    if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:
+        return StreamPosition(int(last))
+    return StreamPosition(max(0, oldest - 1), lost=True)
+
+
+async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.is_full, place.number
+    yield _beginning(place)
+    with ctx.readers.join(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
+        while True:
+            if reader.is_at_hand(at):
+                events, at = reader.after(at)
+                gone = False
+            elif reader.is_ahead_of(at):
+                batch = await _read(ctx, org, at, full=full)
+                events, at, gone = batch.events, batch.last, batch.gone
+            else:
+                await reader.news()
+                continue
+            if pieces := await _pieces(ctx, call, org, events, gone=gone):
+                yield pieces
+
+
+async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.is_full, place.number
+    yield _beginning(place)
+    whole = False
+    while not whole:
+        batch = await _read(ctx, org, at, full=full)
+        at, whole = batch.last, batch.whole
+        if pieces := await _pieces(ctx, call, org, batch.events, gone=batch.gone):
+            yield pieces
+    yield _mark(at) + frames.END
+
+
+def _beginning(place: StreamPosition) -> bytes:
+    return (_GONE if place.lost else b"") + _mark(place.number)
+
+
+def _mark(number: int) -> bytes:
+    """Only an id: no client shows it, and every client comes back with it."""
+    return b"id: %d\n\n" % number
+
+
+async def _pieces(ctx: Context, call: Call, org: str, events: list[SentEvent], *, gone: bool) -> bytes:
+    sight = Sight(ctx.store.reads, call.actor, org)
+    visible = [
+        event.piece
+        for event in events
+        if sight.is_whole or event.row is None or await sight.includes_event(event.row)
+    ]
+    return b"".join([_GONE, *visible] if gone else visible)
+
+
+class _EventReader(SharedReader):
+    """The newest events of one organization, in one vocabulary."""
+
+    # What comes in a storm comes in pieces of this length, and not one by one to each of thousands.
+    resting = 0.02
+
+    def __init__(self, ctx: Context, org: str, *, full: bool) -> None:
+        super().__init__(ctx.nudges)
+        self._ctx = ctx
+        self._org = org
+        self._full = full
+        self._recent: list[SentEvent] = []
+        self._floor = self._place = -1
+        """All between these two is at hand."""
+        self._marked = ctx.clock.now()
+        self.expect({events_word(org)})
+
+    def is_ahead_of(self, at: int) -> bool:
+        return at < self._place
+
+    def is_at_hand(self, at: int) -> bool:
+        return self._floor <= at < self._place
+
+    def after(self, at: int) -> tuple[list[SentEvent], int]:
+        return self._recent[bisect_right(self._recent, at, key=_number) :], self._place
+
+    async def look(self) -> bool:
+        source = self._ctx.store.reads
+        if self._place < 0:
+            _, self._place = await source.events.span()
+            self._floor = self._place
+            return True
+        batch = await _read(self._ctx, self._org, self._place, full=self._full)
+        events = [*batch.events, *self._marks(batch.last)]
+        self._keep(batch, events)
+        if not batch.whole:
+            self._called.set()
+        return bool(events) or batch.gone
+
+    def _keep(self, batch: Batch, events: list[SentEvent]) -> None:
+        self._recent += events
+        if batch.gone:
+            self._recent, self._floor = [], batch.last  # each finds it in the database, and is told
+        if len(self._recent) > _KEPT:
+            self._floor = self._recent[-_KEPT - 1].number
+            del self._recent[:-_KEPT]
+        self._place = batch.last
+
+    def _marks(self, place: int) -> list[SentEvent]:
+        """Sends positions to quiet streams, so that their last position is never so old that it is no longer
+        kept."""
+        now = self._ctx.clock.now()
+        if now - self._marked < HOUR:
+            return []
+        self._marked = now
+        return [SentEvent(place, _mark(place))]
+
+
+def _number(event: SentEvent) -> int:
+    return event.number
+
+
+async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
+    """Reads the next entries. The newest number is read first, so that no new entry is skipped; the oldest is
+    read last, so that no deleted one is missed."""
+    source = ctx.store.reads
+    _, newest = await source.events.span()
+    rows = await source.events.after(org, after, _PAGE)
+    oldest, _ = await source.events.span()
+    names = TargetNames(source, ctx.registry.audit)
+    events = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
+    whole = len(rows) < _PAGE
+    last = max(rows[-1].seq if rows else after, newest if whole else 0)
+    return Batch(events, last, whole, gone=after < oldest - 1)
+
+
+async def _piece(row: EventRow, names: TargetNames, *, full: bool) -> bytes:
+    return frames.event(b"%d" % row.seq, encode(await show_entry(row, names, full=full)))

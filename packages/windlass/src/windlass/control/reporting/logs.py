@@ -1,0 +1,155 @@
+"""Reading a log: its last lines as a list, or as a stream that goes on with what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
+
+from windlass.base.errors import Missing
+from windlass.base.segments import Gone, LineFilter, id_of, line_filter, moment
+from windlass.control.context.call import Call, Dialect, Reply, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.reachability import check_here
+from windlass.control.reporting import frames
+from windlass.control.request.paths import target
+from windlass.core.access import Actor
+from windlass.core.declare.queries import Tail
+from windlass.core.deploy.states import OPEN
+from windlass.families.environment import EnvironmentShown, environment
+from windlass.store import Row, status_word
+
+T = TypeVar("T")
+Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
+
+_SECOND, _MOMENT = 1.0, 0.2
+_GONE = frames.missing_remark(
+    "Lines that should come here are no longer kept: the log has grown too large or too old"
+)
+
+
+@reads("*.log")
+async def read_log(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return await log_reply(ctx, call, service)
+
+
+IsOver = Callable[[], Awaitable[bool]]
+"""Answers whether what a log is about has ended."""
+
+
+async def log_reply(
+    ctx: Context,
+    call: Call,
+    row: Row,
+    deployment: str | None = None,
+    *,
+    version: str = "",
+    is_over: IsOver | None = None,
+) -> Reply:
+    """Returns the log of a service, of one of its builds, or of a `version`: the id of a deployment or a run.
+    A log that is followed ends once `is_over`. The caller's permission was checked before."""
+    service, query = row.id, call.asked(Tail)
+    await check_here(ctx, service)
+    wanted = _filter_of(query, version)
+    if query.follow:
+        lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        if deployment is not None:
+            is_over = partial(_is_over, ctx, deployment)
+        return Reply(
+            stream=_events(lines if is_over is None else _until_over(ctx, service, is_over, lines)),
+            org=row.org,
+        )
+    if wanted.takes_all:
+        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
+    # To find a few lines, all may have to be looked at.
+    matching = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    return Reply(results(matching))
+
+
+async def follow_log(
+    ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
+) -> tuple[str, Lines]:
+    """Follows the log of a service of any family: its organization, its last lines, then new ones. The
+    service must be inside everything that `within` names."""
+    service_row = await ctx.store.reads.resources.get(service)
+    if service_row and (reading := ctx.registry.handled_by(f"{service_row.family}.log")):
+        call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
+        with suppress(Missing):
+            row = await target(ctx.store.reads, call)
+            if await lies_in(ctx, row, within):
+                await check_here(ctx, row.id)
+                return row.org, ctx.logs.follow(service, last)
+    raise Missing("No service with this id was found there: check the ids of the request")
+
+
+async def lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+    """True if a service is inside everything that these ids name, its cluster included."""
+    above = await ctx.store.reads.tree.above(row.id)
+    home = {row.family: row for row in above}.get(environment.name)
+    clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
+    return {row.id for row in above} | clusters >= set(within)
+
+
+async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        async for piece in lines:
+            yield (
+                _GONE
+                if isinstance(piece, Gone)
+                else b"".join([frames.event(id_of(line), line) for line in piece])
+            )
+    yield frames.END
+
+
+async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
+    """Yields lines until the deployment or the run has ended and all lines written before have been read."""
+    changed = ctx.nudges.expect(status_word(service))
+    over, patience = False, _SECOND
+    async with aclosing(lines):
+        following = asyncio.ensure_future(anext(lines, None))
+        try:
+            while True:
+                if await _arrives_in_time(following, patience, None if over else changed):
+                    if (piece := following.result()) is None:
+                        return
+                    yield piece
+                    patience = _MOMENT  # the first may have to be searched for
+                    following = asyncio.ensure_future(anext(lines, None))
+                elif over:
+                    return
+                else:
+                    changed.clear()
+                    over = await is_over()
+        finally:
+            ctx.nudges.forget(status_word(service), changed)
+            following.cancel()
+            await asyncio.wait([following])
+
+
+async def _arrives_in_time(
+    following: asyncio.Future[T], moment: float, changed: asyncio.Event | None
+) -> bool:
+    """True if a line comes before the deployment changes or, once it has ended, within a moment."""
+    if changed is None:
+        await asyncio.wait([following], timeout=moment)
+        return following.done()
+    ringing = asyncio.ensure_future(changed.wait())
+    waited: set[asyncio.Future[T] | asyncio.Future[Literal[True]]] = {following, ringing}
+    try:
+        await asyncio.wait(waited, timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ringing.cancel()
+    return following.done()
+
+
+async def _is_over(ctx: Context, deployment: str) -> bool:
+    row = await ctx.store.reads.deployments.get(deployment)
+    return row is None or row.status not in OPEN
+
+
+def _filter_of(query: Tail, version: str) -> LineFilter:
+    since, until = (moment(text) if text else None for text in (query.since, query.until))
+    return line_filter(since, until, query.search, version=version)
