@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,3 +111,23 @@ async def test_an_organization_holds_the_machine_while_its_first_deployment_wait
         first, second = await shop(world), await shop(world)
         assert (await world.post(f"/application/{first.app}/deploy", token=first.token)).status == 202
         assert (await second.deploy(world)).status == 409
+
+
+@pytest.mark.parametrize("becomes_owner", [True, False])
+async def test_a_server_that_becomes_the_owner_of_its_place_records_what_services_share_there(
+    monkeypatch, becomes_owner: bool
+):
+    """The control is a server that is not the owner."""
+    monkeypatch.setattr("windlass.install.installation._OWNER_LOOK", 0.01)
+    async with shared("") as world:
+        first, second = await shop(world), await shop(world)
+        ownership, world.engine.shares = world.installation.ctx.ownership, WHY
+        ownership.is_owner = False
+        noting = asyncio.create_task(world.installation._note_sharing())
+        await asyncio.sleep(0.1)
+        ownership.is_owner = becomes_owner
+        await asyncio.sleep(0.5)
+        noting.cancel()
+        ownership.is_owner = True
+        assert (await first.deploy(world)).status == 202
+        assert (await second.deploy(world)).status == (409 if becomes_owner else 202)

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from tests.engines import programs
-from tests.engines.process.helpers import SERVICE
+from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
 from tests.test_filelock import holder
 from windlass.engines.engine import EngineUnavailable
 from windlass.process import ports
+
+SHARES_ITS_PORT = """
+import os, socket, sys, time
+time.sleep(float(os.environ.get("AFTER", "0")))
+server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), reuse_port=True)
+print("listens", flush=True)
+time.sleep(1000)
+"""
 
 
 @pytest.fixture
@@ -100,3 +110,23 @@ async def test_another_program_at_the_port_of_an_instance_is_not_taken_for_it(ri
         (robbed,) = await station.seen(SERVICE)
         assert robbed.ports == {8081: seen.ports[8081]}
     assert [each.ports for each in await station.seen(SERVICE)] == [seen.ports]
+
+
+async def test_a_port_that_another_program_shares_is_not_taken_for_that_of_the_instance(rig, station):
+    """The control is the same port once the other program has ended."""
+    it = wanted(rig.made(SHARES_ITS_PORT), ports=[8080], variables={"AFTER": "2"})
+    made = await station.apply(it)
+    owner = station.engine._starter._isolation.owner(SERVICE)
+    variables = {"PORT": str(made.ports[8080])}
+    become = "" if owner is None else f"import os, socket, sys, time; os.setresuid({owner}, {owner}, {owner})"
+    command = [sys.executable, "-I", "-S", "-c", become + SHARES_ITS_PORT]
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"listens\n"
+        await station.hears("listens")
+        (shared,) = await station.seen(SERVICE)
+        other.kill()
+    assert shared.ports == {}
+    (alone,) = await station.seen(SERVICE)
+    assert alone.ports == made.ports
+    assert station.engine._instances.supervisors.of(KEY).heard == made.ports

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from windlass.base.isolation import calls
+
 STEPS: Final = 800
 INSTANCES: Final = 400
 SERVER: Final = -500
@@ -15,6 +17,13 @@ SERVER: Final = -500
 
 def set_oom_score(score: int, process: int | str = "self") -> None:
     """Sets the OOM score of a process. Every user may raise it; for a user who may not lower it, nothing
-    changes. Children inherit it. A process that is not dumpable must set it before, unless it is root."""
+    changes. Children inherit it. For a process that is not dumpable, see `raise_own_score`."""
     with suppress(OSError), open(f"/proc/{process}/oom_score_adj", "w") as file:  # noqa: PTH123 (loads less)
         file.write(str(score))
+
+
+def raise_own_score(score: int) -> None:
+    """Raises the score of a child that is not dumpable. The process that forked it keeps its own."""
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
+    set_oom_score(score)
+    calls.prctl(calls.PR_SET_DUMPABLE, 0)

@@ -8,7 +8,6 @@ under its own path.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -29,9 +28,10 @@ from windlass.engines.workload import (
     Workload,
 )
 from windlass.process import open_folders
-from windlass.process.open_folders import NEW_FILE, UNCHANGED, open_below
+from windlass.process.open_folders import UNCHANGED, open_below
 from windlass.process.records import names
 from windlass.process.run_recorder import BEGAN, ENDED, has_begun
+from windlass.process.tree_copy import CopyContent, adorn, copy_content
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
@@ -39,25 +39,29 @@ ONCE: Final = "once"
 _RESULT_BLOCKS: Final = 64
 """Blocks of 512 bytes that a short file may have on the disk."""
 """The folder of a program that runs once, for its recorder."""
-_CLONE: Final = (
-    0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
-)
-_PIECE: Final = 1 << 30
 CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 """Folders in a home where tools keep downloads: they stay from one instance to the next."""
 
 
-def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | None) -> None:
+def make(
+    home: Path,
+    wanted: Workload,
+    volumes: Path,
+    cache: Path,
+    owner: int | None,
+    copies: CopyContent = copy_content,
+) -> None:
     """Creates the files of a program; replaces those of an interrupted attempt. `owner`: the user of the
     machine that it runs as, if not ours."""
     erase(home / "app")
     erase(home / "files")
     for name in ("home", "tmp", "files"):
         (home / name).mkdir(mode=0o700, exist_ok=True)
-    copy(Path(wanted.artifact.ref), home / "app", owner)
+    copy(Path(wanted.artifact.ref), home / "app", owner, copies)
     _remember(home / "home", cache)
     for volume in wanted.volumes:
-        _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app", owner)
+        storage = volume_folder(volumes, wanted.service, volume.name)
+        _attach(volume, storage, home / "app", owner, copies)
     tops = [home / "app", home / "files"]
     tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
     for path, content in wanted.files.items():
@@ -204,96 +208,24 @@ def volume_variable(name: str) -> str:
     return "WINDLASS_VOLUME_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
-def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
+def copy(artifact: Path, target: Path, owner: int | None = None, copies: CopyContent = copy_content) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
         raise ArtifactLost("Deploy again: the build of this deployment is gone")
     target.mkdir(mode=0o700)
-    copying = _TreeCopy(source, target, owner)
     try:
+        copies(source, target, owner)
         with open_below(target) as at:
-            copying.content(source, at)
-            copying.adorn(source, at)
-    except (OSError, RecursionError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            adorn(source, at, owner)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
             raise
         raise EngineError(
             "Change the build: it makes folders inside of each other that are too deep to be copied"
         ) from error
 
 
-class _TreeCopy:
-    """Copies a tree with its symlinks. A relative symlink that leaves the folder, to files that instances
-    share, becomes absolute. An absolute symlink into the folder leads into the copy."""
-
-    def __init__(self, source: Path, target: Path, owner: int | None) -> None:
-        self._source, self._target = str(source), str(target)
-        self._owner = UNCHANGED if owner is None else owner
-        self._clones = True
-
-    def content(self, source: Path, at: int) -> None:
-        """Copies the content into an open folder. Replaces nothing that is there."""
-        with os.scandir(source) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    os.symlink(
-                        self._aim(str(Path(entry.path).readlink()), str(source)), entry.name, dir_fd=at
-                    )
-                    os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
-                elif entry.is_dir(follow_symlinks=False):
-                    self._folder(source / entry.name, entry.name, at)
-                elif entry.is_file(follow_symlinks=False):
-                    self._file(entry.path, entry.name, at)
-
-    def adorn(self, source: Path, at: int) -> None:
-        os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
-        os.fchown(at, self._owner, self._owner)
-
-    def _folder(self, source: Path, name: str, at: int) -> None:
-        below = open_folders.folder(name, at)
-        try:
-            self.content(source, below)
-            self.adorn(source, below)
-        finally:
-            os.close(below)
-
-    def _aim(self, link: str, folder: str) -> str:
-        whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
-        inside = whole == self._source or whole.startswith(self._source + "/")
-        if inside:
-            return self._target + whole[len(self._source) :] if link.startswith("/") else link
-        return whole
-
-    def _file(self, source: str, name: str, at: int) -> None:
-        old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            about = os.fstat(old)
-            new = os.open(name, NEW_FILE, 0o600, dir_fd=at)
-            try:
-                self._content(old, new, about.st_size)
-                os.fchown(new, self._owner, self._owner)
-                os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
-                # Compiled files are valid for the time that their source says.
-                os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
-            finally:
-                os.close(new)
-        finally:
-            os.close(old)
-
-    def _content(self, old: int, new: int, size: int) -> None:
-        if self._clones and size:
-            try:
-                fcntl.ioctl(new, _CLONE, old)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
-                    raise
-                self._clones = False
-        while os.sendfile(new, old, None, _PIECE):
-            pass
-
-
-def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None:
+def _attach(volume: Volume, storage: Path, app: Path, owner: int | None, copies: CopyContent) -> None:
     storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     inner = below_app(volume.mount)
     if inner is not None:
@@ -305,18 +237,17 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None
                 f"{volume.mount}"
             )
         if place.is_dir():
-            _hand_over(place, storage, owner)
+            _hand_over(place, storage, owner, copies)
         place.symlink_to(storage)
     if owner is not None:
         give(storage, owner)
 
 
-def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
+def _hand_over(place: Path, storage: Path, owner: int | None, copies: CopyContent) -> None:
     """Copies files of the application into an empty volume, as containers do. An earlier instance may use
     the volume meanwhile."""
-    with open_below(storage) as at:
-        if not os.listdir(at):  # noqa: PTH208 (an open folder)
-            _TreeCopy(place, storage, owner).content(place, at)
+    if not any(storage.iterdir()):
+        copies(place, storage, owner)
     erase(place)
 
 

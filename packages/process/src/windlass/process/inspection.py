@@ -57,7 +57,8 @@ class InstanceInspector:
     async def _own_ports(
         self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: kernel_listeners.Listened
     ) -> dict[int, int]:
-        """Returns the ports whose listeners belong to the instance, on a network that all share."""
+        """Returns the ports of which all listeners belong to the instance, on a network that all share. A
+        program that listens beside it (SO_REUSEPORT) would get a part of its connections."""
         found = {
             inner: [port for port in (given, inner) if port in listened]
             for inner, given in record.ports.items()
@@ -67,7 +68,7 @@ class InstanceInspector:
             return {}
         sockets = await asyncio.to_thread(kernel_listeners.sockets, await self._pids(key, record))
         supervisor.foreign = inodes - sockets
-        own = {inner: [port for port in ports if listened[port] & sockets] for inner, ports in found.items()}
+        own = {inner: [port for port in ports if listened[port] <= sockets] for inner, ports in found.items()}
         return {inner: ports[0] for inner, ports in own.items() if ports}
 
     async def listeners(self, key: InstanceKey) -> Collection[ListeningPort]:

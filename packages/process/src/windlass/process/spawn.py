@@ -8,6 +8,7 @@ executes the program. If Windlass is killed before that, the process reads the e
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from windlass.base.isolation.launcher_client import Launcher, StartedProgram
 from windlass.base.kernel import Process
 from windlass.base.oom_score import INSTANCES
 from windlass.engines.engine import EngineError
+from windlass.process import tree_copy
 from windlass.process.output import prepare
 from windlass.process.process_table import MARKS
 
@@ -116,6 +118,30 @@ class Spawner:
         launch["groups"] = request.groups
         return self._launcher.start_program(launch, output, process if request.cell else None, input)
 
+    def copy_content(self, groups: Sequence[str], source: Path, target: Path, owner: int | None) -> None:
+        """Copies the content of a folder in these control groups, of which the files are memory then. Blocks
+        until the end. May raise an OSError."""
+        request = _module_request(
+            groups, tree_copy.__name__, str(source), str(target), "" if owner is None else str(owner)
+        )
+        output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            started = self.thread.submit(self._launcher.start_program, request, output).result()
+        finally:
+            os.close(output)
+        try:
+            _, status = os.waitpid(started.pid, 0)
+            failure = launcher_client.reported_failure(started)
+        finally:
+            launcher_client.close(started)
+        if failure is not None:  # its text names folders of the machine
+            raise OSError(failure.errno, os.strerror(failure.errno or errno.EIO)) from failure
+        if status:
+            raise EngineError(
+                "Give the service more memory, or deploy again: its files could not be copied within its "
+                "memory"
+            )
+
 
 def _open_output(request: SpawnRequest) -> int:
     output = os.open(request.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -147,6 +173,21 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
     if request.holder_file:
         launch["holder_file"] = request.holder_file
     return launch
+
+
+def _module_request(groups: Sequence[str], *module: str) -> LaunchRequest:
+    return LaunchRequest(
+        command=(),
+        folder="/",
+        environment={},
+        marks={},
+        cell=None,
+        waits=False,
+        has_input=False,
+        has_terminal=False,
+        groups=tuple(groups),
+        module=module,
+    )
 
 
 def _identify(pid: int) -> Process:

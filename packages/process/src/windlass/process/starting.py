@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,10 @@ from windlass.process.output import BACKLOG
 from windlass.process.ports import PortAddresses
 from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+from windlass.process.tree_copy import copy_content
 
+_MOST_CPU: Final = (os.cpu_count() or 1) * 1000
+"""All processors of the machine, in thousandths of one."""
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (of a network of its own)
 
 
@@ -97,7 +101,10 @@ class InstanceStarter:
         record = structs.replace(record, ports=ports, memory=workload.memory)
         self._records.write(key, record)
         if not (record.made and (home / "app").exists()):
-            await asyncio.to_thread(self._make, key, workload)
+            # A small part of a processor is for the program, not for the copy of its files.
+            groups = await self._group(key, workload, _MOST_CPU)
+            record = self._records.write(key, structs.replace(record, groups=groups))
+            await asyncio.to_thread(self._make, key, workload, groups)
             record = structs.replace(record, made_at=self._clock.now())
         if record.once:
             # Another server may hold the lock of the users.
@@ -143,9 +150,10 @@ class InstanceStarter:
             program = tuple(run_recorder.recording_command(program, home / files.ONCE))
         return SpawnRequest(program, folder, environment, home / "output", cell)
 
-    def _make(self, key: InstanceKey, workload: Workload) -> None:
+    def _make(self, key: InstanceKey, workload: Workload, groups: tuple[str, ...]) -> None:
         home, cache = self._records.home(key), self._records.caches / key.service
-        files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service))
+        copies = partial(self.spawner.copy_content, groups) if groups else copy_content
+        files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service), copies)
 
     def cell(
         self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
@@ -178,8 +186,7 @@ class InstanceStarter:
             restarts=record.restarts + bool(record.started_at),
             resume_at=0,
         )
-        async with self._grouping:
-            groups = await asyncio.to_thread(self._make_groups, key, workload)
+        groups = await self._group(key, workload, workload.cpu)
         record = structs.replace(record, cell=request.cell, groups=groups)
 
         def completed(spawned: SpawnedProcess) -> Record:
@@ -191,12 +198,14 @@ class InstanceStarter:
         loop, request = asyncio.get_running_loop(), structs.replace(request, groups=groups)
         return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
 
-    def _make_groups(self, key: InstanceKey, workload: Workload) -> tuple[str, ...]:
+    async def _group(self, key: InstanceKey, workload: Workload, cpu: int) -> tuple[str, ...]:
+        async with self._grouping:
+            return await asyncio.to_thread(self._make_groups, key, workload, cpu)
+
+    def _make_groups(self, key: InstanceKey, workload: Workload, cpu: int) -> tuple[str, ...]:
         records = map(self._records.known, self._records.find(key.service))
         together = sum(record.memory for record in records if record)
-        return self._groups.make(
-            key.service, key.id, workload.cpu, workload.memory, max(together, workload.memory)
-        )
+        return self._groups.make(key.service, key.id, cpu, workload.memory, max(together, workload.memory))
 
 
 def new_record(key: InstanceKey, workload: Workload) -> Record:

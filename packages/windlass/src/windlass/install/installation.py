@@ -76,6 +76,8 @@ from windlass.store.migrate import newest
 _log = log("main")
 _STORM = 0.05
 _SILENT = "The database does not answer"
+_OWNER_LOOK = 1.0
+"""Seconds after which this server notices that it has become the owner of its place."""
 _REST = 1.0
 """Seconds until a database that refused is asked again."""
 MARK_EVERY = 5
@@ -296,9 +298,15 @@ class Installation:
             await asyncio.sleep(_REST)
 
     async def _note_sharing(self) -> None:
-        """Once: to try what the machine supports takes a moment, which no start waits for."""
-        if self.ctx.ownership.is_owner:
-            await note_sharing(self.ctx)
+        """Each time that this server becomes the owner of its place. To try what the machine supports takes a
+        moment, which no start waits for."""
+        was_owner = False
+        while True:
+            is_owner = self.ctx.ownership.is_owner
+            if is_owner and not was_owner:
+                await note_sharing(self.ctx)
+            was_owner = is_owner
+            await asyncio.sleep(_OWNER_LOOK)
 
     async def _note_uses(self) -> None:
         while True:

@@ -23,7 +23,7 @@ from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple, NoReturn
 
 from windlass.base.isolation import calls
-from windlass.base.oom_score import STEPS, set_oom_score
+from windlass.base.oom_score import STEPS, raise_own_score
 
 LARGEST_REPLY: Final = 16 << 20
 _NICENESS: Final = 5
@@ -75,7 +75,7 @@ def _serve(descriptors: list[int], server: int) -> None:
     os.setsid()
     with suppress(OSError):  # a service manager may forbid it
         os.nice(_NICENESS)
-    _be_ended_first()
+    raise_own_score(STEPS)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
         return
@@ -96,13 +96,6 @@ def _serve(descriptors: list[int], server: int) -> None:
     with os.fdopen(output, "wb") as pipe:
         pipe.write(reply)
     os._exit(0)
-
-
-def _be_ended_first() -> None:
-    """Raises the score of this child alone: the process that forks has that of the server."""
-    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
-    set_oom_score(STEPS)
-    calls.prctl(calls.PR_SET_DUMPABLE, 0)
 
 
 def _encode(reply: CallReply) -> bytes:

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 from windlass.base.isolation import calls, cell_entry, namespace_holder, network, step
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
-from windlass.base.oom_score import set_oom_score
+from windlass.base.oom_score import raise_own_score
 from windlass.base.priority import lower_priority
 
 GO: Final = b"go\n"
@@ -54,6 +54,9 @@ class LaunchRequest(TypedDict):
     """True if that input is a terminal, which the program controls."""
     holder_file: NotRequired[str]
     """Set in place of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
+    module: NotRequired[Sequence[str]]
+    """Set in place of a command: a module and the arguments of its `main`, which runs in no cell and ends
+    with the server."""
     groups: Sequence[str]
     """The control groups that it enters before anything else; none to stay in those of the launcher."""
 
@@ -69,9 +72,9 @@ class LaunchAnswer(TypedDict, total=False):
 
 
 def main(number: int, oom_score: str, *after: str) -> NoReturn:
-    """Serves requests until the server ends. `oom_score`: the score of everything that it starts. `after`: a
-    module and the arguments of its `main`, which runs when the server has ended."""
-    set_oom_score(int(oom_score))
+    """Serves requests until the server ends. `oom_score`: the score of everything that it starts; its own
+    stays that of the server. `after`: a module and the arguments of its `main`, which runs when the server
+    has ended."""
     os.umask(0o022)  # services must be able to enter the folders that are made for them
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(
@@ -93,7 +96,8 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
         descriptors = _descriptors(ancillary)
         child = calls.fork_sibling()
         if not child:
-            _serve_step(descriptors, server) if word == STEP else _serve(descriptors)
+            serve = _serve_step if word == STEP else _serve
+            serve(descriptors, server, int(oom_score))
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(str(child).encode())
@@ -120,13 +124,17 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
     return [int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4)]
 
 
-def _serve(descriptors: Sequence[int]) -> NoReturn:
+def _serve(descriptors: Sequence[int], server: int, oom_score: int) -> NoReturn:
     file, go, output, answer, *more = descriptors
 
     def start() -> None:
+        raise_own_score(oom_score)
         _reset_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: LaunchRequest = json.loads(sent.read())
+        if "module" in request:
+            _run_module(request["module"], request["groups"], answer, server)
+            return
         input, process = (more[0], more[1:]) if request["has_input"] else (None, more)
         _start(request, go, ProgramStreams(input, output), answer, process)
 
@@ -136,10 +144,11 @@ def _serve(descriptors: Sequence[int]) -> NoReturn:
     calls.run_to_exit(start, report, 1)
 
 
-def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
+def _serve_step(descriptors: Sequence[int], server: int, oom_score: int) -> NoReturn:
     file, output, errors = descriptors
 
     def start() -> None:
+        raise_own_score(oom_score)
         _reset_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: step.StepRequest = json.loads(sent.read())
@@ -147,6 +156,15 @@ def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
         step.run(request, output, errors, server)
 
     calls.run_to_exit(start, lambda error: os.write(errors, f"ERROR: {error}\n".encode()), 1)
+
+
+def _run_module(module: Sequence[str], groups: Sequence[str], answer: int, server: int) -> None:
+    lower_priority()
+    cell_entry.enter_groups(groups)
+    step.end_with(server)
+    _tell(answer, {"pid": os.getpid()})
+    importlib.import_module(module[0]).main(*module[1:])
+    os._exit(0)
 
 
 def _reset_signals() -> None:

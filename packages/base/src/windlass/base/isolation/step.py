@@ -38,7 +38,7 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
     try:
         cell_entry.enter_groups(request["groups"])
         cell_entry.enter(cell)
-        _end_with(server)
+        end_with(server)
         if not cell["processes"]:
             calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
         first = os.fork()
@@ -61,7 +61,7 @@ def _take_streams(output: int, errors: int) -> None:
     os.closerange(_STREAMS, _MOST_OPEN)
 
 
-def _end_with(server: int) -> None:
+def end_with(server: int) -> None:
     """Makes the kernel kill this process when its parent ends."""
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:  # the parent ended before this call

@@ -1,0 +1,115 @@
+"""Copies the files of a folder into another one, which a program may change meanwhile.
+
+The launcher runs this module in the control groups of an instance: the kernel counts pages of files as memory
+of the process that writes them, and a program can keep them in pipes. Only the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from windlass.process import open_folders
+from windlass.process.open_folders import NEW_FILE, UNCHANGED, open_below
+
+CopyContent = Callable[[Path, Path, int | None], None]
+"""Copies the content of a folder into another one; the files then belong to this user, if any."""
+
+_CLONE: Final = (
+    0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
+)
+_PIECE: Final = 1 << 30
+
+
+def main(source: str, target: str, owner: str) -> None:
+    """`owner` is empty if the files belong to the user of this process."""
+    copy_content(Path(source), Path(target), int(owner) if owner else None)
+
+
+def copy_content(source: Path, target: Path, owner: int | None) -> None:
+    """Copies the content of a folder into one that exists. Replaces nothing that is there."""
+    try:
+        with open_below(target) as at:
+            _TreeCopy(source, target, owner).content(source, at)
+    except RecursionError as error:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from error
+
+
+def adorn(source: Path, at: int, owner: int | None) -> None:
+    """Gives an open folder the mode of another one, and its owner, if any."""
+    own = UNCHANGED if owner is None else owner
+    os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
+    os.fchown(at, own, own)
+
+
+class _TreeCopy:
+    """Copies a tree with its symlinks. A relative symlink that leaves the folder, to files that instances
+    share, becomes absolute. An absolute symlink into the folder leads into the copy."""
+
+    def __init__(self, source: Path, target: Path, owner: int | None) -> None:
+        self._source, self._target = str(source), str(target)
+        self._user = owner
+        self._owner = UNCHANGED if owner is None else owner
+        self._clones = True
+
+    def content(self, source: Path, at: int) -> None:
+        """Copies the content into an open folder. Replaces nothing that is there."""
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    os.symlink(
+                        self._aim(str(Path(entry.path).readlink()), str(source)), entry.name, dir_fd=at
+                    )
+                    os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
+                elif entry.is_dir(follow_symlinks=False):
+                    self._folder(source / entry.name, entry.name, at)
+                elif entry.is_file(follow_symlinks=False):
+                    self._file(entry.path, entry.name, at)
+
+    def _folder(self, source: Path, name: str, at: int) -> None:
+        below = open_folders.folder(name, at)
+        try:
+            self.content(source, below)
+            adorn(source, below, self._user)
+        finally:
+            os.close(below)
+
+    def _aim(self, link: str, folder: str) -> str:
+        whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
+        inside = whole == self._source or whole.startswith(self._source + "/")
+        if inside:
+            return self._target + whole[len(self._source) :] if link.startswith("/") else link
+        return whole
+
+    def _file(self, source: str, name: str, at: int) -> None:
+        old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(old)
+            new = os.open(name, NEW_FILE, 0o600, dir_fd=at)
+            try:
+                self._content(old, new, about.st_size)
+                os.fchown(new, self._owner, self._owner)
+                os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
+                # Compiled files are valid for the time that their source says.
+                os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+
+    def _content(self, old: int, new: int, size: int) -> None:
+        if self._clones and size:
+            try:
+                fcntl.ioctl(new, _CLONE, old)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
+                    raise
+                self._clones = False
+        while os.sendfile(new, old, None, _PIECE):
+            pass
