@@ -20,7 +20,7 @@ from windlass.gateway.files import CONTROL, connect_to, folder_of, socket_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import start_missing_gateway
-from windlass.routers.router import Endpoint
+from windlass.routers.router import Endpoint, RouteError
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +35,13 @@ async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path)
     finally:
         await link.stop()
         os.kill(started, signal.SIGTERM)
+
+
+async def test_a_link_that_nobody_has_started_refuses_at_once(tmp_path: Path) -> None:
+    """A start that fails before it comes to the gateway would wait for it at its end."""
+    async with asyncio.timeout(1):
+        with pytest.raises(RouteError, match="not connected"):
+            await GatewayLink(tmp_path).call(Ask())
 
 
 async def test_a_gateway_that_runs_is_not_started_again(town: GatewayTown) -> None:

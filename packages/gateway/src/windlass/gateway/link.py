@@ -137,7 +137,9 @@ class GatewayLink:
 
     async def call(self, call: Call) -> GatewayState:
         """Sends a request, and again if the connection is lost: requests may be repeated. Raises
-        RouteError."""
+        RouteError, at once if the link was not started."""
+        if self._keeping is None:
+            raise RouteError("start the server first: it is not connected with its gateway")
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE):
