@@ -13,12 +13,15 @@ import inspect
 import itertools
 import os
 import signal
+from collections import defaultdict
+from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 GRACE = 60
 """Seconds past its limit after which the process of a test ends."""
+ONE_BROWSER = ("tests/console/",)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -67,22 +70,35 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Puts long tests first, so that no process is left alone with one at the end. Then come the modules in a
-    mixed order: neighbours wait for the same things, so that the processors would be idle at one time and
-    overloaded at another."""
+    """Puts modules with long tests first, so that no process is left alone with one at the end. The others
+    come in a mixed order: neighbours wait for the same things, so that the processors would be idle at one
+    time and overloaded at another."""
     usual = float(config.getini("timeout") or 0)
-    longest = sorted((item for item in items if limit_of(item) > usual), key=limit_of, reverse=True)
-    others = [item for item in items if limit_of(item) <= usual]
-    others.sort(key=lambda item: mixed(item.nodeid.partition("::")[0]))
-    items[:] = dealt(longest, others, getattr(config, "workerinput", {}).get("workercount", 1))
+    modules = defaultdict(list)
+    for item in items:
+        modules[together(item.nodeid)].append(item)
+    longest = {name: of for name, of in modules.items() if max(map(limit_of, of)) > usual}
+    first = sorted(longest.values(), key=lambda of: max(map(limit_of, of)), reverse=True)
+    others = [item for name in sorted(modules.keys() - longest.keys(), key=mixed) for item in modules[name]]
+    items[:] = dealt(first, others, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def together(test):
+    """The module of a test, or its folder: what all of these tests share is made in one process only."""
+    return next((folder for folder in ONE_BROWSER if test.startswith(folder)), test.partition("::")[0])
 
 
 def dealt(longest, others, workers):
-    """Deals the list to n processes: each begins with its n-th part, and gets its share of the longest
-    tests."""
-    ends = [len(others) * number // workers for number in range(workers + 1)]
-    shares = [others[begin:end] for begin, end in itertools.pairwise(ends)]
-    return [item for number, share in enumerate(shares) for item in (*longest[number::workers], *share)]
+    """Deals the tests to n processes, each of which gets as many as xdist gives it: first whole modules of
+    long tests, then its part of the others."""
+    shares: list[list[Any]] = [[] for _ in range(workers)]
+    for module in longest:
+        min(shares, key=len).extend(module)
+    left, rest = len(others) + sum(map(len, longest)), iter(others)
+    for number, share in enumerate(shares):
+        share.extend(itertools.islice(rest, max(0, left // (workers - number) - len(share))))
+        left -= len(share)
+    return [item for share in shares for item in share]
 
 
 def mixed(module):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import dealt
+from tests.patience import dealt, together
 from tests.skips import SKIPPED
 from windlass.base.version import VERSION
 
@@ -158,13 +158,19 @@ def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytes
     ran.stdout.fnmatch_lines(["*1 failed, 1 passed*"])
 
 
-def test_each_process_begins_with_its_share_of_the_longest_tests_and_none_is_lost():
-    longest, others = [*range(100, 105)], [*range(10)]
+def test_each_process_begins_with_whole_modules_of_long_tests_and_no_test_is_lost():
+    longest, others = [[100, 101, 102], [103], [104]], [*range(10)]
     order = dealt(longest, others, 2)
-    assert sorted(order) == sorted(longest + others)
-    first, second = order[: len(order) // 2 + 1], order[len(order) // 2 + 1 :]
-    assert (first[:3], second[:2]) == ([100, 102, 104], [101, 103])
-    assert dealt(longest, others, 1) == longest + others
+    assert sorted(order) == [*others, *range(100, 105)]
+    first, second = order[: len(order) // 2], order[len(order) // 2 :]
+    assert (first[:4], second[:3]) == ([100, 101, 102, 0], [103, 104, 4])
+    assert dealt(longest, others, 1) == [*range(100, 105), *others]
+    assert dealt([[1, 2, 3]], [4], 2) == [1, 2, 3, 4], "a module that is more than a share stays whole"
+
+
+def test_modules_that_share_a_browser_are_dealt_as_one():
+    assert together("tests/console/test_a.py::test_x") == together("tests/console/test_b.py::test_y[z]")
+    assert together("tests/test_a.py::test_x[a::b]") == "tests/test_a.py"
 
 
 @pytest.fixture

@@ -57,16 +57,16 @@ PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
 """The console itself, the document, and websockets that run commands."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def playwright_driver() -> Iterator[Playwright]:
-    """Ends with the module: while it runs, its loop is in the way of asynchronous tests."""
+    """Ends with this folder: while it runs, its loop is in the way of asynchronous tests."""
     program("chromium")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as driver:
         yield driver
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
     browser = playwright_driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
     yield browser
