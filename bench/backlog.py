@@ -115,7 +115,7 @@ async def _filled(folder: Path, url: str, count: int) -> AsyncIterator[Store]:
 
     async def change(tx: Tx) -> None:
         for number in range(count):
-            await tx.work.ask(
+            await tx.work.schedule(
                 "reconcile", f"service-{number}", tx.now - number, f"org-{number % ORGANIZATIONS}"
             )
 
@@ -136,7 +136,7 @@ async def _claim(store: Store, times: int) -> float:
         took.append((time.perf_counter() - began) * 1000)
         assert len(claims) == AT_ONCE
         for claim in claims:
-            await tx.work.again(claim, tx.now)
+            await tx.work.reschedule(claim, tx.now)
 
     for _ in range(times):
         await store.write(change)

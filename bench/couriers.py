@@ -159,7 +159,7 @@ class Caller:
                 [(webhook, lane, "DEPLOYMENT_SUCCEEDED", body) for webhook, lane in places]
             )
             for webhook in {webhook for webhook, _ in places}:
-                await tx.work.ask(DELIVER, work_of(webhook), org=self._org)
+                await tx.work.schedule(DELIVER, work_of(webhook), org=self._org)
             return made
 
         return await self._ctx.store.write(change)

@@ -88,7 +88,7 @@ def test_a_file_that_was_replaced_or_removed_is_not_the_one_at_its_path(path):
 
 def test_a_wait_for_a_lock_ends_with_the_number_of_the_process_that_keeps_it(path):
     with holder(path) as process:
-        with pytest.raises(filelock.LockKept) as kept, filelock.holding(path, patience=0.05):
+        with pytest.raises(filelock.LockTimeout) as kept, filelock.holding(path, patience=0.05):
             raise AssertionError("the lock was held")
         assert kept.value.holder == process.pid
     with filelock.holding(path, patience=0.05):

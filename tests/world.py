@@ -245,7 +245,7 @@ class FakeConnector:
     def __init__(self) -> None:
         self.engines: dict[str, FakeEngine] = {}
         """By cluster."""
-        self.trouble = ""
+        self.problem = ""
         """The reason why engines cannot be connected; empty if they can."""
         self.port_trouble = ""
         """The reason why ports of routers cannot be used; empty if they can."""
@@ -278,8 +278,8 @@ class FakeConnector:
 
     async def identity(self, access: EngineAccess) -> str:
         self.checked.append(access)
-        if self.trouble:
-            raise Invalid(self.trouble)
+        if self.problem:
+            raise Invalid(self.problem)
         return self.engine_id
 
     async def _reconnect(self, access: EngineAccess) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.base.tokens import new_token
-from windlass.core.access import Actor, Permit, Scope, Where
+from windlass.core.access import Actor, Permit, ResourceLocation, Scope
 
 READ, WRITE, DEPLOY, ADMIN = Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN
 
@@ -50,8 +50,8 @@ class Ground:
             f"Token {token}".encode(), actor, world.clock.now() + 1_000_000
         )
 
-    def at(self, **place: str) -> Where:
-        return Where(self.world.org, **place)
+    def at(self, **place: str) -> ResourceLocation:
+        return ResourceLocation(self.world.org, **place)
 
     def roles(self) -> dict[str, str]:
         """Tokens of made-up callers, by what they are."""
@@ -216,7 +216,7 @@ async def test_a_repeated_answer_is_refused_after_leaving_the_organization(groun
     world = ground.world
     other, _ = await world.organization()
     person: dict[str, Any] = {"id": "person", "name": "person", "subject": "jwt:person"}
-    here, there = Permit(WRITE, ground.at()), Permit(WRITE, Where(other))
+    here, there = Permit(WRITE, ground.at()), Permit(WRITE, ResourceLocation(other))
     member = Actor(**person, permits={world.org: (here,), other: (there,)})
     token, path = new_token(), f"/organization/{world.org}/project"
     ground.speaks_for(token, member)

@@ -11,8 +11,8 @@ from tests.tables import rows
 from windlass.core.access import (
     Actor,
     Permit,
+    ResourceLocation,
     Scope,
-    Where,
     ids_to_look_up,
     may,
     may_below,
@@ -23,18 +23,18 @@ from windlass.core.access import (
 READ, WRITE, DEPLOY, ADMIN = Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN
 NEEDS = (READ, WRITE, DEPLOY, ADMIN)
 
-ACME = Where("acme")
-SHOP = Where("acme", project="shop")
-LIVE = Where("acme", project="shop", environment="live", mode="PRODUCTION")
-TRIAL = Where("acme", project="shop", environment="trial", mode="STAGING")
+ACME = ResourceLocation("acme")
+SHOP = ResourceLocation("acme", project="shop")
+LIVE = ResourceLocation("acme", project="shop", environment="live", mode="PRODUCTION")
+TRIAL = ResourceLocation("acme", project="shop", environment="trial", mode="STAGING")
 LIVE_WEB = replace(LIVE, service="web")
 TRIAL_WEB = replace(TRIAL, service="web2")
 TRIAL_KEY = replace(TRIAL_WEB, item="key")
-BLOG = Where("acme", project="blog")
-BLOG_LIVE = Where("acme", project="blog", environment="blog-live", mode="PRODUCTION")
-EAST, WEST = Where("acme", cluster="east"), Where("acme", cluster="west")
-HOOK = Where("acme", item="hook")
-OTHER = Where("other")
+BLOG = ResourceLocation("acme", project="blog")
+BLOG_LIVE = ResourceLocation("acme", project="blog", environment="blog-live", mode="PRODUCTION")
+EAST, WEST = ResourceLocation("acme", cluster="east"), ResourceLocation("acme", cluster="west")
+HOOK = ResourceLocation("acme", item="hook")
+OTHER = ResourceLocation("other")
 PLACES = (ACME, SHOP, LIVE, TRIAL, LIVE_WEB, TRIAL_WEB, TRIAL_KEY, BLOG, BLOG_LIVE, EAST, WEST, HOOK, OTHER)
 
 
@@ -49,7 +49,7 @@ def actor(*permits: Permit, limited_to: frozenset[str] | None = None) -> Actor:
 
 MAKER = actor(Permit(READ, SHOP), Permit(DEPLOY, TRIAL), Permit(ADMIN, EAST))
 """A custom role: Viewer of a project, Deployer of one of its environments, Admin of a cluster."""
-STAGER = actor(Permit(READ | WRITE | DEPLOY, Where("acme", project="shop", mode="STAGING")))
+STAGER = actor(Permit(READ | WRITE | DEPLOY, ResourceLocation("acme", project="shop", mode="STAGING")))
 """A custom role: Manager of a project, in environments of one mode."""
 
 
@@ -80,7 +80,9 @@ STAGER = actor(Permit(READ | WRITE | DEPLOY, Where("acme", project="shop", mode=
         (STAGER, EAST, []),
     ],
 )
-def test_a_made_up_role_allows_exactly_what_its_permits_say(who: Actor, where: Where, allowed: list[Scope]):
+def test_a_made_up_role_allows_exactly_what_its_permits_say(
+    who: Actor, where: ResourceLocation, allowed: list[Scope]
+):
     assert [need for need in NEEDS if may(who, need, where)] == allowed
 
 
@@ -113,7 +115,7 @@ def test_scopes_allow_the_same_at_every_place_of_an_organization(scopes: Scope, 
     ],
 )
 def test_a_limited_admin_token_does_everything_inside_its_limits(
-    limits: set[str], everything: list[Where], only_read: list[Where]
+    limits: set[str], everything: list[ResourceLocation], only_read: list[ResourceLocation]
 ):
     token = actor(Permit(ADMIN, ACME), limited_to=frozenset(limits))
     assert [where for where in PLACES if may(token, ADMIN, where)] == everything
@@ -127,9 +129,16 @@ modes = st.sampled_from(("", "STAGING", "PRODUCTION"))
 organizations = st.sampled_from(("acme", "other"))
 
 
-def places(mode: st.SearchStrategy[str]) -> st.SearchStrategy[Where]:
+def places(mode: st.SearchStrategy[str]) -> st.SearchStrategy[ResourceLocation]:
     return st.builds(
-        Where, organizations, project=ids, environment=ids, mode=mode, service=ids, cluster=ids, item=ids
+        ResourceLocation,
+        organizations,
+        project=ids,
+        environment=ids,
+        mode=mode,
+        service=ids,
+        cluster=ids,
+        item=ids,
     )
 
 
@@ -151,7 +160,7 @@ def test_more_permits_never_allow_less(few, more, limits, need, where):
 def test_any_permission_includes_reading_in_the_same_place(permits, need, where):
     if may(actor(*permits), need, where):
         assert may(actor(*permits), READ, where)
-        assert may(actor(*permits), READ, Where(where.organization))
+        assert may(actor(*permits), READ, ResourceLocation(where.organization))
 
 
 @given(actors, needs, wheres)
@@ -169,7 +178,9 @@ def test_limits_never_allow_more(permits, limits, need, where):
 @given(actors, needs, wheres)
 def test_a_limited_token_is_never_allowed_what_its_limits_do_not_contain(who, need, where):
     if who.limited_to is not None and may(who, need, where):
-        reads_its_organization = need is READ and where == Where(where.organization, mode=where.mode)
+        reads_its_organization = need is READ and where == ResourceLocation(
+            where.organization, mode=where.mode
+        )
         assert reads_its_organization or not who.limited_to.isdisjoint(where.ids)
 
 

@@ -16,7 +16,7 @@ from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
 from windlass.cli.main import main
 from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 COUNT = 9
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, load_exposing, own_engine
-from tests.engines.proxies import proxied, when_back
+from tests.engines.proxies import proxied, run_when_available
 from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
 from windlass.builders.builder import BuildError, BuilderUnavailable, BuildSettings
@@ -406,7 +406,7 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         with pytest.raises(BuilderUnavailable):
             await bench.builder.find(bench.service, "k1")
         await proxy.appear()
-        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n"))
+        await run_when_available(lambda: bench.build(f"FROM {BOX}\nRUN true\n"))
         await bench.close()
 
 
@@ -434,7 +434,7 @@ async def test_builds_of_a_service_during_which_the_engine_goes_away_twice_are_n
         twice = await interrupted("d3")
         assert not isinstance(twice, BuilderUnavailable)
         assert "away during two builds of this service" in str(twice)
-        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d4"))
+        await run_when_available(lambda: bench.build(f"FROM {BOX}\nRUN true\n", deployment="d4"))
         assert isinstance(await interrupted("d5"), BuilderUnavailable)
         await bench.close()
 
@@ -453,7 +453,7 @@ async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_pa
         with pytest.raises(BuilderUnavailable):
             await building
         await asyncio.to_thread(dockerd.start)
-        made = await when_back(lambda: bench.build(f"FROM {BOX}\nENV A=1\n"))
+        made = await run_when_available(lambda: bench.build(f"FROM {BOX}\nENV A=1\n"))
         assert made.ref.endswith(":k1")
         await bench.close()
         assert await left_of(dockerd.host, pause) == []

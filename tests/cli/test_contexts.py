@@ -12,7 +12,7 @@ from windlass.cli.client import Api
 from windlass.cli.connection import USUAL, ServerAccess, choose
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.everyday.login import _with_scheme
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 PROD = SavedContext("https://windlass.example.com", "token-of-prod")
 HERE = SavedContext("http://127.0.0.1:8080", "token-of-here")
@@ -94,14 +94,14 @@ def test_a_command_calls_the_nearest_address_with_the_token_of_that_address(
 
 def test_two_tokens_for_one_address_are_not_guessed():
     contexts = Contexts("", {"a": PROD, "b": SavedContext(PROD.url, "another")})
-    with pytest.raises(Misused, match="--context: a, b"):
+    with pytest.raises(InvalidUsage, match="--context: a, b"):
         choose(ServerAccess(PROD.url), NONE, lambda: contexts)
     contexts.current = "b"
     assert choose(ServerAccess(PROD.url), NONE, lambda: contexts).token == "another"
 
 
 def test_an_address_and_a_context_are_not_both_taken():
-    with pytest.raises(Misused, match="not both"):
+    with pytest.raises(InvalidUsage, match="not both"):
         choose(ServerAccess(PROD.url), NONE, saved, context="prod")
 
 
@@ -125,19 +125,19 @@ def test_an_address_has_one_form(typed, address):
     ],
 )
 def test_a_malformed_server_address_is_refused(typed):
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         normal_url(typed)
 
 
 @pytest.mark.parametrize("typed", ["http://[", "http://a:port", "http://a:99999", "//a", "[::1"])
 def test_a_call_to_a_malformed_server_address_is_refused(typed):
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         Api(typed, "")
 
 
 @pytest.mark.parametrize("typed", ["[", "a]", "[::1"])
 def test_a_malformed_address_without_a_scheme_is_refused(typed):
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         normal_url(_with_scheme(typed))
 
 
@@ -161,31 +161,34 @@ def test_only_the_user_can_read_file_and_folder(file):
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
 def test_a_file_that_others_can_read_is_refused(file, mode):
     file.path.chmod(mode)
-    with pytest.raises(Stopped, match=r"^run `chmod 600 "):
+    with pytest.raises(CommandFailed, match=r"^run `chmod 600 "):
         file.read()
 
 
 def test_a_folder_that_others_can_write_is_refused(file):
     file.path.parent.chmod(0o777)
-    with pytest.raises(Stopped, match=r"^run `chmod 700 "):
+    with pytest.raises(CommandFailed, match=r"^run `chmod 700 "):
         file.read()
 
 
 def test_a_file_of_another_user_is_refused(file, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: file.path.stat().st_uid + 1)
-    with pytest.raises(Stopped, match="belongs to another user"):
+    with pytest.raises(CommandFailed, match="belongs to another user"):
         file.read()
 
 
 def test_a_file_that_is_not_as_it_was_written_is_named(file):
     file.path.write_text("{")
-    with pytest.raises(Stopped, match=rf"move .*{FILE} away"):
+    with pytest.raises(CommandFailed, match=rf"move .*{FILE} away"):
         file.read()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "config").write_text("a file in its place")
-    with pytest.raises(Stopped, match=r"^let this user write .*/config/windlass: "), _changing(tmp_path):
+    with (
+        pytest.raises(CommandFailed, match=r"^let this user write .*/config/windlass: "),
+        _changing(tmp_path),
+    ):
         pass
 
 

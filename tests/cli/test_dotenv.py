@@ -6,7 +6,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.cli.everyday.variables import parse_dotenv
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 
 @rows(
@@ -37,12 +37,12 @@ def test_a_file_of_variables_is_read(text, values):
     ("text", "line"), [("A=1\nnothing", 2), ("=1", 1), ("1A=2", 1), ('A="open', 1), ("\nA='a' b", 2)]
 )
 def test_a_line_that_is_none_is_named(text, line):
-    with pytest.raises(Misused, match=rf"^\.env: fix line {line}: "):
+    with pytest.raises(InvalidUsage, match=rf"^\.env: fix line {line}: "):
         parse_dotenv(text, ".env")
 
 
 def test_a_message_never_shows_the_value():
-    with pytest.raises(Misused) as caught:
+    with pytest.raises(InvalidUsage) as caught:
         parse_dotenv("KEY s3cret", ".env")
     assert "s3cret" not in str(caught.value)
 

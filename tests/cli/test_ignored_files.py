@@ -11,7 +11,7 @@ import pytest
 
 from windlass.cli.folder_archive import archive_folder, uploaded_files
 from windlass.cli.uploading import packed
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 TREE = [
     "app.py", "debug.log", "logs/a.txt", "logs/keep.txt", "src/debug.log", "src/build/x.js", "build/y.js",
@@ -115,7 +115,7 @@ def test_a_long_dockerignore_stops_the_upload(tmp_path, text, told):
     """A part of it would send what the rest leaves out."""
     make(tmp_path, "app.py")
     (tmp_path / ".dockerignore").write_text(text)
-    with pytest.raises(Stopped, match=told), packed(tmp_path):
+    with pytest.raises(CommandFailed, match=told), packed(tmp_path):
         pass
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, remove_link, write_link
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 LINK = FolderLink(url="http://127.0.0.1:8080", project="shop", environment="production", application="web")
 
@@ -91,7 +91,7 @@ def test_nothing_in_a_folder_of_another_user_above_is_believed(repository, monke
 )
 def test_a_file_that_is_not_as_it_should_be_is_named(repository, text):
     (repository / FILE).write_text(text)
-    with pytest.raises(Stopped, match=FILE):
+    with pytest.raises(CommandFailed, match=FILE):
         find_linked_folder(repository)
 
 
@@ -99,7 +99,7 @@ def test_an_address_with_a_password_is_refused(repository):
     write_link(
         repository, FolderLink(url="http://u:p@a.example", project="a", environment="b", application="c")
     )
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         find_linked_folder(repository)
 
 

@@ -11,7 +11,7 @@ from tests.world import ADMIN
 from windlass.cli.client import Api
 from windlass.cli.names import NameResolver
 from windlass.families import registry
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 
 async def resolved(windlass, text: str) -> str:
@@ -37,7 +37,7 @@ async def test_a_name_that_services_of_two_families_have_is_refused_with_both(wi
     await shop(windlass)
     id = await database(windlass, "web")
     with pytest.raises(
-        Misused, match=r"^give an id: 'web' could be each of these: application .*database"
+        InvalidUsage, match=r"^give an id: 'web' could be each of these: application .*database"
     ) as said:
         await resolved(windlass, "web")
     assert id in str(said.value)
@@ -45,7 +45,7 @@ async def test_a_name_that_services_of_two_families_have_is_refused_with_both(wi
 
 async def test_a_name_that_no_service_has_is_refused_with_the_families(windlass):
     await shop(windlass)
-    with pytest.raises(Misused, match=r"^check the name 'nothing', or give an id: there is none of "):
+    with pytest.raises(InvalidUsage, match=r"^check the name 'nothing', or give an id: there is none of "):
         await resolved(windlass, "nothing")
 
 

@@ -312,16 +312,16 @@ async def test_a_command_that_reads_one_service_needs_no_name_if_there_is_only_o
     assert "Missing argument" in (await windlass("application", "deploy")).err
 
 
-@pytest.mark.parametrize("trouble", ["", "The engine does not answer"])
+@pytest.mark.parametrize("problem", ["", "The engine does not answer"])
 async def test_the_list_of_clusters_begins_with_the_state_of_the_engine_and_its_kind(
-    windlass, monkeypatch, trouble
+    windlass, monkeypatch, problem
 ):
-    monkeypatch.setattr(FakeEngine, "trouble", lambda engine: done(trouble))
+    monkeypatch.setattr(FakeEngine, "problem", lambda engine: done(problem))
     said = await windlass("cluster", "list", "--text", width=120)
     head, row = said.out.splitlines()
     assert head.split()[:3] == ["NAME", "STATUS", "ENGINE"]
-    assert row.split()[:3] == ["local", "DEPLOYMENT_ERROR" if trouble else "DEPLOYED", "LOCAL"]
-    assert trouble in row
+    assert row.split()[:3] == ["local", "DEPLOYMENT_ERROR" if problem else "DEPLOYED", "LOCAL"]
+    assert problem in row
     assert "KUBERNETES" not in head
 
 

@@ -18,7 +18,7 @@ from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.everyday.up import folder_to_upload
 from windlass.cli.git_folder import GitFolder
 from windlass.cli.linked_folder import FILE
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 
 @pytest.fixture
@@ -155,12 +155,12 @@ def test_the_whole_repository_is_uploaded_for_an_application_in_a_folder_of_it(t
     settings = {"git_repository": {"url": "https://git.example/a.git", "root_path": "/api"}}
     assert folder_to_upload(api, GitFolder(top=tmp_path), settings) == tmp_path
     assert folder_to_upload(api, GitFolder(top=tmp_path), {"git_repository": None}) == api
-    with pytest.raises(Misused, match=r"^link the folder api of the repository: "):
+    with pytest.raises(InvalidUsage, match=r"^link the folder api of the repository: "):
         folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings)
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         folder_to_upload(api, None, settings)
     assert folder_to_upload(api, GitFolder(top=tmp_path), {"root_path": "/api"}) == tmp_path
-    with pytest.raises(Misused):
+    with pytest.raises(InvalidUsage):
         folder_to_upload(api, None, {"root_path": "/api"})
 
 
@@ -170,7 +170,7 @@ def test_a_home_folder_is_not_uploaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "ada"))
     for top in (tmp_path, tmp_path / "ada"):
         assert whole_folder(api, GitFolder(top=top)) == api
-        with pytest.raises(Misused):
+        with pytest.raises(InvalidUsage):
             folder_to_upload(api, GitFolder(top=top), {"root_path": f"/{api.relative_to(top)}"})
     monkeypatch.setenv("HOME", str(tmp_path.parent / "eve"))
     assert whole_folder(api, GitFolder(top=tmp_path)) == tmp_path

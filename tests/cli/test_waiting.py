@@ -20,7 +20,7 @@ from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.ledger import with_remarks
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 REFUSAL = "Ask the server that runs this service, that of the place local: lines are only known there"
 
@@ -161,7 +161,7 @@ class RefusingApi:
 def test_a_service_that_was_deleted_before_it_could_be_followed_is_reported_as_deleted(status, failure):
     api: Any = RefusingApi(status)
     wait = DeploymentWait(api, StartedDeployment("/application/1", "web", "2"))
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(CommandFailed) as raised:
         wait.until_done()
     assert type(raised.value) is failure
 
@@ -170,7 +170,7 @@ def test_a_service_that_was_deleted_before_it_could_be_followed_is_reported_as_d
 def test_an_environment_that_was_deleted_before_it_could_be_followed_is_reported_as_deleted(status, failure):
     api: Any = RefusingApi(status)
     wait = EnvironmentWait(api, ResolvedResource("1", "production", "shop/production", "2"), cancelled=False)
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(CommandFailed) as raised:
         wait.until_done({})
     assert type(raised.value) is failure
     if failure is ServiceDeleted:

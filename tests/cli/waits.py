@@ -31,10 +31,10 @@ async def held(windlass, *words):
 async def watch(windlass, *words):
     """The command, with a build that waits until the command has shown its state and its log."""
     is_said, is_shown = threading.Event(), threading.Event()
-    say_state, show_line = DeploymentWait._say, DeploymentWait._show
+    print_state, show_line = DeploymentWait._say, DeploymentWait._show
 
     def _say(wait, state):
-        say_state(wait, state)
+        print_state(wait, state)
         if state == "BUILDING":
             is_said.set()
 

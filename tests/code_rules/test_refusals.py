@@ -68,7 +68,7 @@ ADVISING = {
     "LockConflict": 0,
     "RegistryFailure": 1,
     "RunFailed": 0,
-    "Unusable": 0,
+    "UnresolvableVariable": 0,
 }
 """Failures whose message begins with an order, by the place of the message among the arguments."""
 ADVISING_FOLDERS = ("control", "registries")

@@ -166,7 +166,7 @@ class Watch:
             self.troubles.append(f"not in the OpenAPI document: {method} {parts.path}")
 
     def remaining(self) -> list[str]:
-        return [trouble for trouble in self.troubles if not any(part in trouble for part in self.expected)]
+        return [problem for problem in self.troubles if not any(part in problem for part in self.expected)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.derived.stage import Stage, staged
 from tests.derived.things import Subject
 from tests.marks import nightly
 from windlass.base.tokens import new_token
-from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
+from windlass.core.access import Actor, ResourceLocation, Scope, may, may_somewhere, permits_throughout
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
@@ -123,7 +123,7 @@ def within(operation: Operation, body: Any) -> Any:
 
 
 async def expected_of(stage: Stage, subject: Subject, caller: Actor) -> int:
-    need, where = subject.operation.need, await where_of(stage, subject)
+    need, where = subject.operation.need, await location_of(stage, subject)
     if not may_somewhere(caller, need):
         return 403
     if not may(caller, Scope.READ, where):
@@ -131,13 +131,13 @@ async def expected_of(stage: Stage, subject: Subject, caller: Actor) -> int:
     return subject.status if may(caller, need, where) else 403
 
 
-async def where_of(stage: Stage, subject: Subject) -> Where:
+async def location_of(stage: Stage, subject: Subject) -> ResourceLocation:
     """Finds the place of the decision in the table, without the product's code."""
     last = [] if subject.operation.handler.endswith(FROM_ABOVE) else await chain_of(stage, subject.ids[-1])
     chain = last or await chain_of(stage, named_level(subject) or await service_of(stage, subject.ids[0]))
     found = {line.family: line.id for line in chain}
     services = (line.id for line, above in pairwise(chain) if above.family == "environment")
-    where = Where(
+    where = ResourceLocation(
         found["organization"],
         project=found.get("project", ""),
         environment=found.get("environment", ""),

@@ -51,7 +51,7 @@ class DeclarativeEngine:
     name = "declarative"
     limits = UNKNOWN
     identity = ""
-    is_away = False
+    is_unavailable = False
     server_host = ""
 
     def __init__(self) -> None:
@@ -209,5 +209,5 @@ class DeclarativeEngine:
     async def put_back(self, service: str, out: Path) -> None:
         """Has nothing to do: no data was moved."""
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         return ""

@@ -48,10 +48,10 @@ def docker_host() -> str:
     """Returns the address of an engine that answers, with the test image on it. Without one the test is
     skipped, or fails."""
     host = os.environ.get("WINDLASS_TEST_DOCKER_HOST", "")
-    trouble = _run(_prepared(host))
-    if not trouble:
+    problem = _run(_prepared(host))
+    if not problem:
         return host
-    return _missing(trouble)
+    return _missing(problem)
 
 
 async def _prepared(host: str) -> str:

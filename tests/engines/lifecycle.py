@@ -43,7 +43,7 @@ class Lifecycle(AtStation):
         assert await station.one(it.service) == made
         assert await station.engine.all() == [made]
         assert await rig.copies(it.service) == [(1, 0)]
-        assert await station.engine.trouble() == ""
+        assert await station.engine.problem() == ""
 
     @pytest.mark.essential
     async def test_the_short_list_has_what_the_long_one_has(self, rig, station):

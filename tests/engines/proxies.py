@@ -14,7 +14,7 @@ from windlass.engines.engine import EngineUnavailable
 T = TypeVar("T")
 
 
-async def when_back(call: Callable[[], Awaitable[T]]) -> T:
+async def run_when_available(call: Callable[[], Awaitable[T]]) -> T:
     """Repeats a call until the engine is back; a connection from before may still end one with it."""
     async with asyncio.timeout(60):
         while True:

@@ -42,15 +42,15 @@ async def engine_at(folder: Path) -> AsyncIterator[tuple[DockerEngine, HostileEn
         await runner.cleanup()
 
 
-@pytest.mark.parametrize(("seconds", "is_away"), [(0.0, True), (1000.0, False)])
+@pytest.mark.parametrize(("seconds", "is_unavailable"), [(0.0, True), (1000.0, False)])
 async def test_an_engine_that_does_not_answer_is_away_after_some_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_away: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_unavailable: bool
 ):
     monkeypatch.setattr(watch, "AWAY_AFTER", seconds)
     engine = DockerEngine(host=f"unix://{tmp_path}/nothing", folder=tmp_path, installation="test")
-    assert not engine.is_away
+    assert not engine.is_unavailable
     await engine.start(lambda service: None, lambda service, lines: None)
-    assert engine.is_away == is_away
+    assert engine.is_unavailable == is_unavailable
     await engine.stop()
 
 
@@ -63,11 +63,11 @@ async def test_an_engine_that_hangs_with_its_connections_open_is_away_until_it_a
     async with engine_at(tmp_path) as (engine, hostile):
         answered = len(hostile.asked)
         await until(lambda: hostile.asked[answered:].count("GET /_ping") > 5)
-        assert not engine.is_away, "the control: it answers"
+        assert not engine.is_unavailable, "the control: it answers"
         hostile.answers["/_ping"] = hangs
-        await until(lambda: engine.is_away)
+        await until(lambda: engine.is_unavailable)
         hostile.answers["/_ping"] = says("OK")
-        await until(lambda: not engine.is_away)
+        await until(lambda: not engine.is_unavailable)
 
 
 def test_the_kernel_ends_a_connection_to_a_dead_host():

@@ -18,8 +18,8 @@ from windlass.engines.engine import ListensElsewhere, NotReady
 from windlass.engines.rollout import readiness
 from windlass.engines.rollout.listeners import (
     ListeningPort,
-    Misplacement,
-    find_misplacement,
+    PortMismatch,
+    find_port_mismatch,
     listening_sockets,
 )
 from windlass.engines.rollout.probes import speaks_http
@@ -49,21 +49,21 @@ ONLY = "Make web listen on 0.0.0.0, at the port in the variable PORT: it listens
 HERE, OUTSIDE = False, True
 
 
-def misplaced(from_outside: bool, listeners: list[tuple[int, str]]) -> Misplacement | None:
+def misplaced(from_outside: bool, listeners: list[tuple[int, str]]) -> PortMismatch | None:
     found = [ListeningPort(port, address) for port, address in listeners]
-    return find_misplacement(WEB, COPY, 3000, found, from_outside=from_outside)
+    return find_port_mismatch(WEB, COPY, 3000, found, from_outside=from_outside)
 
 
 @pytest.mark.parametrize(
     ("from_outside", "listeners", "expected"),
     [
-        (HERE, [(8000, LOOPBACK)], Misplacement(OTHER + SHARED, 8000, True)),
-        (OUTSIDE, [(8000, EVERYWHERE)], Misplacement(OTHER, 8000, True)),
-        (OUTSIDE, [(8000, EVERYWHERE), (9229, LOOPBACK)], Misplacement(OTHER, 8000, True)),
-        (OUTSIDE, [(8000, EVERYWHERE), (4000, EVERYWHERE)], Misplacement(OTHER, 8000, False)),
-        (OUTSIDE, [(3000, LOOPBACK)], Misplacement(f"{ONLY} 127.0.0.1:3000 only", None, True)),
-        (HERE, [(10_001, "::1")], Misplacement(f"{ONLY} [::1]:10001 only", None, True)),
-        (OUTSIDE, [(8000, LOOPBACK)], Misplacement(f"{ONLY} 127.0.0.1:8000 only", None, True)),
+        (HERE, [(8000, LOOPBACK)], PortMismatch(OTHER + SHARED, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE)], PortMismatch(OTHER, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE), (9229, LOOPBACK)], PortMismatch(OTHER, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE), (4000, EVERYWHERE)], PortMismatch(OTHER, 8000, False)),
+        (OUTSIDE, [(3000, LOOPBACK)], PortMismatch(f"{ONLY} 127.0.0.1:3000 only", None, True)),
+        (HERE, [(10_001, "::1")], PortMismatch(f"{ONLY} [::1]:10001 only", None, True)),
+        (OUTSIDE, [(8000, LOOPBACK)], PortMismatch(f"{ONLY} 127.0.0.1:8000 only", None, True)),
     ],
 )
 def test_a_program_that_listens_elsewhere_gets_advice_what_to_change(from_outside, listeners, expected):
@@ -113,7 +113,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     for name in ("NOTED_AFTER", "LOOK_EVERY", "SURE_AFTER"):
         monkeypatch.setattr(readiness, name, 0.0)
     engine = FakeEngine()
-    engine.probes.trouble = "it does not answer on port 3000"
+    engine.probes.problem = "it does not answer on port 3000"
     return engine
 
 

@@ -28,10 +28,10 @@ def instance(port: int) -> Instance:
 
 @pytest.mark.parametrize("kind", [ProbeKind.TCP, ProbeKind.HTTP])
 async def test_a_program_that_listens_nowhere_fails_with_the_variable_of_its_port_named(kind):
-    trouble = await ask(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
-    assert "on port 8080 (connection refused)" in trouble
-    assert "listen at 0.0.0.0, on the port in the variable PORT" in trouble
-    assert "`internal_port` must be the port on which it listens" in trouble
+    problem = await ask(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
+    assert "on port 8080 (connection refused)" in problem
+    assert "listen at 0.0.0.0, on the port in the variable PORT" in problem
+    assert "`internal_port` must be the port on which it listens" in problem
 
 
 async def test_a_program_that_listens_on_its_port_passes():
@@ -83,9 +83,9 @@ async def test_a_program_that_listens_and_accepts_nothing_passes_only_where_an_o
 ):
     monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
     web, engine = instance(listener.getsockname()[1]), seeing(kernel_listeners.queued)
-    trouble = await ask(engine, web, ACCEPTED)
-    assert trouble.startswith("it listens on port 8080, but accepts no connections yet: it must finish")
-    assert "`readiness_probe` with `tcp`" in trouble
+    problem = await ask(engine, web, ACCEPTED)
+    assert problem.startswith("it listens on port 8080, but accepts no connections yet: it must finish")
+    assert "`readiness_probe` with `tcp`" in problem
     assert await ask(engine, web, OPEN) == ""
 
 
@@ -108,8 +108,8 @@ async def test_a_program_that_ends_without_having_accepted_does_not_pass(listene
         listener.close()
         return kernel_listeners.queued(port)
 
-    trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
-    assert trouble == "it does not answer on port 8080 (the connection is closed at once)"
+    problem = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    assert problem == "it does not answer on port 8080 (the connection is closed at once)"
 
 
 async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(listener):
@@ -118,8 +118,8 @@ async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(
     def end(port: int) -> int | None:
         raise InstanceEnded("gone")
 
-    trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
-    assert trouble == "it does not answer on port 8080 (the connection is closed at once)"
+    problem = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    assert problem == "it does not answer on port 8080 (the connection is closed at once)"
 
 
 @pytest.mark.parametrize("look", [lambda port: None, unable])

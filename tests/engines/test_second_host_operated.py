@@ -15,7 +15,7 @@ from tests.operate.installations import apart
 from tests.operate.test_commands import findings
 from windlass.docker.client import Docker
 from windlass.operate import stopping
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 pytestmark = pytest.mark.nightly
 
@@ -75,7 +75,9 @@ async def test_doctor_lists_services_of_a_second_host_and_stop_ends_them(tmp_pat
             told = await asyncio.to_thread(doctor, data, host)
             assert told["Cluster east"][0] == "fail"
             assert told["Docker"][0] == "ok"
-            with pytest.raises(Stopped, match=r"\(east\), and repeat the command: what runs there goes on"):
+            with pytest.raises(
+                CommandFailed, match=r"\(east\), and repeat the command: what runs there goes on"
+            ):
                 await apart(stopping.here(settings, sure))
         finally:
             host.start()

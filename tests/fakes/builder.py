@@ -156,7 +156,7 @@ class FakeBuilder:
 
 
 class FakeServers:
-    def hindrance(self, type: str) -> str:
+    def obstacle(self, type: str) -> str:
         return ""
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact:

@@ -46,7 +46,7 @@ class FakeProbes:
     """Answers every probe as the test says."""
 
     def __init__(self) -> None:
-        self.trouble = ""
+        self.problem = ""
         """If set, no instance passes, for this reason."""
         self.asked: list[HealthProbe] = []
         self.listeners: list[ListeningPort] = []
@@ -137,7 +137,7 @@ class FakeEngine(RolloutEngine):
         return self.shares
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         return self.away
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
@@ -307,7 +307,7 @@ class FakeEngine(RolloutEngine):
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         self.probes.asked.append(probe)
-        return self.probes.trouble if probe.port not in self.probes.speaks else ""
+        return self.probes.problem if probe.port not in self.probes.speaks else ""
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
         return port in self.probes.speaks
@@ -334,7 +334,7 @@ class FakeEngine(RolloutEngine):
         for key, one in self.aside.pop(service, {}).items():
             self.instances[key] = replace(one, phase=Phase.EXITED)
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         return "it does not answer" if self.away else ""
 
     # Misfortunes

@@ -21,7 +21,7 @@ class FakeRouter:
         self.is_complete = False
         self.told: dict[str, ServiceTraffic] = {}
         """By service: the requests that it has counted."""
-        self.trouble = ""
+        self.problem = ""
         """If set, it does not tell what it has counted, for this reason."""
 
     async def start(self) -> None:
@@ -65,8 +65,8 @@ class FakeRouter:
         return ()
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
-        if self.trouble:
-            raise RouteError(self.trouble)
+        if self.problem:
+            raise RouteError(self.problem)
         return tuple(self.told.values())
 
     async def services(self) -> Collection[str]:

@@ -58,7 +58,7 @@ class Books:
     async def ask_to_tidy(self) -> None:
         """Long overdue: it is the first thing that the next Windlass does."""
         async with self.changed() as tx:
-            await tx.work.ask(TIDY, TIDY, 1)
+            await tx.work.schedule(TIDY, TIDY, 1)
 
     async def ask_to_look_at_branch(self, service: str) -> None:
         async with self.changed() as tx:
@@ -68,7 +68,7 @@ class Books:
         """Makes the timetable of a job due, a while ago."""
         async with self.changed() as tx:
             await tx.session.all("UPDATE timetable SET due = $1 WHERE job = $2", 60_000, job)
-            await tx.work.ask(TIMETABLES, TIMETABLES, 1)
+            await tx.work.schedule(TIMETABLES, TIMETABLES, 1)
 
     async def forgive(self) -> None:
         """Gives the reserved requests back. Each killed server loses a hundredth of the limit, so that after
@@ -79,7 +79,7 @@ class Books:
     async def ask_to_reconcile_deleted(self, service: str) -> None:
         async with self.changed() as tx:
             await tx.deletions.record(service, "")
-            await tx.work.ask(RECONCILE, service, 1)
+            await tx.work.schedule(RECONCILE, service, 1)
 
     async def unfinished(self) -> list[str]:
         """Returns work that is due or under way: as long as there is any, a worker may reach a failpoint."""

@@ -143,7 +143,7 @@ class Tale:
         async def change(tx: Any) -> None:
             if self.deed == "shrink":
                 await tx.statuses.change(replace(await tx.statuses.get(self.app), instances=3))
-            await tx.work.ask(RECONCILE, self.app)
+            await tx.work.schedule(RECONCILE, self.app)
 
         await self.ctx.store.write(change)
         if self.deed == "shrink":
@@ -153,7 +153,7 @@ class Tale:
 
     async def _fewer(self, tx: Any) -> None:
         await tx.statuses.change(replace(await tx.statuses.get(self.app), instances=2))
-        await tx.work.ask(RECONCILE, self.app)
+        await tx.work.schedule(RECONCILE, self.app)
 
     async def _deployed_as_far_as_starting(self) -> None:
         """Its worker died there."""
@@ -166,7 +166,7 @@ class Tale:
 
         with pytest.raises(asyncio.CancelledError):
             await reconcile(replace(self.ctx, point=point), claim)
-        await self.ctx.store.write(lambda tx: tx.work.again(claim, tx.now))
+        await self.ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now))
 
     async def _overtake(self) -> None:
         self.overtaken = True

@@ -66,17 +66,17 @@ async def test_memory_that_goes_from_parents_to_children_counts(tmp_path, holds)
 async def test_a_program_would_hide_it_from_a_list_that_is_old_when_memory_is_read(
     tmp_path, holds, monkeypatch
 ):
-    newcomers: Any = kernel.newcomers
+    new_processes: Any = kernel.new_processes
 
     def read_before(seen: set[int]) -> Iterator[Stat]:
-        found = [*newcomers(seen)]
+        found = [*new_processes(seen)]
         time.sleep(0.3)  # as if there were a thousand processes
         return iter(found)
 
     def listed(processes: InstanceProcesses) -> dict[int, OwnedProcess]:
         return {process.stat.pid: process for process in processes._known}
 
-    monkeypatch.setattr(kernel, "newcomers", read_before)
+    monkeypatch.setattr(kernel, "new_processes", read_before)
     monkeypatch.setattr(InstanceProcesses, "find", listed)
     assert await move(tmp_path, holds, 4) == 0
 

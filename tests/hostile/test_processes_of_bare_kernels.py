@@ -191,7 +191,7 @@ async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig):
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
 async def test_without_the_chase_such_a_program_would_not_always_end(rig, monkeypatch):
-    monkeypatch.setattr(kill, "chase", lambda mark: None)
+    monkeypatch.setattr(kill, "kill_fast_forkers", lambda mark: None)
     async with Station(rig) as station:
         for number in range(1, 26):
             if await is_left(station, number):
@@ -214,7 +214,7 @@ async def is_left(station: Station, generation: int = 1) -> bool:
     try:
         return is_seen(mark)
     finally:
-        marks.chase(mark)
+        marks.kill_fast_forkers(mark)
 
 
 def is_seen(mark: int) -> bool:

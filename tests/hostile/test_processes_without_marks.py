@@ -47,7 +47,7 @@ async def namespace_of(station, program):
 def inside(space: int) -> list[int]:
     return [
         stat.pid
-        for stat in kernel.everyone()
+        for stat in kernel.all_processes()
         if not stat.dead and kernel.process_namespace(stat.pid) == space
     ]
 

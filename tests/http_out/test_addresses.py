@@ -15,7 +15,7 @@ from windlass.base.http_out import HttpSender
 
 
 @pytest.fixture
-async def everywhere() -> AsyncIterator[Receiver]:
+async def run_at_all_places() -> AsyncIterator[Receiver]:
     """On every address of the machine."""
     addresses = ["0.0.0.0", *(["::"] if socket.has_dualstack_ipv6() else [])]
     async with receiver(at=addresses) as made:
@@ -29,29 +29,29 @@ def test_the_corpus_is_large():
     assert len({*NO_URL, *NOT_PUBLIC}) >= 80
 
 
-async def test_an_ambiguous_url_is_refused_despite_allowed_networks(everywhere):
+async def test_an_ambiguous_url_is_refused_despite_allowed_networks(run_at_all_places):
     for text in NO_URL:
-        url = text.replace("{port}", str(everywhere.port))
+        url = text.replace("{port}", str(run_at_all_places.port))
         for allowed in ((), ("0.0.0.0/0", "::/0")):
             assert "outbound_allow" not in await refusal(HttpSender(allowed), url), url
-    assert everywhere.connections == 0
+    assert run_at_all_places.connections == 0
 
 
-async def test_a_private_address_is_refused_without_a_connection(everywhere):
+async def test_a_private_address_is_refused_without_a_connection(run_at_all_places):
     for text in NOT_PUBLIC:
-        said = await refusal(HttpSender(), text.replace("{port}", str(everywhere.port)))
+        said = await refusal(HttpSender(), text.replace("{port}", str(run_at_all_places.port)))
         assert said.endswith("allow its network with the setting outbound_allow."), text
-    assert everywhere.connections == 0
+    assert run_at_all_places.connections == 0
 
 
-async def test_an_allowed_network_is_called(everywhere):
+async def test_an_allowed_network_is_called(run_at_all_places):
     out = HttpSender((*LOOPBACK, "0.0.0.0/32", "::/128", "::ffff:127.0.0.0/104"))
     hosts = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "localhost", "LOCALHOST."]
     if socket.has_dualstack_ipv6():
         hosts += ["[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]"]
     for host in hosts:
-        assert (await out.send("POST", everywhere.url(host))).status == 200, host
-    assert everywhere.connections >= len(hosts) - 2
+        assert (await out.send("POST", run_at_all_places.url(host))).status == 200, host
+    assert run_at_all_places.connections >= len(hosts) - 2
     await out.close()
 
 
@@ -67,11 +67,11 @@ async def test_an_allowed_network_is_called(everywhere):
         ["10.1.2.3", "169.254.169.254", "fe80::1%1"],
     ],
 )
-async def test_a_name_that_leads_only_to_addresses_that_are_not_public_is_refused(everywhere, found):
+async def test_a_name_that_leads_only_to_addresses_that_are_not_public_is_refused(run_at_all_places, found):
     out = HttpSender(resolve=leads_to(*found))
-    said = await refusal(out, everywhere.url("hooks.example"))
+    said = await refusal(out, run_at_all_places.url("hooks.example"))
     assert said.startswith("hooks.example has no public address."), said
-    assert everywhere.connections == 0
+    assert run_at_all_places.connections == 0
 
 
 async def test_only_admitted_addresses_of_a_name_are_called():
@@ -85,7 +85,7 @@ async def test_only_admitted_addresses_of_a_name_are_called():
         await out.close()
 
 
-async def test_a_name_that_resolves_to_another_address_is_checked_again(everywhere):
+async def test_a_name_that_resolves_to_another_address_is_checked_again(run_at_all_places):
     answers = iter([["127.0.0.2"], ["127.0.0.1"]])
 
     async def resolve(name, port):
@@ -113,20 +113,20 @@ async def test_a_name_with_thousands_of_addresses_is_not_a_way_to_call_them_all(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_an_answer_and_is_not_followed(free, everywhere, status):
-    to = f"HTTP/1.1 {status} Away\r\nLocation: {everywhere.url()}\r\nContent-Length: 0\r\n\r\n"
+async def test_a_redirect_is_an_answer_and_is_not_followed(free, run_at_all_places, status):
+    to = f"HTTP/1.1 {status} Away\r\nLocation: {run_at_all_places.url()}\r\nContent-Length: 0\r\n\r\n"
     async with receiver(to.encode()) as away:
         answer = await free.send("POST", away.url(), b"x")
-    assert (answer.status, answer.headers["location"]) == (status, everywhere.url())
-    assert everywhere.connections == 0
+    assert (answer.status, answer.headers["location"]) == (status, run_at_all_places.url())
+    assert run_at_all_places.connections == 0
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "https_proxy"])
-async def test_proxy_variables_of_the_environment_are_ignored(everywhere, monkeypatch, name):
-    monkeypatch.setenv(name, everywhere.url())
+async def test_proxy_variables_of_the_environment_are_ignored(run_at_all_places, monkeypatch, name):
+    monkeypatch.setenv(name, run_at_all_places.url())
     async with receiver() as right:
         out = HttpSender(LOOPBACK)
         assert (await out.send("POST", right.url())).status == 200
         assert "no machine named" in await failure(out, "http://hooks.invalid/")
         await out.close()
-    assert everywhere.connections == 0
+    assert run_at_all_places.connections == 0

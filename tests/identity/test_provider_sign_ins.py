@@ -32,7 +32,7 @@ class CodeIssuer(Issuer):
     endpoint_issuer = ""
     endpoints: Mapping[str, str] = {}
     """Endpoints that it publishes instead of its own."""
-    is_away = False
+    is_unavailable = False
 
     def _documents(self) -> dict[str, Any]:
         documents = super()._documents()
@@ -59,7 +59,7 @@ class CodeIssuer(Issuer):
         self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **_: Any
     ) -> HttpResult:
         assert (method, url) == ("POST", f"{self.address}/token")
-        if self.is_away:
+        if self.is_unavailable:
             raise NoAnswer("no route")
         form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
@@ -243,7 +243,7 @@ async def test_a_provider_that_is_away_is_named_as_such(world, issuer, browser):
     answer = await browser.call("GET", "/account/signInProvider/acme/start")
     assert problem(answer) == "unreachable"
     issuer.down = False
-    issuer.is_away = True
+    issuer.is_unavailable = True
     assert problem(await come_back(browser, issuer)) == "unreachable"
 
 

@@ -362,7 +362,7 @@ async def test_counts_stop_at_the_bound(world: World):
 
     async def add(tx):
         for number in range(30):
-            await tx.work.ask("sweep", f"piece-{number}")
+            await tx.work.schedule("sweep", f"piece-{number}")
 
     await store.write(add)
     rows = await store.reads.session.all(FIGURES, world.clock.now(), 7)

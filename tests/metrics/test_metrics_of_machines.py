@@ -25,9 +25,9 @@ async def test_the_engine_of_a_further_machine_has_its_name(second: World):
 
 async def test_work_at_a_further_machine_is_counted_with_that_of_the_first(second: World):
     store, queues = second.installation.ctx.store, queues_of("third")
-    await store.write(lambda tx: tx.work.ask("reconcile", "a service", queue=queues.deployments))
-    await store.write(lambda tx: tx.work.ask("discard", "a deleted one", queue=queues.housekeeping))
-    await store.write(lambda tx: tx.work.ask("reconcile", "at a cluster", queue=queue_of("7" * 32)))
+    await store.write(lambda tx: tx.work.schedule("reconcile", "a service", queue=queues.deployments))
+    await store.write(lambda tx: tx.work.schedule("discard", "a deleted one", queue=queues.housekeeping))
+    await store.write(lambda tx: tx.work.schedule("reconcile", "at a cluster", queue=queue_of("7" * 32)))
     text = await scraped(second)
     due = {queue: value(text, "queue_due", {"queue": queue}) for queue in ("deployments", "clusters")}
     assert due == {"deployments": 1, "clusters": 1}

@@ -34,7 +34,7 @@ from windlass.operate.keys import describe_keys
 from windlass.store import Store
 from windlass.store.tables import sealed
 from windlass.store.tables.sealed import SealedValue
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 HERE = {"Idempotency-Key": "a project"}
 

@@ -29,7 +29,7 @@ from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.operate.explain import explain
 from windlass.store import EventRow
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 pytestmark = pytest.mark.slow
 

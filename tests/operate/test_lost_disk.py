@@ -11,7 +11,7 @@ from tests.free_ports import free_port
 from windlass.config import Settings
 from windlass.gateway.files import folder_of
 from windlass.operate.serving import take_port
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 LISTENS = """
 import socket, sys

@@ -26,13 +26,13 @@ from windlass.engines.findings import Level
 from windlass.install import mark
 from windlass.install.installation import install
 from windlass.install.key import WrongKey
-from windlass.install.ownership import NotOurs, examine
+from windlass.install.ownership import DatabaseMismatch, examine
 from windlass.operate.backup import backup
 from windlass.operate.doctor import diagnose
 from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.store.tables.facts import FactTable
 from windlass.store.tables.statuses import StatusTable
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 def marked(settings: Settings) -> str:
@@ -96,7 +96,7 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
 
 async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing(world):
     app = await deployed(world)
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask("discard", f"discard:{app}"))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule("discard", f"discard:{app}"))
     await world.settle()
     assert [one.service for one in world.engine.instances.values()] == [app]
 
@@ -114,7 +114,7 @@ async def test_a_service_that_is_deleted_with_its_project_is_erased(world):
 
 async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     furnished(tmp_path)
-    with pytest.raises(NotOurs, match="services 1"):
+    with pytest.raises(DatabaseMismatch, match="services 1"):
         await started(tmp_path)
     assert not (tmp_path / "windlass.db").exists(), "a refused start makes nothing"
     settings = await started(tmp_path, adopt=True)
@@ -138,7 +138,7 @@ async def test_a_copied_data_directory_is_refused_because_it_would_control_the_s
     settings = await started(original)
     copied = replace(settings, data_dir=str(shutil.copytree(original, tmp_path / "copy")))
     for refused in (started(tmp_path / "copy"), backup(copied, tmp_path / "x.zip")):
-        with pytest.raises(NotOurs, match=f"rename or remove {original}"):
+        with pytest.raises(DatabaseMismatch, match=f"rename or remove {original}"):
             await refused
     (tmp_path / "linked").symlink_to(original)
     await started(tmp_path / "linked")
@@ -151,7 +151,7 @@ async def test_backup_and_rotation_refuse_a_database_that_lacks_services_of_the_
     furnished(tmp_path)
     (tmp_path / "windlass.db").rename(tmp_path / "away.db")
     for refused in (backup(settings, tmp_path / "x.zip"), put_back(settings, UNKNOWN)):
-        with pytest.raises(NotOurs, match="services 1"):
+        with pytest.raises(DatabaseMismatch, match="services 1"):
             await refused
 
 
@@ -177,7 +177,7 @@ async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_i
     marks = {"WINDLASS_INSTANCE": f"{UNKNOWN}-1-0", "WINDLASS_FILES": str(home / "files")}
     program = await asyncio.create_subprocess_exec("sleep", "60", env={**os.environ, **marks})
     try:
-        with pytest.raises(NotOurs, match=r"^mount the disk of "):
+        with pytest.raises(DatabaseMismatch, match=r"^mount the disk of "):
             await started(tmp_path)
         assert program.returncode is None
         assert (await examine(Settings(data_dir=str(tmp_path), engine="process"))).reason

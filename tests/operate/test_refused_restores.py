@@ -18,7 +18,7 @@ from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.store.sqlite import InUse
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 async def test_a_restore_without_the_key_is_refused_and_says_where_it_belongs(furnished, tmp_path):

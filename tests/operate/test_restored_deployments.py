@@ -28,7 +28,7 @@ async def deploy(world: World, app: str) -> None:
 
 async def look_at(world: World, app: str) -> None:
     """As a start does."""
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, app))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule(RECONCILE, app))
     await world.settle()
 
 

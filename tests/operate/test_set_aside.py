@@ -21,10 +21,10 @@ from tests.world import fake_parts, make_world
 from windlass.base.atomic_files import write_whole
 from windlass.control.background import service_data
 from windlass.install import mark
-from windlass.install.ownership import NotOurs
+from windlass.install.ownership import DatabaseMismatch
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import purge, put_back, set_aside_services
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 class Killed(BaseException):
@@ -83,7 +83,7 @@ async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_d
         assert len(precious(folder)) == 2, number
         if not killer.struck:
             break
-        with contextlib.suppress(NotOurs):
+        with contextlib.suppress(DatabaseMismatch):
             await started(folder)
             refused -= 1
         refused += 1

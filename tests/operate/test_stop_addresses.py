@@ -10,7 +10,7 @@ from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.cli.client import Api
 from windlass.operate import stopping
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def test_the_server_that_the_settings_describe_is_asked_and_no_other(windl
 
     def answers(api: Api) -> bool:
         asked.append(api.url)
-        raise Stopped("This is enough to know")
+        raise CommandFailed("This is enough to know")
 
     monkeypatch.setattr(stopping, "answers", answers)
     assert (await windlass("stop", "--all", url="")).code == 1

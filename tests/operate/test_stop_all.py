@@ -28,12 +28,12 @@ from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make
 from windlass.base.clock import SECOND, SystemClock
 from windlass.config import DATABASE, Settings
 from windlass.install import mark
-from windlass.install.ownership import NotOurs
+from windlass.install.ownership import DatabaseMismatch
 from windlass.install.parts import Parts
 from windlass.operate import stopping
 from windlass.operate.explain import explain
-from windlass.operate.serving import goodbye
-from windlass.terminal.stopped import CommandRefused, Stopped
+from windlass.operate.serving import closing_line
+from windlass.terminal.command_errors import CommandFailed, CommandRefused
 
 pytestmark = pytest.mark.slow
 
@@ -155,9 +155,9 @@ async def test_answering_no_stops_nothing(left):
     settings, engine, apps = left
 
     def unsure(count: int) -> None:
-        raise Stopped(f"not these {count}")
+        raise CommandFailed(f"not these {count}")
 
-    with pytest.raises(Stopped, match="not these 3"):
+    with pytest.raises(CommandFailed, match="not these 3"):
         await apart(stopping.here(settings, unsure, parts=fake_parts(engine)))
     async with again(settings) as world:
         assert await world.state(f"/application/{apps[0]}") == "RUNNING"
@@ -214,7 +214,9 @@ async def test_a_cluster_that_is_not_reached_is_named_and_all_others_are_stopped
     settings, parts, found, _ = on_two_places
     (east,) = found.engines.values()
     east.away = True
-    with pytest.raises(Stopped, match=r"^start the engine of each cluster .*\(east\), and repeat.*\(there\)"):
+    with pytest.raises(
+        CommandFailed, match=r"^start the engine of each cluster .*\(east\), and repeat.*\(there\)"
+    ):
         await apart(stopping.here(settings, sure, parts=parts))
     assert capsys.readouterr().err == "here: STOPPED\n"
     assert await parts.engine.all() == []
@@ -274,7 +276,7 @@ async def test_things_of_another_installation_are_not_stopped(tmp_path):
     for file in (DATABASE, "key"):
         shutil.copy(tmp_path / "other" / file, tmp_path / "one" / file)
     settings = Settings(data_dir=str(tmp_path / "one"))
-    with pytest.raises(NotOurs) as caught:
+    with pytest.raises(DatabaseMismatch) as caught:
         await apart(stopping.here(settings, sure, parts=fake_parts(engine)))
     assert explain(caught.value)
     assert len(await engine.all()) == 3
@@ -343,9 +345,9 @@ async def volumes(site: Site) -> list[str]:
 
 
 def test_a_stopping_server_prints_how_many_services_keep_running():
-    assert goodbye(Settings(), 12) == "12 services go on running; `windlass stop --all` ends them"
-    assert goodbye(Settings(), 1) == "1 service goes on running; `windlass stop --all` ends it"
-    assert goodbye(Settings(), 0) == ""
+    assert closing_line(Settings(), 12) == "12 services go on running; `windlass stop --all` ends them"
+    assert closing_line(Settings(), 1) == "1 service goes on running; `windlass stop --all` ends it"
+    assert closing_line(Settings(), 0) == ""
 
 
 async def test_the_services_that_go_on_are_counted_not_their_instances(tmp_path):

@@ -26,7 +26,7 @@ async def test_a_database_that_is_older_than_a_host_starts_and_ends_nothing_ther
     await deploy(world, app)
     engine = await newer_on(world, east, app)
     begun = engine.begun
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, app))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule(RECONCILE, app))
     await world.settle()
     assert (await world.post(f"/application/{app}/stop")).status == 202
     await world.settle()
@@ -43,7 +43,7 @@ async def test_with_adopt_deployments_of_a_newer_database_end_before_this_one_st
     await deploy(world, app)
     engine = await newer_on(world, east, app)
     world.installation.ctx.places.adopts = True
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, app))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule(RECONCILE, app))
     await world.settle()
     assert [*engine.instances] == [(app, 1, 0)]
     await deploy(world, app)

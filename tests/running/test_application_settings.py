@@ -11,7 +11,7 @@ import pytest
 from tests.world import World, make_world
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.control.workloads.application_settings import with_settings
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.families.application import Application
 
@@ -151,11 +151,11 @@ def test_a_setting_says_what_runs_on_both_engines(fields: dict[str, Any], comman
 
 
 def test_an_unknown_process_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(Unusable, match="process: choose one of web, worker: "):
+    with pytest.raises(UnresolvableVariable, match="process: choose one of web, worker: "):
         with_settings(application(process="clock"), workload())
-    with pytest.raises(Unusable, match="Set process to one of a, b: "):
+    with pytest.raises(UnresolvableVariable, match="Set process to one of a, b: "):
         with_settings(application(), workload(command=(), processes={"a": ("a",), "b": ("b",)}))
-    with pytest.raises(Unusable, match="Set start_command: "):
+    with pytest.raises(UnresolvableVariable, match="Set start_command: "):
         with_settings(application(), workload(command=(), processes={}))
     assert not with_settings(application(), workload("image", command=(), processes={})).command
 

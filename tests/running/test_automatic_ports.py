@@ -249,7 +249,7 @@ def sure_at_once(monkeypatch):
 
 def listens_on(world: World, port: int) -> None:
     """Every program listens there only, and answers HTTP."""
-    world.probes.trouble = "nothing listens there"
+    world.probes.problem = "nothing listens there"
     world.probes.listeners, world.probes.speaks = [ListeningPort(port, "0.0.0.0")], {port}
 
 

@@ -53,7 +53,7 @@ async def test_a_put_without_the_fields_of_the_engine_leaves_a_cluster_connected
 
 
 async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_says_why(world):
-    connector(world).trouble = "engine_address: check the port"
+    connector(world).problem = "engine_address: check the port"
     answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | TLS)
     assert (answer.status, answer.message) == (400, "engine_address: check the port")
 
@@ -104,7 +104,7 @@ async def test_new_credentials_are_used_at_once_and_checked_before(world):
     assert (await world.patch(path, {"engine_certificate": PEM + PEM, "engine_key": KEY})).status == 200
     await world.settle()
     assert connector(world).reconnected[-1].certificate == PEM + PEM
-    connector(world).trouble = "engine_key: must be the key of engine_certificate"
+    connector(world).problem = "engine_key: must be the key of engine_certificate"
     assert (await world.patch(path, {"engine_certificate": PEM, "engine_key": KEY})).status == 400
 
 
@@ -139,7 +139,7 @@ async def test_the_engine_of_a_cluster_is_remembered_until_the_key_is_sent_again
 
 async def test_a_cluster_is_renamed_while_its_engine_is_away(world):
     east = await cluster(world)
-    connector(world).trouble = "engine_address: check the port"
+    connector(world).problem = "engine_address: check the port"
     path = f"/organization/{world.org}/cluster/{east}"
     assert (await world.patch(path, {"name": "east 2"})).status == 200
     assert (await world.patch(path, {"engine_key": KEY})).status == 400

@@ -95,7 +95,7 @@ async def test_if_the_new_generation_does_not_become_ready_the_old_one_keeps_ser
 async def test_an_unhealthy_release_is_removed_and_its_last_lines_are_kept(make_world_with):
     async with make_world_with(ready_seconds=1) as world:
         app = await deployed(world)
-        world.probes.trouble = "it does not answer on port 8080"
+        world.probes.problem = "it does not answer on port 8080"
         failed = await deploy(world, app)
         await under_way(world, lambda: len(world.engine.applied) == 2)
         world.engine.says(app, OutputLine(world.clock.now(), "cannot read config", "pod", failed))

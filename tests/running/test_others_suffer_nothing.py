@@ -188,7 +188,7 @@ async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
     gate = asyncio.Event()
     async with make_world() as world:
         east, west, reached, action = await rounds(world, gate)
-        waiting = asyncio.create_task(all_places.everywhere(world.installation.ctx, action))
+        waiting = asyncio.create_task(all_places.run_at_all_places(world.installation.ctx, action))
         async with asyncio.timeout(20):
             while not {east, west} <= set(reached):  # noqa: ASYNC110 (the action gives no signal)
                 await asyncio.sleep(0.001)

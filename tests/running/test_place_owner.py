@@ -110,7 +110,7 @@ async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queu
     world, _ = pair
     kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard", Queue.RUNS: "run"}[Queue(queue)]
     store = world.installation.ctx.store
-    await store.write(lambda tx: tx.work.ask(kind, "a", 0))
+    await store.write(lambda tx: tx.work.schedule(kind, "a", 0))
     claim = partial(_claim, world, queue)
     world.clock.turn(AFTER_LEASE)
     assert await claim(PlaceHolder("local", "one")) == []
@@ -122,7 +122,7 @@ async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queu
 async def test_a_claim_without_an_owner_takes_the_work_of_every_place(pair):
     """The control of the test above."""
     world, _ = pair
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", "a", 0))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
     world.clock.turn(AFTER_LEASE)
     assert await _claim(world, Queue.RECONCILE, None) == ["a"]
 
@@ -221,7 +221,7 @@ async def test_an_operator_gives_a_place_to_another_server(pair):
     await lose(pair)
     await twin.installation.place_owner.take()
     await look(twin)
-    await twin.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", app))
+    await twin.installation.ctx.store.write(lambda tx: tx.work.schedule("reconcile", app))
     await twin.settle()
     assert await twin.state(f"/application/{app}") == "RUNNING"
     assert twin.engine.begun == 1
@@ -303,7 +303,7 @@ async def test_a_place_that_is_given_back_runs_its_services_again(pair):
     await lease_passes(world.clock, world)
     await world.installation.place_owner.take()
     await look(world)
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", app))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule("reconcile", app))
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
     assert len(world.engine.instances) == 1
@@ -312,7 +312,7 @@ async def test_a_place_that_is_given_back_runs_its_services_again(pair):
 async def test_work_of_the_former_owner_is_fenced_off(pair):
     world, twin = pair
     store = world.installation.ctx.store
-    await store.write(lambda tx: tx.work.ask("reconcile", "a", 0))
+    await store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
     (claim,) = await store.write(lambda tx: tx.work.claim(1000 * LEASE, 1))
     await lose(pair)
     assert await store.write(lambda tx: tx.work.held(claim))

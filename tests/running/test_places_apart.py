@@ -104,7 +104,7 @@ async def test_work_of_a_cluster_that_is_gone_is_still_claimed():
         east = await cluster(world)
         app = await application_on(world, east)
         await deploy(world, app)
-        await world.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", app))
+        await world.installation.ctx.store.write(lambda tx: tx.work.schedule("reconcile", app))
         await world.installation.ctx.store.write(lambda tx: tx.work.remove_queue(east))
         await world.settle()
         assert not await queues(world)

@@ -17,7 +17,7 @@ from windlass.install.parts import real_parts
 from windlass.operate import stopping
 from windlass.routers.router import ServedElsewhere
 from windlass.store import Surroundings
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 Pair = tuple[World, World]
 
@@ -286,7 +286,7 @@ async def test_a_command_that_stops_all_services_does_not_wait_for_those_of_anot
     stopped = stopping.here(
         first.installation.ctx.settings, lambda count: None, parts=fake_parts(first.engine, owner="one")
     )
-    with pytest.raises(Stopped, match="second: they stop when the server of the machine second runs"):
+    with pytest.raises(CommandFailed, match="second: they stop when the server of the machine second runs"):
         await stopped
     assert services_at(first, second) == [set(), {there}]
     assert await second.state(f"/application/{here}") == "STOPPED"

@@ -251,6 +251,6 @@ async def test_a_run_is_not_run_again_because_its_service_is_looked_at(world: Wo
     task, script = await new_task(world), Script(world)
     script.go.set()
     await run(world, task)
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, task))
+    await world.installation.ctx.store.write(lambda tx: tx.work.schedule(RECONCILE, task))
     await world.settle()
     assert script.began == 1

@@ -138,8 +138,8 @@ async def test_a_gateway_that_was_started_again_makes_no_negative_rates(world: W
 async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: World):
     app = await deployed(world)
     use(world.engine, app)
-    for ok, trouble in ((0, ""), (15, ""), (15, "away"), (30, "")):
-        world.router.trouble = trouble
+    for ok, problem in ((0, ""), (15, ""), (15, "away"), (30, "")):
+        world.router.problem = problem
         count(world, app, ok)
         await look(world)
     found = await metrics(world, app)

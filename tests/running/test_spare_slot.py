@@ -174,14 +174,14 @@ async def never_ready(world: World, begun: int = SLOTS + 2) -> AsyncIterator[Non
     environments = [await world.environment() for _ in range(3)]
     homes = [*environments[:1] * (SLOTS + MORE), *environments[1:]]
     apps = [await deployed(world, environment=environment) for environment in homes]
-    world.engine.probes.trouble = "it does not answer on port 8080"
+    world.engine.probes.problem = "it does not answer on port 8080"
     for app in apps:
         assert (await world.post(f"/application/{app}/restart-service")).status == 202
     before = world.engine.begun
     working = asyncio.create_task(world.installation.worker.run())
     await reaches(lambda: world.engine.begun - before, begun)
     yield
-    world.engine.probes.trouble = ""
+    world.engine.probes.problem = ""
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     await world.settle()
@@ -245,7 +245,7 @@ async def test_without_giving_way_releases_that_never_become_ready_would_hold_up
 
 async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_others(database_url: str):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
-        world.engine.probes.trouble = "it does not answer on port 8080"
+        world.engine.probes.problem = "it does not answer on port 8080"
         environment = await world.environment()
         for app in [await world.application(environment, ports=[PORT]) for _ in range(SLOTS + MORE)]:
             assert (await world.post(f"/application/{app}/deploy")).status == 202
@@ -255,7 +255,7 @@ async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_ot
             await another_environment_deploys(world)
             await another_deploys(world)
         await has_begun(world, SLOTS + 6)
-        world.engine.probes.trouble = ""
+        world.engine.probes.problem = ""
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         await world.settle()

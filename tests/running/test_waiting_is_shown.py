@@ -85,10 +85,10 @@ async def test_status_and_deployment_show_the_reason_of_a_wait_until_it_ends(act
 async def test_a_build_says_that_its_builder_is_away():
     async with make_world() as world:
         app = await world.application()
-        build, is_away = world.builder.build, True
+        build, is_unavailable = world.builder.build, True
 
         async def away(*words: Any, **given: Any) -> Any:
-            if is_away:
+            if is_unavailable:
                 raise BuilderUnavailable("Ask the operator to start Docker")
             return await build(*words, **given)
 
@@ -99,7 +99,7 @@ async def test_a_build_says_that_its_builder_is_away():
             shown = await says(world, deployment, "message", "Ask the operator to start Docker")
             assert shown["status"] == "BUILDING"
             assert (await world.get(f"{path}/status"))["message"] == "Ask the operator to start Docker"
-            is_away = False
+            is_unavailable = False
             shown = await says(world, deployment, "status", "SUCCEEDED")
         assert shown["message"] == ""
 
@@ -110,14 +110,14 @@ async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monke
         monkeypatch.setattr(readiness, name, 0.0)
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
-        world.engine.probes.trouble = "it does not answer on port 3000"
+        world.engine.probes.problem = "it does not answer on port 3000"
         world.engine.probes.listeners = [ListeningPort(8000, "127.0.0.1")]
         async with working(world):
             older = await waiting(world, path, "deploy")
             shown = await said(world, older, "message", "Set ports[0].internal_port to 8000: ")
             log = (await world.get(f"{older}/log"))["results"]
             assert [line["message"] for line in log].count(shown["message"]) == 1
-            world.engine.probes.trouble = ""
+            world.engine.probes.problem = ""
             newer = await waiting(world, path, action)
             await says(world, older, "status", "CANCELED")
             await says(world, newer, "status", "SUCCEEDED")
@@ -136,14 +136,14 @@ async def test_a_release_that_is_known_to_wait_yields_to_a_newer_deployment(monk
         monkeypatch.setattr(ledger, "yield_to_newer", AsyncMock())
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
-        world.engine.probes.trouble = "it does not answer on port 3000"
+        world.engine.probes.problem = "it does not answer on port 3000"
         async with working(world):
             older = await waiting(world, path, "deploy")
             await says(world, older, "status", "DEPLOYING")
             await waiting(world, path, "stop")
             await said(world, older, "message", "Look at " if is_walled else LOOK)
             await says(world, older, "status", ends)
-            world.engine.probes.trouble = ""
+            world.engine.probes.problem = ""
 
 
 async def test_a_newer_deployment_lets_one_finish_that_waits_for_nothing():

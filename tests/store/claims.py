@@ -9,7 +9,7 @@ KIND = "reconcile"
 
 
 async def ask(store: Store, id: str = "a", due: int | None = None) -> None:
-    await store.write(lambda tx: tx.work.ask(KIND, id, due))
+    await store.write(lambda tx: tx.work.schedule(KIND, id, due))
 
 
 async def claim(store: Store, most: int = 1) -> list[Claim]:

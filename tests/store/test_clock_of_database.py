@@ -54,7 +54,7 @@ async def opened(url: str, clock: Clock) -> AsyncIterator[PostgresStore]:
 async def pieces_taken_over(url: str, clock: Callable[[int], Clock]) -> int:
     """Returns the number of pieces of work that a server with a fast clock takes from one that holds them."""
     async with opened(url, clock(0)) as store, opened(url, clock(HOUR)) as fast:
-        await store.write(lambda tx: tx.work.ask("reconcile", "a", 0))
+        await store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
         assert len(await store.write(lambda tx: tx.work.claim(MINUTE, 1))) == 1
         return len(await fast.write(lambda tx: tx.work.claim(MINUTE, 1)))
 

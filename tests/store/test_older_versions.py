@@ -40,12 +40,12 @@ async def bring_forward(place: Place) -> None:
 async def test_an_older_server_reads_and_changes_nothing_after_a_migration(served: Place):
     async with served.opened() as store:
         await store.write(adds("before"))
-        assert await store.trouble() == ""
+        assert await store.problem() == ""
         await bring_forward(served)
         with pytest.raises(Unavailable, match="older than the database"):
             await store.write(adds("after"))
         assert await names(store) == ["before"]
-        assert await store.trouble() == OUTDATED
+        assert await store.problem() == OUTDATED
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -76,7 +76,7 @@ async def test_a_migration_waits_for_the_change_under_way(served: Place):
             await until(lambda: waits_for_the_lock(served))
             assert not migration.done()
         await migration
-        assert await store.trouble() == OUTDATED
+        assert await store.problem() == OUTDATED
 
 
 async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: Place):
@@ -141,7 +141,7 @@ class WatchedWorker(Worker):
         self.was_refused = False
         return count
 
-    async def looks(self) -> bool:
+    async def measure_until_stable(self) -> bool:
         """Returns True if the next look is refused."""
         self.was_refused = None
         self._wake.set()
@@ -162,7 +162,7 @@ async def test_the_log_of_an_older_server_says_once_that_its_worker_waits(
         running = asyncio.create_task(watched.run())
         for _ in range(3):
             await served.sql("INSERT INTO work VALUES ('due', 'reconcile', 0, 0, 1, 0, '', 0)")
-            assert await watched.looks()
+            assert await watched.measure_until_stable()
             await served.sql("DELETE FROM work WHERE id = 'due'")
             await until(watched_is_accepted(watched))
         lines = [record.message for record in caplog.records]
@@ -175,7 +175,7 @@ async def test_the_log_of_an_older_server_says_once_that_its_worker_waits(
 
 def watched_is_accepted(watched: WatchedWorker) -> Callable[[], Awaitable[bool]]:
     async def is_accepted() -> bool:
-        return not await watched.looks()
+        return not await watched.measure_until_stable()
 
     return is_accepted
 

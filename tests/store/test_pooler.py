@@ -83,7 +83,7 @@ async def test_a_pooler_with_a_connection_for_each_client_works(served: Place):
             """Other words come before."""
         await asyncio.gather(*(names(store) for _ in range(20)))
         assert await names(store) == ["one"]
-        assert await store.trouble() == ""
+        assert await store.problem() == ""
 
 
 async def nudge(tx: Tx, word: str) -> None:

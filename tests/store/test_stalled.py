@@ -41,10 +41,10 @@ async def test_reads_and_changes_are_refused_while_the_database_stalls(served: P
                 await names(store)
             with pytest.raises(Unavailable, match=r"perhaps|nothing was changed"):
                 await store.write(adds("meanwhile"))
-            assert await store.trouble() == "The database does not answer"
+            assert await store.problem() == "The database does not answer"
         way.free.set()
         await store.write(adds("after"))
-        assert await store.trouble() == ""
+        assert await store.problem() == ""
         assert {"before", "after"} <= set(await names(store))
 
 

@@ -25,7 +25,7 @@ async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: St
 async def test_work_of_many_is_asked_for_as_that_of_each(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
-    await store.write(lambda tx: tx.work.ask_for_all("reconcile", [(first.id, "o"), ("other", "o")]))
+    await store.write(lambda tx: tx.work.schedule_all("reconcile", [(first.id, "o"), ("other", "o")]))
     assert [piece.id for piece in await claim(store)] == ["other"]
     await store.write(lambda tx: tx.work.done(first))  # it was asked for once more meanwhile
     assert [piece.id for piece in await claim(store)] == [first.id]
@@ -120,7 +120,7 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
         await held(store, claimed),
         await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE)),
     ]
-    await store.write(lambda tx: tx.work.again(claimed, tx.now))
+    await store.write(lambda tx: tx.work.reschedule(claimed, tx.now))
     await finish(store, claimed)
     return any(effects)
 
@@ -162,7 +162,7 @@ async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_
 async def test_a_worker_that_released_a_claim_no_longer_holds_it(store: Store, clock: HandClock):
     await ask(store)
     claimed = await one(store)
-    await store.write(lambda tx: tx.work.again(claimed, tx.now + MINUTE))
+    await store.write(lambda tx: tx.work.reschedule(claimed, tx.now + MINUTE))
     assert not await everything_that_a_holder_may_do(store, claimed)
     assert await next_due(store) == clock.ms + MINUTE
 

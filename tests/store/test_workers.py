@@ -141,7 +141,7 @@ async def test_a_lost_nudge_only_delays_work(world: World, place: Place):
     await until(lambda: _waits(world))
 
     async def unheard(tx: Tx) -> None:
-        await tx.work.ask(KIND, app, tx.now)
+        await tx.work.schedule(KIND, app, tx.now)
         tx.session.nudges.clear()
 
     await world.installation.ctx.store.write(unheard)

@@ -19,10 +19,10 @@ from windlass.core.deploy.databases import (
     command,
     configurations,
     environment,
-    hindrance,
     image,
     kind_of,
     mount,
+    obstacle,
     ready,
     upgrades,
 )
@@ -204,7 +204,7 @@ def test_every_version_that_is_offered_is_offered_in_both_modes(type: str):
 def test_a_database_version_uses_the_data_of_another_or_says_why_not(
     type: str, old: str, new: str, fine: bool
 ):
-    reason = hindrance(type, old, new)
+    reason = obstacle(type, old, new)
     assert (reason == "") is fine, reason
     assert fine or reason.startswith("version: ")
 
@@ -213,4 +213,4 @@ def test_a_database_version_uses_the_data_of_another_or_says_why_not(
 def test_each_offered_upgrade_is_accepted(type: str):
     for version in kind_of(type).versions:
         for better in upgrades(type, version):
-            assert hindrance(type, version, better) == ""
+            assert obstacle(type, version, better) == ""

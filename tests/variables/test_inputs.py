@@ -8,7 +8,7 @@ import pytest
 
 from tests.variables.town import Town, inputs, row_of, whereabouts
 from windlass.control.variables.inputs import inputs_of
-from windlass.core.words.variables import Inputs, Unusable
+from windlass.core.words.variables import Inputs, UnresolvableVariable
 from windlass.store import Tx
 
 
@@ -81,7 +81,7 @@ async def test_files_are_there_with_their_content_and_the_variable_says_where(to
 async def test_a_circle_is_refused_with_its_keys(town: Town):
     await town.says("project", "A", "{{B}}")
     await town.says("application", "B", "{{A}}")
-    with pytest.raises(Unusable, match="mentions itself"):
+    with pytest.raises(UnresolvableVariable, match="mentions itself"):
         await inputs(town.world, town.app)
 
 

@@ -21,7 +21,7 @@ from windlass.core.words.variables import (
     MOST_OF_ONE,
     DeclaredVariable,
     ResolvedVariables,
-    Unusable,
+    UnresolvableVariable,
     resolve,
 )
 
@@ -138,17 +138,17 @@ def test_names_in_a_file_are_looked_up_only_if_it_says_so(interpolated: bool, co
 
 @rows("path", ["/", "/etc/", "/etc/../x", "/./x", "//x", "/a//b", "/..", "/a/."])
 def test_a_path_that_names_no_file_is_refused_with_its_key(path: str):
-    with pytest.raises(Unusable, match=r"^CONF: its mount_path"):
+    with pytest.raises(UnresolvableVariable, match=r"^CONF: its mount_path"):
         resolve([[said("CONF", mount_path=path)]])
 
 
 def test_two_files_at_one_path_are_refused_with_both_keys():
-    with pytest.raises(Unusable, match=r"^B: A is mounted at /f too"):
+    with pytest.raises(UnresolvableVariable, match=r"^B: A is mounted at /f too"):
         resolve([[said("A", mount_path="/f"), said("B", mount_path="/f")]])
 
 
 def test_a_file_in_a_file_is_refused_with_both_keys():
-    with pytest.raises(Unusable, match=r"^B: is mounted at /f/g/h, but /f is a file, of A"):
+    with pytest.raises(UnresolvableVariable, match=r"^B: is mounted at /f/g/h, but /f is a file, of A"):
         resolve([[said("A", mount_path="/f"), said("B", mount_path="/f/g/h")]])
 
 
@@ -232,7 +232,7 @@ def test_a_value_with_a_secret_in_it_is_secret():
     ],
 )
 def test_a_circle_is_refused_with_the_keys_of_it(values: Mapping[str, str], circle: str):
-    with pytest.raises(Unusable, match=re.escape(f"A: mentions itself ({circle})")):
+    with pytest.raises(UnresolvableVariable, match=re.escape(f"A: mentions itself ({circle})")):
         resolve([plain(**values)])
 
 
@@ -244,7 +244,7 @@ def chain(length: int) -> list[DeclaredVariable]:
 
 def test_nested_references_are_followed_to_a_limited_depth():
     assert of(chain(DEEPEST))["K0"] == "end"
-    with pytest.raises(Unusable, match=r"^K0: mentions names that mention names"):
+    with pytest.raises(UnresolvableVariable, match=r"^K0: mentions names that mention names"):
         resolve([chain(DEEPEST + 1)])
 
 
@@ -253,36 +253,36 @@ def test_nested_references_are_followed_to_a_limited_depth():
 
 def test_values_that_double_and_double_again_are_refused_and_not_worked_out():
     doubling = [said("K0", "x" * 1000)] + [said(f"K{n}", f"{{{{K{n - 1}}}}}" * 50) for n in range(1, 30)]
-    with pytest.raises(Unusable, match=r"^K2: is longer than \d+ bytes with what it mentions"):
+    with pytest.raises(UnresolvableVariable, match=r"^K2: is longer than \d+ bytes with what it mentions"):
         resolve([doubling])
 
 
 def test_a_variable_may_have_the_longest_value_that_a_process_can_get():
     longest = "x" * (MOST_OF_ONE - 1)
     assert of([said("A", longest)])["A"] == longest
-    with pytest.raises(Unusable, match=r"^A: is longer than"):
+    with pytest.raises(UnresolvableVariable, match=r"^A: is longer than"):
         resolve([[said("A", longest + "x")]])
-    with pytest.raises(Unusable, match=r"^A: is longer than"):
+    with pytest.raises(UnresolvableVariable, match=r"^A: is longer than"):
         resolve([[said("A", "ü" * (MOST_OF_ONE // 2 + 1))]])
 
 
 def test_all_variables_together_have_a_limit_and_the_longest_is_named():
     many_ = [said(f"K{n}", "x" * 60_000) for n in range(MOST_OF_ALL // 60_000)]
     assert len(of(many_)) == len(many_)
-    with pytest.raises(Unusable, match=r"^BIG: all variables together"):
+    with pytest.raises(UnresolvableVariable, match=r"^BIG: all variables together"):
         resolve([[*many_, said("BIG", "x" * 65_000)]])
 
 
 def test_files_have_limits_too():
     part = said("PART", "x" * 65_000)
     file = said("F", "{{PART}}" * (MOST_OF_A_FILE // 65_000 + 1), mount_path="/f")
-    with pytest.raises(Unusable, match=r"^F: its file is longer than"):
+    with pytest.raises(UnresolvableVariable, match=r"^F: its file is longer than"):
         resolve([[file, part]])
     some = [
         said(f"F{n}", "{{PART}}" * (MOST_OF_A_FILE // 65_000), mount_path=f"/f{n}")
         for n in range(MOST_OF_ALL_FILES // (MOST_OF_A_FILE - 65_000) + 1)
     ]
-    with pytest.raises(Unusable, match=r"^/f0: all files together"):
+    with pytest.raises(UnresolvableVariable, match=r"^/f0: all files together"):
         resolve([[*some, part]])
 
 
@@ -293,7 +293,7 @@ def test_short_values_that_stand_for_a_long_one_take_no_memory_beyond_the_limit(
         said(f"K{n}", "{{LONG}}{{LONG}}", mount_path=f"{folder}/{n}" if folder else "") for n in range(2_000)
     ]
     tracemalloc.start()
-    with pytest.raises(Unusable, match=r"all (variables|files) together"):
+    with pytest.raises(UnresolvableVariable, match=r"all (variables|files) together"):
         resolve([[long, *short]])
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -301,7 +301,7 @@ def test_short_values_that_stand_for_a_long_one_take_no_memory_beyond_the_limit(
 
 
 def test_a_nul_is_refused_in_a_variable_and_taken_in_a_file():
-    with pytest.raises(Unusable, match=r"^A: no process takes"):
+    with pytest.raises(UnresolvableVariable, match=r"^A: no process takes"):
         resolve([plain(A="x\0y")])
     assert resolve([[said("A", "x\0y", mount_path="/f")]]).files == {"/f": b"x\0y"}
 
@@ -351,7 +351,7 @@ def test_a_plain_reading_of_the_rules_agrees(levels: list[list[DeclaredVariable]
 def tried(levels: Sequence[Sequence[DeclaredVariable]]) -> tuple[ResolvedVariables | None, str]:
     try:
         return resolve(levels), ""
-    except Unusable as error:
+    except UnresolvableVariable as error:
         return None, str(error)
 
 

@@ -101,7 +101,7 @@ async def test_nothing_is_lost_while_either_side_is_killed_at_random(
         apps = [await house.application("sleeps") for _ in range(2)]
         wanted: dict[str, list[tuple[str, str]]] = {}
         while sum(map(len, wanted.values())) <= TOLD:
-            await trouble(house, receiver, apps)
+            await problem(house, receiver, apps)
             await house.converges()
             wanted = await told(house, apps)
 
@@ -118,7 +118,7 @@ async def test_nothing_is_lost_while_either_side_is_killed_at_random(
             assert [each[1:] for each in heard if each[0] == app] == wanted[app]
 
 
-async def trouble(house: House, receiver: Receiver, apps: list[str]) -> None:
+async def problem(house: House, receiver: Receiver, apps: list[str]) -> None:
     """Deploys, and kills the server or the receiver now and then."""
     rng = random.Random(7)
     for _ in range(ROUNDS):

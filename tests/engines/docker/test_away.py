@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
 from tests.engines.dockers import own_engine
-from tests.engines.proxies import proxied, when_back
+from tests.engines.proxies import proxied, run_when_available
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.containers import is_passing
 from windlass.engines.engine import EngineUnavailable
@@ -43,7 +43,7 @@ class TestAway:
         found = await watched.engine.run(it, 0)
         await proxy.vanish()
         engine = watched.engine
-        assert "start it, or set docker_host" in await engine.trouble()
+        assert "start it, or set docker_host" in await engine.problem()
         for call in (
             engine.run(it, 0),
             engine.copies(it.service),
@@ -58,8 +58,8 @@ class TestAway:
             with pytest.raises(EngineUnavailable, match="does not answer"):
                 await call
         await proxy.appear()
-        assert {*await when_back(engine.services)} == {it.service}
-        assert await engine.trouble() == ""
+        assert {*await run_when_available(engine.services)} == {it.service}
+        assert await engine.problem() == ""
         await nothing_left(watched)
 
     async def test_windlass_starts_without_the_engine_and_finds_what_runs_when_it_comes(
@@ -96,9 +96,9 @@ class TestAway:
     async def test_where_there_is_no_engine_the_message_says_what_to_do(self, tmp_path, make_engine):
         nowhere = make_engine(f"unix://{tmp_path}/none.sock")
         await nowhere.begin()
-        assert f"{tmp_path}/none.sock does not answer" in await nowhere.engine.trouble()
+        assert f"{tmp_path}/none.sock does not answer" in await nowhere.engine.problem()
         strange = make_engine("ssh://somewhere")
-        assert "must begin with unix://" in await strange.engine.trouble()
+        assert "must begin with unix://" in await strange.engine.problem()
         await nowhere.engine.stop()
 
 
@@ -120,7 +120,7 @@ class TestKilled:
         with pytest.raises(EngineUnavailable):
             await watched.engine.copies(it.service)
         await asyncio.to_thread(dockerd.start)
-        await when_back(lambda: watched.engine.run(it, 0))
+        await run_when_available(lambda: watched.engine.run(it, 0))
         await until(lambda: watched.said() == ["1", "2"])
         await nothing_left(watched)
 
@@ -135,8 +135,8 @@ class TestKilled:
             await asyncio.gather(running, return_exceptions=True)
             assert not isinstance(running.exception(), EngineRefused)
             await asyncio.to_thread(dockerd.start)
-            assert (await when_back(partial(watched.engine.run, it, 0))).phase is Phase.RUNNING
-            assert len(await when_back(partial(watched.engine.copies, it.service))) == 1
+            assert (await run_when_available(partial(watched.engine.run, it, 0))).phase is Phase.RUNNING
+            assert len(await run_when_available(partial(watched.engine.copies, it.service))) == 1
         await nothing_left(watched)
 
     async def test_a_kill_during_the_stop_of_an_instance_leaves_none(self, dockerd, make_engine):
@@ -150,7 +150,7 @@ class TestKilled:
         with pytest.raises(EngineUnavailable):
             await removing
         await asyncio.to_thread(dockerd.start)
-        await when_back(lambda: watched.engine.remove(it.service, grace=0))
+        await run_when_available(lambda: watched.engine.remove(it.service, grace=0))
         assert await watched.engine.copies(it.service) == []
         await nothing_left(watched)
 

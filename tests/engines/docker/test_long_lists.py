@@ -68,7 +68,7 @@ async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
         installation = await install(settings, parts=await real_parts(settings, SystemClock(), "lists"))
         try:
             await installation.start()
-            assert await installation.ctx.places.local.engine.trouble() == ""
+            assert await installation.ctx.places.local.engine.problem() == ""
         finally:
             await installation.stop()
 

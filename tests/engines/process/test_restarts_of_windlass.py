@@ -67,9 +67,9 @@ def identity(pid: int) -> Process:
 
 async def test_a_process_of_another_boot_is_none(stranger):
     now = identity(stranger.pid)
-    assert kernel.lives(now)
-    assert not kernel.lives(structs.replace(now, boot="another"))
-    assert not kernel.lives(structs.replace(now, start=now.start + 1))
+    assert kernel.is_running(now)
+    assert not kernel.is_running(structs.replace(now, boot="another"))
+    assert not kernel.is_running(structs.replace(now, start=now.start + 1))
 
 
 async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
@@ -230,11 +230,11 @@ async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usa
     (tmp_path / "engine").write_text("in the way")
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:
-        assert "cannot be used" in await station.engine.trouble()
+        assert "cannot be used" in await station.engine.problem()
         with pytest.raises(EngineUnavailable):
             await station.apply(wanted(rig.made(programs.SLEEPS)))
         (tmp_path / "engine").unlink()
-        assert await station.engine.trouble() == ""
+        assert await station.engine.problem() == ""
         assert (await station.apply(wanted(rig.made(programs.SLEEPS)))).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
 

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from windlass.base.measurement_interval import MeasurementInterval
 from windlass.base.message_files import UnseenFiles
 from windlass.base.process_memory import have_too_many_files
-from windlass.base.repeated_measurement import looks
+from windlass.base.repeated_measurement import measure_until_stable
 from windlass.base.unnamed_files import mapped_files, unnamed_files
 
 LARGEST_PART: Final = 1 / 20
@@ -267,7 +267,7 @@ def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float
     files: dict[int, os.stat_result] = {}
     mapped: set[tuple[int, int]] = set()
     try:
-        for pids in looks(find):
+        for pids in measure_until_stable(find):
             if have_too_many_files(pids):
                 return Amount(is_hidden=True)
             mapped |= mapped_files(pids)

@@ -26,7 +26,7 @@ def open_lock_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-class LockKept(Exception):
+class LockTimeout(Exception):
     """A holder did not release a lock in time: it is paused, or hangs."""
 
     def __init__(self, holder: int | None) -> None:
@@ -47,7 +47,7 @@ def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) ->
     deadline, pause = time.monotonic() + patience, _FIRST_PAUSE
     while not try_lock(fd, shared=shared):
         if time.monotonic() > deadline:
-            raise LockKept(holder_of(fd))
+            raise LockTimeout(holder_of(fd))
         time.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
 

@@ -90,12 +90,12 @@ def stat(pid: int) -> Stat | None:
     )
 
 
-def everyone() -> list[Stat]:
+def all_processes() -> list[Stat]:
     """Returns all processes, the oldest first."""
-    return [*newcomers(set())][::-1]
+    return [*new_processes(set())][::-1]
 
 
-def newcomers(seen: set[int]) -> Iterator[Stat]:
+def new_processes(seen: set[int]) -> Iterator[Stat]:
     """Yields the processes whose number is not in `seen`, the newest first, and adds their numbers. Lists
     again if one has ended before it was read: it may have started a child after the list."""
     for _ in range(MOST_LOOKS):
@@ -118,7 +118,7 @@ def identify(pid: int) -> Process | None:
     return Process(pid, process.start, boot()) if process else None
 
 
-def myself() -> Process:
+def current_process() -> Process:
     return identify(os.getpid()) or Process(os.getpid(), 0, "")
 
 
@@ -127,7 +127,7 @@ def can_identify_processes() -> bool:
     return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
 
 
-def lives(process: Process | None) -> bool:
+def is_running(process: Process | None) -> bool:
     if process is None or process.boot != boot():
         return False
     present = stat(process.pid)

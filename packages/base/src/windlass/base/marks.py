@@ -47,7 +47,7 @@ def read_mark(pid: int) -> int:
     return 0
 
 
-def chase(mark: int) -> None:
+def kill_fast_forkers(mark: int) -> None:
     """Kills processes with a mark that start a child and end faster than processes can be listed. The kernel
     gives numbers in turn, so the child has one of the next. Returns once none was seen for a while."""
     start = seen = time.monotonic()

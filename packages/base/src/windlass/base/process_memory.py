@@ -13,7 +13,7 @@ from windlass.base.isolation import calls
 from windlass.base.live_thread import has_ended, live_thread
 from windlass.base.message_files import UnseenFiles
 from windlass.base.open_files import open_files
-from windlass.base.repeated_measurement import looks, newest_first
+from windlass.base.repeated_measurement import measure_until_stable, newest_first
 from windlass.base.unnamed_files import unnamed_files
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -94,21 +94,21 @@ def _of_machine() -> dict[str, int]:
 def are_above(find: FindSizes, most: int) -> bool:
     """Returns whether processes use more bytes than `most`. Shared memory is counted once, which is slow, and
     so is done only where they look heavy. May raise TooMuchToMeasure."""
-    known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in looks(find))
+    known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find))
     if known + hidden_files() <= most:
         return False
-    files = max(map(_files_held, looks(find)))
+    files = max(map(_files_held, measure_until_stable(find)))
     return known + files > most and _with_shared_once(find, files) > most
 
 
 def used_by(find: FindSizes) -> int:
     """Returns the bytes that processes use, with shared memory counted once, which is slow. May raise
     TooMuchToMeasure."""
-    return _with_shared_once(find, max(map(_files_held, looks(find))))
+    return _with_shared_once(find, max(map(_files_held, measure_until_stable(find))))
 
 
 def _with_shared_once(find: FindSizes, files: int) -> int:
-    return max(_sum_with(files, pids) for pids in looks(find))
+    return max(_sum_with(files, pids) for pids in measure_until_stable(find))
 
 
 def _sum_with(files: int, pids: Collection[int]) -> int:

@@ -24,7 +24,7 @@ def newest_first() -> list[int]:
     return sorted(pids, key=lambda pid: (newest - pid) % _MOST_PIDS)
 
 
-def looks(find: Callable[[], Pids]) -> Iterator[Pids]:
+def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:
     """Yields processes to be looked at; again, while one of them has ended since they were found."""
     for _ in range(MOST_LOOKS):
         pids = find()

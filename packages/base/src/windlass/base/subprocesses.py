@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from windlass.base import kernel
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.marks import chase, mark_of, read_mark
+from windlass.base.marks import kill_fast_forkers, mark_of, read_mark
 
 T = TypeVar("T")
 
@@ -100,12 +100,12 @@ def end_all_of(home: Path) -> None:
     calm, until = 0, time.monotonic() + _KILLED_WITHIN
     while calm < _CALM_LOOKS and time.monotonic() < until:
         calm += 1
-        for process in kernel.newcomers(set()):
+        for process in kernel.new_processes(set()):
             if not process.dead and (read_mark(process.pid) == mark or _has(process.pid, variable)):
                 calm = 0
                 with suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
-    chase(mark)
+    kill_fast_forkers(mark)
 
 
 def _has(pid: int, variable: bytes) -> bool:

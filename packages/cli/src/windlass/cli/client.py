@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec import Struct
 
 from windlass.base.version import VERSION
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
@@ -31,11 +31,11 @@ _PAGE = 1000
 _PIECE = 1 << 16
 
 
-class ServerUnreachable(Stopped):
+class ServerUnreachable(CommandFailed):
     """The server does not answer now. It may later."""
 
 
-class ApiRefused(Stopped):
+class ApiRefused(CommandFailed):
     """The server refused the request."""
 
     def __init__(self, message: str, answer: ApiAnswer) -> None:
@@ -78,7 +78,7 @@ class ApiAnswer(Struct, frozen=True):
         try:
             return json.loads(self.body) if self.body else None
         except ValueError as error:
-            raise Stopped(
+            raise CommandFailed(
                 "check the address (--url or WINDLASS_URL): another program than Windlass answers there"
             ) from error
 
@@ -117,9 +117,9 @@ class Api:
     def get(self, path: str, /, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
 
-    def be_patient(self, insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer]) -> None:
-        """Makes all later calls through `insist`, which may repeat them."""
-        self._insist = insist
+    def enable_retries(self, retry_until_done: Callable[[Callable[[], ApiAnswer]], ApiAnswer]) -> None:
+        """Makes all later calls through `retry_until_done`, which may repeat them."""
+        self._insist = retry_until_done
 
     def everything(self, path: str, /, **query: Any) -> list[Any]:
         """Returns a list from its first page to its last."""
@@ -227,7 +227,7 @@ def _headers(sent: Message) -> dict[str, str]:
 def _message(answer: ApiAnswer) -> str:
     try:
         message = str(answer.json["message"])
-    except (Stopped, KeyError, TypeError):
+    except (CommandFailed, KeyError, TypeError):
         phrase = HTTPStatus(answer.status).phrase if answer.status in set(HTTPStatus) else ""
         return f"check the address (--url or WINDLASS_URL): {answer.status} {phrase} is no answer of Windlass"
     return plain(message)
@@ -245,7 +245,9 @@ def _check_url(url: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise Misused(f"give --url (WINDLASS_URL) an address like http://127.0.0.1:8080, and not {url!r}")
+        raise InvalidUsage(
+            f"give --url (WINDLASS_URL) an address like http://127.0.0.1:8080, and not {url!r}"
+        )
     return url.rstrip("/")
 
 

@@ -14,7 +14,7 @@ from windlass.cli.command_table import GroupLines, line_about
 from windlass.cli.connection import connect
 from windlass.cli.deployments import StartedDeployment, say, serves, summary
 from windlass.cli.derived_commands import DerivedCommand, about, ancestry, commands_of
-from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.following import LINE, StreamFollower, wait_for_budget
 from windlass.cli.invocation import Invocation
 from windlass.cli.linked_folder import FolderLink, current_folder, find_linked_folder
 from windlass.cli.lists import show_list
@@ -30,14 +30,14 @@ from windlass.cli.overviews import (
 )
 from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import no_such_option
-from windlass.cli.waiting import say_how_to_follow, wait_for_run
+from windlass.cli.waiting import print_follow_hint, wait_for_run
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.core.declare.resource import Trait
 from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
+from windlass.terminal.command_errors import ended_by_user
 from windlass.terminal.sections import Command
-from windlass.terminal.stopped import ended_by_user
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
 
@@ -132,7 +132,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     api = connect(arguments, linked=link.url if link else "")
     arguments = arguments | (places_of(derived, link) if link else {})
     if arguments.get("wait"):
-        api.be_patient(when_too_many)
+        api.enable_retries(wait_for_budget)
     if derived.has_choice and arguments["subject_0"] is None:
         services = Invocation(derived, options, arguments, api).services()
         arguments = arguments | {"subject_0": only_service(derived.group.replace("-", " "), services)}
@@ -163,7 +163,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
         show(operation, answer, wide=wide)
         note_next(operation, answer)
         if derived.starts_run and not derived.takes_numbers:
-            say_how_to_follow(answer, arguments["subject_0"])
+            print_follow_hint(answer, arguments["subject_0"])
     elif answer is not None:
         print_json(answer)
     return note_shown_once(operation)

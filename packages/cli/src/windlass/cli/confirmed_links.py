@@ -19,7 +19,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.cli.linked_folder import FILE, FolderLink, LinkedFolder
 from windlass.cli.user_folders import settings_folder
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.tables import plain
 
 _FOLDER: Final = "links"
@@ -39,7 +39,7 @@ def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
         return
     where = f"{plain(linked.link.path)} on {plain(server)}"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Misused(
+        raise InvalidUsage(
             f"give --yes to deploy {linked.folder} to {where}: the {FILE} in it was neither written nor "
             "confirmed by this user"
         )

@@ -16,8 +16,8 @@ from msgspec import Struct
 from windlass.cli.client import PATIENT, Api
 from windlass.cli.contexts import ContextFile, Contexts
 from windlass.cli.user_folders import settings_folder
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused
 from windlass.terminal.tables import FORM
 
 USUAL: Final = "http://127.0.0.1:8080"
@@ -43,7 +43,7 @@ def choose(
     """Chooses address and token. `context` is the name that was given as an option, `linked` the address in
     the file of the linked folder, which a stranger may have written."""
     if context and options.url:
-        raise Misused("give --url or --context, and not both")
+        raise InvalidUsage("give --url or --context, and not both")
     if context:
         saved = contexts().named(context)
         return ServerAccess(saved.url, options.token or saved.token)

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from windlass.base.atomic_files import write_whole
 from windlass.base.filelock import holding
 from windlass.base.private import private_folder
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 FILE: Final = "contexts.json"
 _MOST: Final = 1024 * 1024
@@ -43,7 +43,7 @@ class Contexts(Struct):
     def named(self, name: str) -> SavedContext:
         if name not in self.contexts:
             names = ", ".join(sorted(self.contexts)) or "there is none yet; `windlass login` makes one"
-            raise Misused(f"choose another context than {name!r}: {names}")
+            raise InvalidUsage(f"choose another context than {name!r}: {names}")
         return self.contexts[name]
 
     @property
@@ -58,7 +58,9 @@ class Contexts(Struct):
         if self.current in names:
             names = [self.current]
         if len(names) > 1:
-            raise Misused(f"say which with --context: {', '.join(sorted(names))} have the address {address}")
+            raise InvalidUsage(
+                f"say which with --context: {', '.join(sorted(names))} have the address {address}"
+            )
         return self.contexts[names[0]].token if names else ""
 
     def save(self, name: str, context: SavedContext) -> None:
@@ -86,7 +88,7 @@ class ContextFile:
         except FileNotFoundError:
             return Contexts()
         except OSError as error:
-            raise Stopped(
+            raise CommandFailed(
                 f"let this user read {self.path}, which holds your tokens: {error.strerror}"
             ) from error
         with os.fdopen(opened, "rb") as file:
@@ -95,7 +97,7 @@ class ContextFile:
         try:
             return msgspec.json.decode(content, type=Contexts)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Stopped(
+            raise CommandFailed(
                 f"move {self.path} away and log in again: it is not as `windlass login` wrote it ({error})"
             ) from error
 
@@ -109,19 +111,21 @@ class ContextFile:
                 yield contexts
                 write_whole(self.path, msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
         except OSError as error:
-            raise Stopped(f"let this user write {self._folder}: {error.strerror}") from error
+            raise CommandFailed(f"let this user write {self._folder}: {error.strerror}") from error
 
     def _check(self, file: os.stat_result) -> None:
         if file.st_uid != os.geteuid():
-            raise Stopped(f"move {self.path} away and log in again: the file belongs to another user")
+            raise CommandFailed(f"move {self.path} away and log in again: the file belongs to another user")
         if stat.S_IMODE(file.st_mode) & 0o077:
-            raise Stopped(
+            raise CommandFailed(
                 f"run `chmod 600 {self.path}`, and revoke its tokens if you do not trust the others on this "
                 "machine: other users can read the file"
             )
         folder = self._folder.stat()
         if folder.st_uid != os.geteuid() or stat.S_IMODE(folder.st_mode) & 0o022:
-            raise Stopped(f"run `chmod 700 {self._folder}` as its owner: other users can replace your tokens")
+            raise CommandFailed(
+                f"run `chmod 700 {self._folder}` as its owner: other users can replace your tokens"
+            )
 
 
 def normal_url(url: str) -> str:
@@ -132,9 +136,9 @@ def normal_url(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), "", None
     if parts.scheme not in _USUAL_PORTS or not host or parts.query or parts.fragment:
-        raise Misused(f"give an address like http://127.0.0.1:8080, and not {url!r}")
+        raise InvalidUsage(f"give an address like http://127.0.0.1:8080, and not {url!r}")
     if parts.username is not None:
-        raise Misused("give the address without a user and a password before the @")
+        raise InvalidUsage("give the address without a user and a password before the @")
     shown = f"[{host}]" if ":" in host else host
     shown += "" if port in (None, _USUAL_PORTS[parts.scheme]) else f":{port}"
     return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}"

@@ -18,8 +18,8 @@ from windlass.cli.connection import call_options, connect
 from windlass.cli.deployments import DeploymentFailed, StartedDeployment, is_under_way, say
 from windlass.cli.waiting import DeploymentWait
 from windlass.demo import BRANCH, URL
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import FORM, print_json, wants_json
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
@@ -133,7 +133,7 @@ class Demo:
         until = time.monotonic() + _PATIENCE
         while self._own_project() is not None:
             if time.monotonic() > until:
-                raise Stopped(
+                raise CommandFailed(
                     "call this again later; `windlass application list` and `windlass database list` show "
                     f"what it waits for: the project {project['name']} is still being deleted"
                 )
@@ -152,7 +152,7 @@ class Demo:
     def _own_project(self) -> Any:
         project = self._find(self._projects, self._project)
         if project is not None and project.get("description") != MADE:
-            raise Stopped(
+            raise CommandFailed(
                 f"choose another name with --project: there is a project {project['name']!r} that is not the "
                 "demonstration, and it is left as it is"
             )
@@ -189,13 +189,13 @@ class Demo:
         try:
             DeploymentWait(self.api, started, seconds=self._patience).until_done()
         except DeploymentFailed as failed:
-            raise Stopped(f"{name} does not run: {failed.why}") from failed
+            raise CommandFailed(f"{name} does not run: {failed.why}") from failed
 
     def _address(self, application: str) -> str:
         links = self.api.get(f"/application/{application}/link")["results"]
         default = sorted(links, key=lambda link: not link.get("is_default"))
         if not default:
-            raise Stopped("make the port of the guestbook public again: it runs, but has no address")
+            raise CommandFailed("make the port of the guestbook public again: it runs, but has no address")
         return str(default[0]["url"])
 
 

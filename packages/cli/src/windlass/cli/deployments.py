@@ -16,11 +16,11 @@ import click
 from msgspec import Struct
 
 from windlass.cli.client import Api, ApiRefused
-from windlass.cli.following import Patience, insist
+from windlass.cli.following import RetryTimer, retry_until_done
 from windlass.cli.formatting import duration
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.core.words.naming import kebab
-from windlass.terminal.stopped import Stopped, in_sentence
+from windlass.terminal.command_errors import CommandFailed, in_sentence
 from windlass.terminal.tables import paint, plain
 
 _LINES: Final = 20
@@ -54,7 +54,7 @@ class EndedDeployment(Struct, frozen=True):
     deployment: Mapping[str, Any]
 
 
-class DeploymentFailed(Stopped):
+class DeploymentFailed(CommandFailed):
     """A deployment ended in another way than it should."""
 
     def __init__(
@@ -78,7 +78,7 @@ class DeploymentFailed(Stopped):
             super().__init__(f"{advice}: {self.why}{last}")
 
 
-class ServiceDeleted(Stopped):
+class ServiceDeleted(CommandFailed):
     """The service of a deployment was deleted while a command waited for it."""
 
     def __init__(self, name: str, why: str = "") -> None:
@@ -86,7 +86,7 @@ class ServiceDeleted(Stopped):
         super().__init__(f"create {name} again if you still need it: {reason} while this command waited")
 
 
-def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
+def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> CommandFailed:
     """Returns the message about a deployment that did not end as expected."""
     if deployment["status"] != Progress.CANCELED:
         retry = started.command if deployment["status"] == Progress.FAILED else ""
@@ -107,7 +107,7 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
     field, of_port, value = match.groups()
     if of_port:
         try:
-            ports = insist(lambda: api.get(started.path), Patience()).get("ports") or []
+            ports = retry_until_done(lambda: api.get(started.path), RetryTimer()).get("ports") or []
         except ApiRefused:
             return ""
         if len(ports) != 1 or not _is_plain(ports[0]):
@@ -132,7 +132,9 @@ def _is_plain(port: Mapping[str, Any]) -> bool:
 def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
     """Returns the newest deployment of a service, or None if it was deleted."""
     try:
-        newest = insist(lambda: api.get(f"{started.path}/deployment", page_size=1), Patience())["results"]
+        newest = retry_until_done(lambda: api.get(f"{started.path}/deployment", page_size=1), RetryTimer())[
+            "results"
+        ]
     except ApiRefused as refused:
         if is_gone(refused):
             return None
@@ -140,9 +142,9 @@ def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
     return dict(newest[0])
 
 
-def is_gone(trouble: Exception) -> bool:
+def is_gone(problem: Exception) -> bool:
     """True if the answer says that the resource no longer exists."""
-    return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.NOT_FOUND
+    return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.NOT_FOUND
 
 
 def _advice(name: str, deployment: Mapping[str, Any]) -> str:
@@ -216,7 +218,7 @@ def serves(ended: EndedDeployment) -> bool:
 
 def first_address(api: Api, path: str) -> str:
     """Returns the address of the default port of a service, or an empty text."""
-    links = insist(lambda: api.get(f"{path}/link"), Patience())["results"]
+    links = retry_until_done(lambda: api.get(f"{path}/link"), RetryTimer())["results"]
     return str(links[0]["url"]) if links else ""
 
 
@@ -240,7 +242,9 @@ def last_lines(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:
-    lines = insist(lambda: api.get(f"{started.deployment_path}/log", tail=_LINES), Patience())["results"]
+    lines = retry_until_done(lambda: api.get(f"{started.deployment_path}/log", tail=_LINES), RetryTimer())[
+        "results"
+    ]
     return [line["message"] for line in lines]
 
 
@@ -255,7 +259,7 @@ def show_below(line: str) -> None:
     say(click.style(f"  {plain(line)}", dim=True))
 
 
-def say_state(name: str, state: str) -> None:
+def print_state(name: str, state: str) -> None:
     say(f"{plain(name)}: {paint(state)}")
 
 

@@ -14,8 +14,8 @@ from windlass.cli.client import ApiAnswer, ResponseStream
 from windlass.cli.commands import all_commands, command
 from windlass.cli.connection import call_options, connect
 from windlass.cli.demo import demo_command
+from windlass.terminal.command_errors import CommandFailed, ended_by_user
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Stopped, ended_by_user
 
 __all__ = ["api_command", "demo_command", "token_command"]
 
@@ -67,7 +67,7 @@ def _pass_on(stream: ResponseStream) -> None:
     except BrokenPipeError:
         raise  # The reader of the output has closed it, as `head` does.
     except (OSError, http.client.HTTPException) as error:
-        raise Stopped(
+        raise CommandFailed(
             f"repeat the command: the connection was lost: {str(error) or type(error).__name__}"
         ) from error
 

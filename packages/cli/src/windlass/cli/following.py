@@ -19,7 +19,7 @@ import click
 from msgspec import Struct
 
 from windlass.cli.client import ApiAnswer, ApiRefused, ResponseStream, ServerUnreachable
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 LINE: Final = "message"
@@ -47,7 +47,7 @@ class StreamEvent(Struct, frozen=True):
     id: str
 
 
-class Patience:
+class RetryTimer:
     """Decides whether and when to retry, and prints when the trouble begins and ends."""
 
     def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
@@ -56,20 +56,20 @@ class Patience:
         self._until = 0.0
         self._pauses = pauses(_SOONEST, _LATEST)
 
-    def pause(self, trouble: Exception) -> float:
+    def pause(self, problem: Exception) -> float:
         """Returns seconds to wait. Raises the trouble if waiting would not help, or not any more."""
-        if not _passes(trouble):
-            raise trouble
-        now, asked = time.monotonic(), _retry_after(trouble)
+        if not _passes(problem):
+            raise problem
+        now, asked = time.monotonic(), _retry_after(problem)
         if not self._until:
             self._until = now + asked + self._seconds
-            self._say(f"{plain(str(trouble))}\n{announcement(asked)}")
+            self._say(f"{plain(str(problem))}\n{announcement(asked)}")
         if now > self._until:
-            raise trouble
+            raise problem
         return max(next(self._pauses), asked)
 
-    def wait(self, trouble: Exception) -> None:
-        time.sleep(self.pause(trouble))
+    def wait(self, problem: Exception) -> None:
+        time.sleep(self.pause(problem))
 
     def over(self) -> None:
         if self._until:
@@ -85,28 +85,30 @@ class Patience:
             click.echo(message, err=True)
 
 
-def insist(ask: Callable[[], T], patience: Patience, only: Callable[[Exception], bool] | None = None) -> T:
+def retry_until_done(
+    ask: Callable[[], T], patience: RetryTimer, only: Callable[[Exception], bool] | None = None
+) -> T:
     """Calls `ask` until it succeeds or patience ends. `only`: which failures are retried, if not all."""
     while True:
         try:
             answer = ask()
-        except Stopped as trouble:
-            if only is not None and not only(trouble):
+        except CommandFailed as problem:
+            if only is not None and not only(problem):
                 raise
-            patience.wait(trouble)
+            patience.wait(problem)
             continue
         patience.over()
         return answer
 
 
-def when_too_many(ask: Callable[[], T]) -> T:
+def wait_for_budget(ask: Callable[[], T]) -> T:
     """Waits until the budget of requests is renewed. The server did nothing for a refused request, so that
     any can be repeated."""
-    return insist(ask, Patience(), _is_too_many)
+    return retry_until_done(ask, RetryTimer(), _is_too_many)
 
 
-def _is_too_many(trouble: Exception) -> bool:
-    return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.TOO_MANY_REQUESTS
+def _is_too_many(problem: Exception) -> bool:
+    return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 class StreamFollower:
@@ -116,20 +118,20 @@ class StreamFollower:
         """`first`: the answer that the stream begins with; None lets `events()` ask for it."""
         self._ask = ask
         self._current = None if first is None else _stream_of(first)
-        self._patience = Patience(quiet=quiet)
+        self._patience = RetryTimer(quiet=quiet)
         self._over = threading.Event()
         self._last = ""
-        self.trouble: Exception | None = None
+        self.problem: Exception | None = None
         """The reason why there is no connection now."""
 
     def events(self) -> Iterator[StreamEvent]:
         if self._current is None and (refusal := self._connect()) is not None:
             self._wait_out(refusal)
         while not self._over.is_set():
-            trouble = yield from self._one_connection()
-            if trouble is None:
+            problem = yield from self._one_connection()
+            if problem is None:
                 return
-            self._wait_out(trouble)
+            self._wait_out(problem)
 
     def hang_up(self) -> None:
         self._over.set()
@@ -152,23 +154,23 @@ class StreamFollower:
         except (OSError, http.client.HTTPException) as error:
             return ServerUnreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
 
-    def _wait_out(self, trouble: Exception) -> None:
+    def _wait_out(self, problem: Exception) -> None:
         """Waits until there is another connection, or the stream was hung up."""
-        while not self._over.is_set() and not self._over.wait(self._patience.pause(trouble)):
+        while not self._over.is_set() and not self._over.wait(self._patience.pause(problem)):
             refusal = self._connect()
             if refusal is None:
                 return
-            trouble = refusal
+            problem = refusal
 
     def _connect(self) -> Exception | None:
         """Asks for a connection. Returns the trouble if there is none."""
         try:
             answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
-        except Stopped as error:
-            self.trouble = error
+        except CommandFailed as error:
+            self.problem = error
             return error
         self._current = _stream_of(answer)
-        self.trouble = None
+        self.problem = None
         self._patience.over()
         if self._over.is_set():
             self._current.hang_up()
@@ -177,7 +179,7 @@ class StreamFollower:
 
 def _stream_of(answer: ApiAnswer) -> ResponseStream:
     if answer.going_on is None:
-        raise Stopped("repeat the command: the answer changed its form midway")
+        raise CommandFailed("repeat the command: the answer changed its form midway")
     return answer.going_on
 
 
@@ -207,9 +209,9 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
-def _passes(trouble: Exception) -> bool:
-    return isinstance(trouble, ServerUnreachable) or (
-        isinstance(trouble, ApiRefused) and trouble.status in _LATER
+def _passes(problem: Exception) -> bool:
+    return isinstance(problem, ServerUnreachable) or (
+        isinstance(problem, ApiRefused) and problem.status in _LATER
     )
 
 
@@ -222,6 +224,6 @@ def announcement(seconds: float) -> str:
     return f"Waiting {long}, until {until:%H:%M:%S}. What was started goes on meanwhile."
 
 
-def _retry_after(trouble: Exception) -> float:
-    after = trouble.after if isinstance(trouble, ApiRefused) else ""
+def _retry_after(problem: Exception) -> float:
+    after = problem.after if isinstance(problem, ApiRefused) else ""
     return min(float(after), _MOST) if after.isdecimal() else 0.0

@@ -18,7 +18,7 @@ from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.resource import Family, Trait
 from windlass.core.words.naming import kebab
 from windlass.families import registry
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 
 class Invocation:
@@ -113,7 +113,7 @@ class Invocation:
             return self._names.id_of(family, text)
         if family is not None and family.parent is None:
             return self._names.home
-        raise Misused(f"say which {name} with --{kebab(name)}: {self._describe_candidates(family)}")
+        raise InvalidUsage(f"say which {name} with --{kebab(name)}: {self._describe_candidates(family)}")
 
     def _describe_candidates(self, family: Family | None) -> str:
         """Returns the resources that could be meant."""

@@ -17,7 +17,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.private import owner_of
 from windlass.base.toml import parse_toml
 from windlass.cli.contexts import normal_url
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 FILE: Final = ".windlass.toml"
@@ -54,7 +54,7 @@ def current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError as error:
-        raise Stopped("go to another folder: this one was removed") from error
+        raise CommandFailed("go to another folder: this one was removed") from error
 
 
 def find_linked_folder(start: Path) -> LinkedFolder | None:
@@ -74,7 +74,7 @@ def write_link(folder: Path, link: FolderLink) -> Path:
         write_whole(file, content, durable=False, draft=f"new{os.getpid()}")
         file.chmod(0o644)  # for everyone who works in this folder: it holds no secrets
     except OSError as error:
-        raise Stopped(f"let this user write {file}: {error.strerror}") from error
+        raise CommandFailed(f"let this user write {file}: {error.strerror}") from error
     return file
 
 
@@ -108,14 +108,14 @@ def _read(file: Path) -> FolderLink | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Stopped(f"let this user read {file}: {error.strerror}") from error
+        raise CommandFailed(f"let this user read {file}: {error.strerror}") from error
     with os.fdopen(opened, "rb") as stream:
         status = os.fstat(opened)
         if status.st_uid != os.geteuid():
             click.echo(f"{file} is ignored: it belongs to the user {owner_of(file)}.", err=True)
             return None
         if not stat.S_ISREG(status.st_mode):
-            raise Stopped(f"move {file} away: it is not a file")
+            raise CommandFailed(f"move {file} away: it is not a file")
         return _parse(file, stream.read(_MOST))
 
 
@@ -124,7 +124,9 @@ def _parse(file: Path, content: bytes) -> FolderLink:
         fields: dict[str, Any] = parse_toml(content.decode())
         link = msgspec.convert(fields, FolderLink)
     except (ValueError, msgspec.ValidationError) as error:
-        raise Stopped(f"fix {file}, or write it again with `windlass link`: {plain(str(error))}") from error
+        raise CommandFailed(
+            f"fix {file}, or write it again with `windlass link`: {plain(str(error))}"
+        ) from error
     if link.url:
         normal_url(link.url)
     return link

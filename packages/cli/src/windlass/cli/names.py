@@ -14,7 +14,7 @@ from windlass.cli.derived_commands import ancestry
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
 from windlass.core.words.naming import kebab
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 _ID = re.compile(ids.PATTERN)
 _MOST_PLACES = 10
@@ -54,7 +54,7 @@ class NameResolver:
         if family is None or _ID.fullmatch(text):
             return text
         if family.names is None:
-            raise Misused(f"give the id of the {_noun_of(family)}, which has no name, and not {text!r}")
+            raise InvalidUsage(f"give the id of the {_noun_of(family)}, which has no name, and not {text!r}")
         return self.find(family, text).id
 
     def id_of_any(self, families: Sequence[Family], text: str) -> str:
@@ -76,9 +76,11 @@ class NameResolver:
             return candidates[0][1].id
         if not candidates and missing:
             kinds = ", ".join(_noun_of(family) for family in families)
-            raise Misused(f"check the name {text!r}, or give an id: there is none of {kinds}") from missing
+            raise InvalidUsage(
+                f"check the name {text!r}, or give an id: there is none of {kinds}"
+            ) from missing
         ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in candidates)
-        raise Misused(f"give an id: {text!r} could be each of these: {ways}")
+        raise InvalidUsage(f"give an id: {text!r} could be each of these: {ways}")
 
     def find(self, family: Family, text: str) -> ResolvedResource:
         """Finds the resource with this name, path or id."""
@@ -94,7 +96,7 @@ class NameResolver:
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
             ways = ", ".join(str(match["path"]) for match in matches) or "none"
-            raise Misused(f"say which, or give an id: {text!r} could be each of these: {ways}")
+            raise InvalidUsage(f"say which, or give an id: {text!r} could be each of these: {ways}")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
@@ -102,22 +104,22 @@ class NameResolver:
         """Returns the id of a deployment of the service with this path, by its version (`v3`) or its id;
         without a text, that of the newest."""
         if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
-            raise Misused(f"give a version such as v3, or an id: {text!r} is neither")
+            raise InvalidUsage(f"give a version such as v3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
             return id
         if text is None:
-            raise Misused("deploy the service first: it has no deployment yet")
-        raise Misused(f"choose another version: there is no {text}")
+            raise InvalidUsage("deploy the service first: it has no deployment yet")
+        raise InvalidUsage(f"choose another version: there is no {text}")
 
     def run(self, collection: str, text: str | None) -> str:
         """Returns the id of a run by its number or its id; without a text, that of the newest."""
         if text is not None and not (_ID.fullmatch(text) or _NUMBER.fullmatch(text)):
-            raise Misused(f"give a number such as 3, or an id: {text!r} is neither")
+            raise InvalidUsage(f"give a number such as 3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
             return id
         if text is None:
-            raise Misused("run it first: it has no run yet")
-        raise Misused(f"choose another run: there is no run {text}")
+            raise InvalidUsage("run it first: it has no run yet")
+        raise InvalidUsage(f"choose another run: there is no run {text}")
 
     def _id_by_number(self, collection: str, text: str | None) -> str:
         """Returns the id of a resource by its number, or that of the newest; empty if there is none."""
@@ -151,7 +153,7 @@ class NameResolver:
         lowest = [family for family in named if family.name not in above]
         if len(lowest) != 1:
             options = ", ".join(f"--{kebab(family.name)}" for family in families)
-            raise Misused(f"say where, with one of {options}")
+            raise InvalidUsage(f"say where, with one of {options}")
         return lowest[0]
 
     @property
@@ -173,7 +175,7 @@ class NameResolver:
             words = texts[family.name].split("/")
             if len(words) > place + 1:
                 longest = "/".join(kebab(level.name) for level in line[: place + 1])
-                raise Misused(f"give a path such as {longest}: {texts[family.name]!r} is longer")
+                raise InvalidUsage(f"give a path such as {longest}: {texts[family.name]!r} is longer")
             for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
                 parts[here] = _merge(line[here], parts[here], word)
         return "/".join(parts).lstrip("/")
@@ -184,7 +186,7 @@ def _merge(family: Family, first: str, other: str) -> str:
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID.fullmatch(text)]
     if len({text.casefold() for text in exact or texts}) > 1:
-        raise Misused(f"name one {_noun_of(family)}, and not both {first!r} and {other!r}")
+        raise InvalidUsage(f"name one {_noun_of(family)}, and not both {first!r} and {other!r}")
     return (exact or texts or [""])[0]
 
 

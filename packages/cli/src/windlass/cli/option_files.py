@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 
 MOST: Final = 1024 * 1024
 """Bytes of a text: the API takes no larger body."""
@@ -33,7 +33,9 @@ def read_file(name: str) -> str:
 def _text(option: str, value: str, taken: set[str]) -> str:
     if value == STDIN:
         if taken:
-            raise Misused(f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already")
+            raise InvalidUsage(
+                f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already"
+            )
         taken.add(option)
         return _decode(option, "the standard input", sys.stdin.buffer.read(MOST + 1))
     if value.startswith("@@"):
@@ -45,28 +47,30 @@ def _text(option: str, value: str, taken: set[str]) -> str:
 
 def _content(option: str, name: str, hint: str) -> str:
     if not name:
-        raise Misused(f"{option}: name a file after the @{hint}")
+        raise InvalidUsage(f"{option}: name a file after the @{hint}")
     try:
         with Path(name).open("rb") as file:
             content = file.read(MOST + 1)
     except FileNotFoundError as error:
-        raise Misused(f"{option}: check the name of the file: there is no file {name}{hint}") from error
+        raise InvalidUsage(f"{option}: check the name of the file: there is no file {name}{hint}") from error
     except IsADirectoryError as error:
-        raise Misused(f"{option}: name a file: {name} is a folder{hint}") from error
+        raise InvalidUsage(f"{option}: name a file: {name} is a folder{hint}") from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise Misused(f"{option}: let this user read {name}, which cannot be read ({why}){hint}") from error
+        raise InvalidUsage(
+            f"{option}: let this user read {name}, which cannot be read ({why}){hint}"
+        ) from error
     return _decode(option, name, content)
 
 
 def _decode(option: str, name: str, content: bytes) -> str:
     """Returns the text without the end of its last line, which editors and `echo` add."""
     if len(content) > MOST:
-        raise Misused(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")
+        raise InvalidUsage(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise Misused(
+        raise InvalidUsage(
             f"{option}: choose a file of text: {name} is not UTF-8 at byte {error.start}"
         ) from error
     return text.removesuffix("\n").removesuffix("\r")

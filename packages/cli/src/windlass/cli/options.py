@@ -19,8 +19,8 @@ from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine
 from windlass.core.words.naming import kebab
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
@@ -71,7 +71,7 @@ def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -
         value = options.get(f"{prefix}_{place}")
         if field.short and (numbers := options.get(f"short_{place}")):
             if value is not None:
-                raise Misused(f"give {field.option} or --{field.short.name}, and not both")
+                raise InvalidUsage(f"give {field.option} or --{field.short.name}, and not both")
             yield field, field.short.objects(numbers)
         if value is None or value == ():
             continue
@@ -125,7 +125,7 @@ def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
         if text is not None:
             fields = _json(text.read() if name == "from_file" else text, option)
             if not isinstance(fields, dict):
-                raise Misused(f"{option}: give a JSON object")
+                raise InvalidUsage(f"{option}: give a JSON object")
             body |= fields
     return body
 
@@ -138,7 +138,7 @@ def free_fields(
     for text in options.get("field", ()):
         name, equals, value = text.partition("=")
         if not equals:
-            raise Misused(f"--field: give NAME=JSON, such as ports=[], and not {text!r}")
+            raise InvalidUsage(f"--field: give NAME=JSON, such as ports=[], and not {text!r}")
         yield paths.get(name, tuple(name.split("."))), _json(value, f"--field {name}")
 
 
@@ -146,7 +146,7 @@ def _json(text: str, where: str) -> Any:
     try:
         return json_of(text, where)
     except ValueError as error:
-        raise Misused(str(error)) from error
+        raise InvalidUsage(str(error)) from error
 
 
 def _is_edit(command: DerivedCommand) -> bool:

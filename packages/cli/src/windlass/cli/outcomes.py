@@ -10,11 +10,11 @@ import msgspec
 
 from windlass.cli.client import Api
 from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
-from windlass.cli.following import when_too_many
-from windlass.cli.overviews import say_how_to_reach
+from windlass.cli.following import wait_for_budget
+from windlass.cli.overviews import print_address_hint
 from windlass.cli.waiting import DeploymentWait
 from windlass.core.declare.resource import Family
-from windlass.terminal.stopped import ended_by_user
+from windlass.terminal.command_errors import ended_by_user
 from windlass.terminal.tables import paint, plain, print_json
 
 GOES_ON = "It goes on by itself: `windlass ps` shows its state."
@@ -25,7 +25,7 @@ def start(
 ) -> tuple[StartedDeployment, Any] | None:
     """Starts an action on the service at this path. Returns None if there was nothing to do. `command`: the
     one that starts it again."""
-    api.be_patient(when_too_many)
+    api.enable_retries(wait_for_budget)
     sent = None if body is None else msgspec.json.encode(body)
     answer = api.call("POST", f"{service}/{action}", sent).json
     if answer is None:
@@ -43,7 +43,7 @@ def wait_and_show(
         return
     url = first_address(api, started.path) if serves(ended) else ""
     click.echo(summary(ended, url))
-    say_how_to_reach(family, ended, url)
+    print_address_hint(family, ended, url)
 
 
 def follow_to_its_end(

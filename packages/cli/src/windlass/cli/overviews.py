@@ -18,7 +18,7 @@ from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
 from windlass.core.words.naming import kebab
 from windlass.families import registry
-from windlass.terminal.stopped import Misused
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.tables import paint, plain
 
 SERVICES: Final = registry().operation("listOrganizationServices")
@@ -60,11 +60,11 @@ def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> l
 def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
     """Returns the id of the only service, and prints its name. Names all of them if there are several."""
     if not services:
-        raise Misused(f"create the {noun} first: there is none here")
+        raise InvalidUsage(f"create the {noun} first: there is none here")
     names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
     if len(names) > 1:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
+        raise InvalidUsage(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
     say(names[0])
     return str(services[0]["id"])
 
@@ -74,7 +74,7 @@ def path_of_service(row: Mapping[str, Any]) -> str:
     return path_of(f"/{registry().service_of_type(row['service_type']).segment}/{{id}}", {"id": row["id"]})
 
 
-def say_how_to_reach(family: Family | None, ended: EndedDeployment, url: str) -> None:
+def print_address_hint(family: Family | None, ended: EndedDeployment, url: str) -> None:
     """Prints, after the first deployment of a service without an address, how it gets one."""
     if url or not serves(ended) or ended.deployment["number"] > 1 or family is None:
         return

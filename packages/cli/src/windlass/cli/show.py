@@ -25,7 +25,7 @@ from windlass.families import registry
 from windlass.families.deployment_log import EnvironmentLogLine
 from windlass.families.environment import CleanedJobs, EnvironmentChanges
 from windlass.families.job import CleanedRuns
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import paint, plain
 
 
@@ -94,7 +94,7 @@ def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: 
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
-        raise Stopped(
+        raise CommandFailed(
             "check the address (--url or WINDLASS_URL): another program than Windlass answers there"
         ) from error
 

@@ -14,8 +14,8 @@ import msgspec
 from windlass.base.dockerignore import TooLong
 from windlass.cli.client import Api, ApiRefused, ServerUnreachable
 from windlass.cli.folder_archive import FolderArchive, archive_folder
-from windlass.cli.following import Patience, insist
-from windlass.terminal.stopped import Misused, Stopped, in_sentence
+from windlass.cli.following import RetryTimer, retry_until_done
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage, in_sentence
 
 PART: Final = 8 * 1024 * 1024
 """Bytes of one request."""
@@ -35,7 +35,7 @@ class FolderUpload:
         self._uploads = f"{application}/upload"
         self._archive = archive
         self._note = note
-        self._patience = Patience()
+        self._patience = RetryTimer()
 
     def send(self) -> str:
         """Returns the id of the complete upload. Nothing is sent that the server has already."""
@@ -80,13 +80,13 @@ class FolderUpload:
             if refused.status == HTTPStatus.CONFLICT and place.isdecimal() and int(place) != offset:
                 return int(place)
             self._patience.wait(refused)
-        except ServerUnreachable as trouble:
-            self._patience.wait(trouble)
+        except ServerUnreachable as problem:
+            self._patience.wait(problem)
         # The server may have taken a part of it: a wrong place is answered with the right one.
         return offset
 
     def _retry(self, ask: Callable[[], Any]) -> Any:
-        return insist(ask, self._patience)
+        return retry_until_done(ask, self._patience)
 
     def _announcement(self, offset: int) -> str:
         count = f"{self._archive.files} file{'s' if self._archive.files != 1 else ''}"
@@ -105,11 +105,11 @@ def packed(folder: Path) -> Iterator[FolderArchive]:
             archive = archive_folder(folder, file)
         except OSError as error:
             where = error.filename or folder
-            raise Stopped(
+            raise CommandFailed(
                 f"let this user read {where}, or leave it out with .windlassignore: {error}"
             ) from error
         except TooLong as error:
-            raise Stopped(in_sentence(str(error))) from error
+            raise CommandFailed(in_sentence(str(error))) from error
         if not archive.files:
-            raise Misused(f"go to the folder of the application: {folder} has no files to upload")
+            raise InvalidUsage(f"go to the folder of the application: {folder} has no files to upload")
         yield archive

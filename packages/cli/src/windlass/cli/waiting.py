@@ -27,17 +27,17 @@ from windlass.cli.deployments import (
     failure_of,
     is_gone,
     last_lines,
+    print_state,
     say,
-    say_state,
     show_below,
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.formatting import duration
 from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.engines.job_plans import RunState
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain, print_json
 
 
@@ -46,7 +46,7 @@ def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool,
     path = f"/job/{run['job_id']}/run/{run['id']}"
     say(f"{plain(job)}: run {run['number']}")
     _show_log(api, path)
-    ended = insist(lambda: api.get(path), Patience())
+    ended = retry_until_done(lambda: api.get(path), RetryTimer())
     text = _how_it_ended(job, ended)
     if as_json:
         print_json(ended)
@@ -54,7 +54,7 @@ def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool,
         if not as_json:
             click.echo(text)
         return
-    raise Stopped(f"look at its output, and run it again: {text}")
+    raise CommandFailed(f"look at its output, and run it again: {text}")
 
 
 def _show_log(api: Api, path: str) -> None:
@@ -63,7 +63,7 @@ def _show_log(api: Api, path: str) -> None:
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         return api.call("GET", f"{path}/log", query={"follow": "true"}, headers=headers)
 
-    for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+    for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
         if event.kind == LINE:
             show_below(json.loads(event.data)["message"])
 
@@ -76,7 +76,7 @@ def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
     return f"run {run['number']} of {plain(job)} {how}{took}{why}"
 
 
-def say_how_to_follow(run: Mapping[str, Any], job: str) -> None:
+def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
     """Says where the output of a run appears."""
     say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")
 
@@ -101,7 +101,7 @@ class DeploymentWait:
         self._until = None if seconds is None else time.monotonic() + seconds
         self._seconds = seconds
         self._news: queue.SimpleQueue[_FollowedEvent] = queue.SimpleQueue()
-        self._patience = Patience()
+        self._patience = RetryTimer()
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
         self._waits = ""
@@ -109,7 +109,7 @@ class DeploymentWait:
         """A line of the log that may be the reason."""
 
     def until_done(self) -> EndedDeployment:
-        """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
+        """Returns the deployment once it has ended; raises `CommandFailed` unless it ended as expected."""
         try:
             return self._until_done()
         except ApiRefused as refused:  # of the deployment or of its log
@@ -118,7 +118,7 @@ class DeploymentWait:
             raise
 
     def _until_done(self) -> EndedDeployment:
-        following = StreamFollower(self._ask, insist(lambda: self._ask({}), self._patience))
+        following = StreamFollower(self._ask, retry_until_done(lambda: self._ask({}), self._patience))
         reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
@@ -143,7 +143,7 @@ class DeploymentWait:
             match received.source:
                 case _Source.DEPLOYMENT if received.data is None or is_gone(received.data):
                     raise ServiceDeleted(self._started.name)
-                case _Source.DEPLOYMENT if isinstance(received.data, Stopped):
+                case _Source.DEPLOYMENT if isinstance(received.data, CommandFailed):
                     raise received.data
                 case _Source.DEPLOYMENT:
                     deployment = received.data
@@ -159,7 +159,7 @@ class DeploymentWait:
             return self._news.get()
         with contextlib.suppress(queue.Empty):
             return self._news.get(timeout=max(0.0, self._until - time.monotonic()))
-        raise Stopped(
+        raise CommandFailed(
             f"repeat the command to go on waiting: {self._started.name} is still {self._shown} after "
             f"{self._seconds:.0f} seconds, and goes on by itself"
         )
@@ -173,7 +173,7 @@ class DeploymentWait:
     def _say(self, state: str) -> None:
         if self._shown != state:
             self._shown = state
-            say_state(self._started.name, state)
+            print_state(self._started.name, state)
 
     def _say_waiting(self, deployment: Mapping[str, Any]) -> None:
         """Prints why the deployment waits, unless its log says so."""
@@ -222,8 +222,8 @@ class _StreamReader:
         self.thread.start()
 
     @property
-    def trouble(self) -> Exception | None:
-        return self._following.trouble
+    def problem(self) -> Exception | None:
+        return self._following.problem
 
     def _read(self) -> None:
         last: Any = None
@@ -231,8 +231,8 @@ class _StreamReader:
             for event in self._following.events():
                 if event.kind == LINE:
                     self._news.put(_FollowedEvent(self._source, json.loads(event.data)))
-        except Stopped as trouble:
-            last = trouble
+        except CommandFailed as problem:
+            last = problem
         self._news.put(_FollowedEvent(self._source, last))
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class BuildLog:
 
     @property
     def is_followed(self) -> bool:
-        return self._reader is not None and self._reader.trouble is None
+        return self._reader is not None and self._reader.problem is None
 
     def follow(self) -> None:
         """Starts to read the log, unless it is being read already. The deployment is not waited for less if
@@ -265,8 +265,8 @@ class BuildLog:
         """Prints the remaining lines of a build whose deployment has ended."""
         if self._reader is None:
             return
-        if self._reader.trouble is not None:
-            show_below(f"The log of the build could not be read. {self._reader.trouble}")
+        if self._reader.problem is not None:
+            show_below(f"The log of the build could not be read. {self._reader.problem}")
             return
         until = time.monotonic() + _PARTING
         with contextlib.suppress(queue.Empty):

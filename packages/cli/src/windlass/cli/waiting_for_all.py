@@ -19,16 +19,16 @@ from windlass.cli.deployments import (
     is_under_way,
     last_lines,
     last_lines_of_build,
+    print_state,
     say,
-    say_state,
     show_below,
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.names import ResolvedResource
 from windlass.core.deploy.states import OPEN, Progress
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 
@@ -44,7 +44,7 @@ class EnvironmentWait:
         self._shown: dict[str, tuple[str, str]] = {}
 
     def until_done(self, services: Mapping[str, StartedDeployment]) -> list[EndedDeployment]:
-        """Waits for the services of an environment, by id; raises `Stopped` if one of them fails."""
+        """Waits for the services of an environment, by id; raises `CommandFailed` if one of them fails."""
         ended: list[EndedDeployment] = []
         waited: dict[str, StartedDeployment] = {}
         deleted: list[StartedDeployment] = []
@@ -70,7 +70,7 @@ class EnvironmentWait:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
 
         try:
-            for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+            for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
                 if event.kind == LINE:
                     yield json.loads(event.data)
         except ApiRefused as refused:
@@ -110,7 +110,7 @@ class EnvironmentWait:
     def _read(self, started: StartedDeployment) -> Any:
         """Returns the deployment, or None if it is gone with its service."""
         try:
-            return insist(lambda: self._api.get(started.deployment_path), Patience())
+            return retry_until_done(lambda: self._api.get(started.deployment_path), RetryTimer())
         except ApiRefused as refused:
             if is_gone(refused):
                 return None
@@ -121,7 +121,7 @@ class EnvironmentWait:
         before = self._shown.get(started.path, ("", ""))
         self._shown[started.path] = state, waits
         if before[0] != state:
-            say_state(started.name, state)
+            print_state(started.name, state)
         if waits and before[1] != waits:
             show_below(f"{started.name}: {waits}")
 
@@ -138,7 +138,7 @@ class EnvironmentWait:
             say(plain(failure.message))
         if failures:
             count = len(ended) + len(deleted)
-            raise Stopped(f"{len(failures)} of {count} failed: see above what to do about each")
+            raise CommandFailed(f"{len(failures)} of {count} failed: see above what to do about each")
 
     def _show_last_lines(self, end: EndedDeployment) -> None:
         show_log(end.started.name, last_lines(end.deployment) or last_lines_of_build(self._api, end.started))

@@ -26,7 +26,7 @@ from wsproto.utilities import ProtocolError
 
 from windlass.base.cleanup import on_failure
 from windlass.cli.client import Api, ApiAnswer, ServerUnreachable
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 _SECONDS: Final = 60
 _PIECE: Final = 65_536
@@ -92,7 +92,7 @@ class CommandSocket:
                 self._protocol.receive_data(data or None)
                 events = [*self._protocol.events()]
             except ProtocolError as error:
-                raise Stopped(
+                raise CommandFailed(
                     f"check the address: {self._api.url} does not answer as Windlass does"
                 ) from error
             for event in events:
@@ -155,7 +155,9 @@ class CommandSocket:
         except OSError as error:
             raise self._connection_failure(error) from error
         except ProtocolError as error:
-            raise Stopped(f"check the address: {self._api.url} does not answer as Windlass does") from error
+            raise CommandFailed(
+                f"check the address: {self._api.url} does not answer as Windlass does"
+            ) from error
 
     def _await_answer(self) -> None:
         refusal: RejectConnection | None = None
@@ -179,7 +181,7 @@ class CommandSocket:
                 if refusal is not None and not refusal.has_body:
                     raise self._refusal(refusal, body)
 
-    def _refusal(self, refusal: RejectConnection, body: bytes) -> Stopped:
+    def _refusal(self, refusal: RejectConnection, body: bytes) -> CommandFailed:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in refusal.headers}
         return self._api.refusal(ApiAnswer(refusal.status_code, headers, body))
 

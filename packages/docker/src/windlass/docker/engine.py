@@ -122,8 +122,8 @@ class DockerEngine(RolloutEngine):
         self._executions.look(self._docker)
 
     @property
-    def is_away(self) -> bool:
-        return self._watch.is_away
+    def is_unavailable(self) -> bool:
+        return self._watch.is_unavailable
 
     @property
     def server_host(self) -> str:
@@ -275,7 +275,7 @@ class DockerEngine(RolloutEngine):
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         try:
             async with asyncio.timeout(SOON):
                 await self._docker.ping()

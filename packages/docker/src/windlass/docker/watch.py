@@ -75,7 +75,7 @@ class EventWatcher:
         self._since = "1"
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed, patience: float) -> None:

@@ -260,9 +260,9 @@ def _normalise_source(source: JobSource) -> None:
     source.image = absent if not source.image or _is_empty(source.image) else source.image
     source.docker = absent if not source.docker or _is_empty(source.docker) else source.docker
     if bool(source.image) == bool(source.docker):
-        trouble = "must be one of the two, not both" if source.image else "is required"
+        problem = "must be one of the two, not both" if source.image else "is required"
         raise clash(
-            "source", f"{trouble}: an image that is there already (`image`), or a repository (`docker`)"
+            "source", f"{problem}: an image that is there already (`image`), or a repository (`docker`)"
         )
     if image := source.image:
         if not image.image_name:

@@ -62,7 +62,7 @@ class NativeDatabases:
         self._home = home
         self._places = places or ServerFolders()
 
-    def hindrance(self, type: str) -> str:
+    def obstacle(self, type: str) -> str:
         """Returns why no machine can run databases of this type without containers; empty if some can."""
         try:
             _kind(type)

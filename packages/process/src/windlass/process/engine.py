@@ -153,7 +153,7 @@ class ProcessEngine(RolloutEngine):
             if self._instances.supervisors.watched():
                 await self._starter.spawner.open()
             await asyncio.to_thread(network.close_left_trunks)
-        except EngineUnavailable as error:  # `trouble` says so, and the next round tries again
+        except EngineUnavailable as error:  # `problem` says so, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(keep_running(self._watch))
 
@@ -226,7 +226,7 @@ class ProcessEngine(RolloutEngine):
         process whose cell it enters."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
-        if record is None or record.process is None or not kernel.lives(record.process):
+        if record is None or record.process is None or not kernel.is_running(record.process):
             raise EngineError(f"{instance.id} does not run: nothing can be executed in it")
         home = self._records.home(key)
         environment = self._starter.environment(
@@ -239,7 +239,7 @@ class ProcessEngine(RolloutEngine):
         if not any(Path(command[0]).is_relative_to(folder) for folder in shown):
             command = with_this_python(command)
         request = SpawnRequest(command, workdir, environment, home / "output", record.cell, record.groups)
-        first = record.first if kernel.lives(record.first) else None
+        first = record.first if kernel.is_running(record.first) else None
         return request, first or record.process
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
@@ -307,7 +307,7 @@ class ProcessEngine(RolloutEngine):
         return {
             key.id: memory.usage(record, members(table, self._records.home(key), record.process, record))
             for key in self._records.find()
-            if (record := self._records.known(key)) and kernel.lives(record.process)
+            if (record := self._records.known(key)) and kernel.is_running(record.process)
         }
 
     async def services(self) -> Mapping[str, StoredData]:
@@ -341,7 +341,7 @@ class ProcessEngine(RolloutEngine):
         await asyncio.to_thread(move_in, self._records, self._places, service, out)
         self._records.notify_engines()
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         try:
             self._prepare()
         except EngineUnavailable as error:
@@ -369,7 +369,7 @@ class ProcessEngine(RolloutEngine):
         """Completes work even if its caller is cancelled."""
         try:
             return await asyncio.shield(self._instances.go(work))
-        except filelock.LockKept as error:
+        except filelock.LockTimeout as error:
             raise EngineUnavailable(str(error)) from error
         except OSError as error:
             raise away(error) from error

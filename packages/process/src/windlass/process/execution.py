@@ -240,7 +240,7 @@ def _find_members(mark: str, session: int | None) -> list[Stat]:
     wanted = mark.encode()
     return [
         stat
-        for stat in kernel.everyone()
+        for stat in kernel.all_processes()
         if not stat.dead
         and (
             stat.session == session

@@ -28,7 +28,7 @@ class InstanceInspector:
         return None if record is None else await self.describe(key, record)
 
     async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
-        if kernel.lives(record.process):
+        if kernel.is_running(record.process):
             return as_instance(key, record, Phase.RUNNING, await self._ports(key, record))
         if record.removing:
             return None

@@ -174,7 +174,7 @@ class Instances:
         self.supervisors.of(key).workload = workload
         if record is None or not (record.process or record.resume_at):
             return await self._start_new(key, workload, record or new_record(key, workload))
-        if record.process is not None and kernel.lives(record.process):
+        if record.process is not None and kernel.is_running(record.process):
             self._watch(key, record.process)
             return record
         self._starter.check_place(workload)
@@ -189,7 +189,7 @@ class Instances:
     ) -> Record:
         """Runs a program once. Keeps no workload in memory, so that nothing can restart it."""
         record = record or structs.replace(new_record(key, workload), once=True)
-        if record.process is not None and kernel.lives(record.process):
+        if record.process is not None and kernel.is_running(record.process):
             self._watch(key, record.process)
         elif not record.ended_at:
             status = self.supervisors.of(key).reap(record.process) if record.process else None
@@ -285,7 +285,12 @@ class Instances:
 
     async def _wait_for_parent(self, key: InstanceKey, status: int | None) -> None:
         record = self._records.read(key)
-        if status is None and record and record.engine != self._starter.own and kernel.lives(record.engine):
+        if (
+            status is None
+            and record
+            and record.engine != self._starter.own
+            and kernel.is_running(record.engine)
+        ):
             await asyncio.sleep(_PARENT_AHEAD)
 
     # Restarting

@@ -13,7 +13,7 @@ from typing import Final
 
 from windlass.base import cgroups, kernel
 from windlass.base.kernel import Process
-from windlass.base.marks import chase
+from windlass.base.marks import kill_fast_forkers
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import Record
 
@@ -52,7 +52,7 @@ class ProcessKiller:
             cgroups.kill(record.groups)
             await end_these([*living, *_find_unreaped(leader)])
         if record.cell and "mark" in record.cell:
-            await asyncio.to_thread(chase, record.cell["mark"])
+            await asyncio.to_thread(kill_fast_forkers, record.cell["mark"])
         return any_at_all
 
     async def _find_living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:

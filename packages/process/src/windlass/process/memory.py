@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from windlass.base import cgroups, kernel, kernel_buffers
 from windlass.base.process_memory import are_above, used_by
-from windlass.base.repeated_measurement import looks
+from windlass.base.repeated_measurement import measure_until_stable
 from windlass.engines.workload import Usage
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.process_table import InstanceProcesses, OwnedProcess
@@ -36,7 +36,9 @@ def is_heavy(record: Record, processes: InstanceProcesses) -> bool:
 
 def use(record: Record, processes: InstanceProcesses) -> MemoryUse:
     """Measures all memory of an instance that can be known or estimated. Slow. May raise TooMuchToMeasure."""
-    buffers = max(map(kernel_buffers.held_by, looks(processes.find)), key=lambda buffers: buffers.bytes)
+    buffers = max(
+        map(kernel_buffers.held_by, measure_until_stable(processes.find)), key=lambda buffers: buffers.bytes
+    )
     return MemoryUse(record.memory << 20, used_by(lambda: _sizes(processes)), buffers)
 
 

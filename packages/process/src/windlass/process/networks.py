@@ -100,7 +100,7 @@ class Networks:
     async def hub(self, environment: str, org: str) -> str:
         """Returns the holder of the hub of an organization's environment; makes the hub if there is none."""
         hub = self._hubs.get(environment)
-        if hub is None or not kernel.lives(hub) or not self._note_use(environment):
+        if hub is None or not kernel.is_running(hub) or not self._note_use(environment):
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
         return self._holder(hub)
 
@@ -155,7 +155,7 @@ class Networks:
     def trunk_has_ended(self) -> bool:
         """Returns whether the trunk was killed. All instances are cut off from public addresses then."""
         trunk = self._read(_TRUNK)
-        return trunk is not None and not kernel.lives(trunk)
+        return trunk is not None and not kernel.is_running(trunk)
 
     async def renew_rules(self) -> None:
         """Gives the networks that live the rules of this server, whose settings may have changed since. The
@@ -177,7 +177,7 @@ class Networks:
             try:
                 with self._held():
                     return work()
-            except filelock.LockKept as error:
+            except filelock.LockTimeout as error:
                 raise EngineUnavailable(str(error)) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
@@ -189,7 +189,7 @@ class Networks:
     def _open(self, environment: str, org: str) -> Process:
         self._keep_networks()
         name = f"{safe(environment)}{_HUB}"
-        if kernel.lives(hub := self._read(name)):
+        if kernel.is_running(hub := self._read(name)):
             assert hub is not None
             os.utime(self._folder / name)
             return hub
@@ -197,7 +197,7 @@ class Networks:
         if not hosts.exists():
             _write_hosts(hosts, ())
         trunk: Process | None = self._read(_TRUNK)
-        if trunk is None or not kernel.lives(trunk):
+        if trunk is None or not kernel.is_running(trunk):
             self._forget_networks()
             trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
         self._connect_trunk(trunk)
@@ -222,7 +222,7 @@ class Networks:
     def _connect_trunk(self, trunk: Process) -> None:
         """Has pasta lead from the trunk of an ordinary user to the machine."""
         program = find_pasta() if self._socket_server and self.has_egress else None
-        if program is not None and not kernel.lives(self._read(_EXIT)):
+        if program is not None and not kernel.is_running(self._read(_EXIT)):
             self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
     def _start_holder(self, name: str, held: CellNetwork) -> Process:
@@ -274,7 +274,7 @@ class Networks:
         # Without what `_holder` adds: it differs after a change of the settings.
         needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used if hub}
         hubs: set[tuple[int, int]] = set()
-        leads_out = trunk is not None and kernel.lives(trunk)
+        leads_out = trunk is not None and kernel.is_running(trunk)
         for name in names(self._folder):
             if not name.endswith(_HUB):
                 continue

@@ -71,4 +71,4 @@ def _is_orphan(process: OwnedProcess) -> bool:
         return False
     # A command beside a program is of no use once the engine that waits for it has ended.
     pid, start, boot = said.decode().split(".", 2)
-    return not kernel.lives(Process(int(pid), int(start), boot))
+    return not kernel.is_running(Process(int(pid), int(start), boot))

@@ -100,7 +100,7 @@ def _not_kept() -> Iterator[None]:
     again."""
     try:
         yield
-    except filelock.LockKept as error:
+    except filelock.LockTimeout as error:
         raise EngineUnavailable(str(error)) from error
 
 

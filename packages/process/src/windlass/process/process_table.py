@@ -86,7 +86,7 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     known: dict[int, OwnedProcess] = {}
     others: dict[int, _ProcessIdentity] = {}
     stats = []
-    for stat in kernel.newcomers(seen):
+    for stat in kernel.new_processes(seen):
         stats.append(stat)
         if process := _reuse(processes, stat):
             known[stat.pid] = process
@@ -217,7 +217,7 @@ class InstanceProcesses:
         """Returns those that live now by their process ids, the newest first."""
         born = [
             self._reader.read(stat, self._reader.identify(stat), {})
-            for stat in kernel.newcomers(self._seen)
+            for stat in kernel.new_processes(self._seen)
             if not stat.dead
         ]
         born = [process for process in born if self._is_member(process)]

@@ -221,7 +221,7 @@ class RecordStore:
             holder = filelock.holder_of(fd) if time.monotonic() > deadline else None
             os.close(fd)
             if holder not in {None, os.getpid()}:
-                raise EngineUnavailable(str(filelock.LockKept(holder)))
+                raise EngineUnavailable(str(filelock.LockTimeout(holder)))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
 

@@ -29,7 +29,7 @@ from windlass.base.process_memory import (
     available_memory,
     hidden_memory,
 )
-from windlass.base.repeated_measurement import looks
+from windlass.base.repeated_measurement import measure_until_stable
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
 from windlass.process.instances import Instances
 from windlass.process.measurements import MeasurementHangs, Measurements
@@ -88,7 +88,7 @@ def _own_files(table: ProcessTable, record: Record, processes: Collection[OwnedP
 
 
 def _count_most(count: Callable[[Collection[OwnedProcess]], int], processes: InstanceProcesses) -> int:
-    return max(count(found.values()) for found in looks(processes.find))
+    return max(count(found.values()) for found in measure_until_stable(processes.find))
 
 
 def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
@@ -206,7 +206,7 @@ class ResourceMonitor:
         cut_off = 0
         for key, (record, hub) in connected.items():
             is_cut_off = hub in lost or self._networks.has_ended(hub)
-            if is_cut_off and kernel.lives(record.process) and not record.once:
+            if is_cut_off and kernel.is_running(record.process) and not record.once:
                 assert record.process is not None
                 cut_off += 1
                 self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
@@ -341,7 +341,7 @@ class ResourceMonitor:
             key: await self._disk_share(table, key, record, room.most_at)
             for key, record in records.items()
             # The end of one that has ended is about to be noted.
-            if not record.process or kernel.lives(record.process)
+            if not record.process or kernel.is_running(record.process)
         }
         orgs = {key: records[key].org or key.service for key in uses}
         key = disk_reserve.heaviest(room, uses, orgs)

@@ -63,7 +63,7 @@ class InstanceStarter:
         """Held while the groups of an instance are made: the limit of its service counts all instances."""
         self.spawner = Spawner(self._after)
         self.networks = Networks(records.folder, isolation, lambda: self.spawner)
-        self.own = kernel.myself()
+        self.own = kernel.current_process()
         self.server_folder = records.folder / "servers"
 
     def reopen(self) -> None:

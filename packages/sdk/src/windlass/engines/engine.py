@@ -206,7 +206,7 @@ class Engine(Protocol):
     machine of the server has none."""
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """True if the engine has not answered for some seconds: nothing is known of what it runs."""
         return False
 
@@ -355,6 +355,6 @@ class Engine(Protocol):
         """Undoes `set_aside`: all data is in place again, and nothing runs before `apply` is called."""
         ...
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         """Returns why nothing can be run now; empty if all is well."""
         ...

@@ -12,7 +12,7 @@ from windlass.engines.workload import Artifact
 class Servers(Protocol):
     """Database servers for engines without images."""
 
-    def hindrance(self, type: str) -> str:
+    def obstacle(self, type: str) -> str:
         """Returns why there can be no server of this type, whatever is installed; empty if there can."""
         ...
 
@@ -36,7 +36,7 @@ class Servers(Protocol):
 class NoServers:
     """The database servers of an engine with images: none, because databases run from these."""
 
-    def hindrance(self, type: str) -> str:
+    def obstacle(self, type: str) -> str:
         return ""
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact:

@@ -207,12 +207,12 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     place = ctx.ownership.place
     await follow_earlier_clock(tx)
-    await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
-    await tx.work.ask(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
-    await tx.work.ask(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_EVERY)
+    await tx.work.schedule(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    await tx.work.schedule(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
+    await tx.work.schedule(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_EVERY)
     for kind, later in ((TIDY, 10 * SECOND), (SCALE, SCALE_EVERY)):
         id = kind if place == FIRST_PLACE else f"{kind}:{place}"
-        await tx.work.ask(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
+        await tx.work.schedule(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
     if first := await tx.resources.first(NO_PARENT, organization.name):
         await _found_place(ctx, tx, first)
         return None

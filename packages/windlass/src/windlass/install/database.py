@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windlass.config import DATABASE, Settings
 from windlass.store.archive import ArchiveConnection
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 @contextlib.asynccontextmanager

@@ -28,7 +28,7 @@ from windlass.base.version import VERSION
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.console.files import find_file
-from windlass.control.background.all_places import everywhere
+from windlass.control.background.all_places import run_at_all_places
 from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.sampling import Sampler
@@ -38,7 +38,7 @@ from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
 from windlass.control.deploying.restored_database import examine
-from windlass.control.deploying.route_updates import RouteUpdates, ask_to_keep
+from windlass.control.deploying.route_updates import RouteUpdates, request_check
 from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
@@ -235,10 +235,10 @@ class Installation:
     async def _patience(self) -> float:
         """Returns the seconds for what is stored last; none if the database does not store anything now."""
         try:
-            trouble = await self.ctx.store.trouble()
+            problem = await self.ctx.store.problem()
         except Unavailable as error:
-            trouble = str(error)
-        return 0.0 if trouble else max(_PATIENCE, self.ctx.settings.stop_seconds)
+            problem = str(error)
+        return 0.0 if problem else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> None:
         """Counts what runs, and stops the gateway if nothing does."""
@@ -249,7 +249,7 @@ class Installation:
 
         with suppress(EngineError, TimeoutError, RouteError):
             async with asyncio.timeout(_PATIENCE):
-                await everywhere(self.ctx, look)
+                await run_at_all_places(self.ctx, look)
                 self.left_running = len(
                     {instance.service for instance in instances if instance.phase is Phase.RUNNING}
                 )
@@ -259,7 +259,7 @@ class Installation:
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Watches everything that should run from now on."""
         serving = await tx.statuses.serving()
-        await tx.work.ask_for_all(RECONCILE, [(service, org) for service, org, _ in serving])
+        await tx.work.schedule_all(RECONCILE, [(service, org) for service, org, _ in serving])
         return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:
@@ -291,7 +291,7 @@ class Installation:
         changed, self._changed = self._changed, {}
         self.routes.note_since(changed)
         try:
-            await self.ctx.store.write(lambda tx: ask_to_keep(changed, tx))
+            await self.ctx.store.write(lambda tx: request_check(changed, tx))
         except Unavailable:
             self._changed = changed | self._changed
             self._something_changed.set()
@@ -331,7 +331,7 @@ class Installation:
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
-        return self.key_rotation.trouble or await self.ctx.store.trouble()
+        return self.key_rotation.problem or await self.ctx.store.problem()
 
     def _last_backup(self) -> float:
         note = last_backup.read(self.ctx.settings)

@@ -42,7 +42,7 @@ PartsFor = Callable[[str], Awaitable[Parts]]
 """The parts of the installation with this id."""
 
 
-class NotOurs(Exception):
+class DatabaseMismatch(Exception):
     """Refuses a start: the data directory or the engine belongs to another database, or to a newer state of
     this one."""
 
@@ -113,7 +113,7 @@ async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -
     refuse_copy(settings)
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
-        raise NotOurs(refusal(settings, report))
+        raise DatabaseMismatch(refusal(settings, report))
     if report.lost:
         _log.error(
             "volumes that hold data of services are not there: `windlass doctor` says what to do",
@@ -129,14 +129,14 @@ async def check(settings: Settings) -> None:
     report = OwnershipReport(mark=seen)
     report.reason = _reason(settings, report, await look(settings, seen)) if seen else ""
     if report.reason:
-        raise NotOurs(refusal(settings, await examine(settings)))
+        raise DatabaseMismatch(refusal(settings, await examine(settings)))
 
 
 def refuse_copy(settings: Settings) -> None:
     """Raises NotOurs for a copy of a data directory that is still there: both would control the same
     processes and containers."""
     if original := mark.original_of(settings):
-        raise NotOurs(
+        raise DatabaseMismatch(
             f"rename or remove {original} if it is not needed any more, or restore a backup into another "
             f"folder to have both: {settings.data_dir} is a copy of it, and would control the services that "
             "run from there"

@@ -26,7 +26,7 @@ from windlass.base.encryption import Encryption, with_id
 from windlass.store.archive import ArchiveTable, level, tables
 from windlass.store.migrate import in_form_of_release
 from windlass.store.tables.sealed import COLUMNS
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"

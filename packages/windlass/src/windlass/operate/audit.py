@@ -19,7 +19,7 @@ from windlass.install.ownership import check
 from windlass.store import EventRow, Reads
 from windlass.store.archive import Snapshot, level
 from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 _MOST_TOLD = 20
 _FAULTS = {

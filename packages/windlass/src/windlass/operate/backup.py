@@ -35,7 +35,7 @@ from windlass.install.ownership import check, inventory, look, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 _log = log("backup")
 AFTER_RESTORE: Final = (

@@ -18,8 +18,8 @@ from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, take_variables, to_type
 from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import example, flags, settings_from, to_text
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage, ended_by_user
 from windlass.terminal.sections import Command
-from windlass.terminal.stopped import Misused, Stopped, ended_by_user
 from windlass.terminal.tables import FORM, pairs, print_json, wants_json, wrap_indented
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
     deployed again. `windlass application stop NAME` stops one.
     """
     if not everything:
-        raise Misused("say --all to stop every service, or stop one: windlass application stop NAME")
+        raise InvalidUsage("say --all to stop every service, or stop one: windlass application stop NAME")
 
     def sure(count: int) -> None:
         if not yes and sys.stdin.isatty() and sys.stdout.isatty():
@@ -101,7 +101,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
             return stopping.through(api, sure)
     if not named and api.url != usual:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))
-        raise Stopped(
+        raise CommandFailed(
             "start the server, or name its data directory, as in "
             f"`windlass stop --all --data-dir {folder}`: nothing listens at {api.url}"
         )
@@ -278,7 +278,7 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
         meant = [record.service for record in set_aside_services(settings)] if everything else list(services)
         if not meant:
             shown = to_type(settings, "set-aside list")
-            raise Misused(f"name the services to erase, or --all; `{shown}` shows them")
+            raise InvalidUsage(f"name the services to erase, or --all; `{shown}` shows them")
         if not yes:
             click.confirm(f"Erase services {len(meant)} with their data for good?", abort=True)
         asyncio.run(purge(settings, meant))

@@ -35,14 +35,14 @@ from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.disk import disk
-from windlass.operate.explain import Explained, explaining
+from windlass.operate.explain import OperatorError, explain_errors
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import examine_organizations, examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
@@ -78,9 +78,9 @@ async def _inside(settings: Settings) -> AsyncIterator[Finding]:
 async def _clusters(settings: Settings) -> Sequence[Finding]:
     """Checks clusters, unless the database cannot be read, which its own check reports."""
     try:
-        with explaining(*_OWN_WORDS):
+        with explain_errors(*_OWN_WORDS):
             return await clusters(settings)
-    except (CommandRefused, TimeoutError, Unavailable, Explained):
+    except (CommandRefused, TimeoutError, Unavailable, OperatorError):
         return ()
 
 
@@ -162,7 +162,7 @@ _OWN_WORDS: Final = (CommandRefused, TimeoutError, Unavailable, BadSetting)
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """Checks of the database: whether it answers, and fits this version, this key and this clock."""
     try:
-        with explaining(*_OWN_WORDS):
+        with explain_errors(*_OWN_WORDS):
             async with asyncio.timeout(SECONDS * 2), reading_snapshot(settings) as line:
                 moment = Snapshot(line)
                 yield await _form(moment)
@@ -181,7 +181,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("Database", "does not answer", "is it running, and reachable from here?")
     except (Unavailable, BadSetting) as error:
         yield fail("Database", str(error), "check WINDLASS_DATABASE_URL, and that PostgreSQL is running")
-    except Explained as error:
+    except OperatorError as error:
         page = "versions" if isinstance(error.__cause__, Changed) else "operations"
         yield fail("Database", str(error), f"see the manual, docs/{page}.md")
     yield _clock(None)
@@ -222,12 +222,12 @@ async def _shares_user(settings: Settings) -> bool:
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that the data directory, the engine and the database belong together."""
     try:
-        with explaining():
+        with explain_errors():
             report = await examine(settings)
     except BadSetting as error:
         yield fail("Installation", str(error), "a start is refused until then")
         return
-    except Explained:
+    except OperatorError:
         return  # The check of the database reports it.
     if report.reason:
         yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))

@@ -13,31 +13,31 @@ from windlass.config import Settings
 from windlass.control.background.place_lease import OwnerAlive
 from windlass.gateway.api_sockets import PortInUse
 from windlass.install.key import WrongKey
-from windlass.install.ownership import NotOurs
+from windlass.install.ownership import DatabaseMismatch
 from windlass.operate.port_holder import find_lost_gateway, holder_of
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
-class Explained(Exception):
+class OperatorError(Exception):
     """A failure in words for an operator. Its cause is the failure itself."""
 
 
 @contextmanager
-def explaining(*apart_from: type[Exception]) -> Iterator[None]:
-    """Turns failures that have an explanation into `Explained`, except those that are passed in."""
+def explain_errors(*apart_from: type[Exception]) -> Iterator[None]:
+    """Turns failures that have an explanation into `OperatorError`, except those that are passed in."""
     try:
         yield
     except Exception as error:  # explain decides which failures it has words for
         if isinstance(error, apart_from) or (text := explain(error)) is None:
             raise
-        raise Explained(text) from error
+        raise OperatorError(text) from error
 
 
 # These say it all themselves.
-_PLAIN = (CommandRefused, NotOurs, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
+_PLAIN = (CommandRefused, DatabaseMismatch, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 
 def explain(error: Exception) -> str | None:

@@ -13,7 +13,7 @@ from windlass.base.private import private_folder
 from windlass.config import Settings
 from windlass.gateway.files import folder_of
 from windlass.gateway.starting import start_missing_gateway
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 def begin(settings: Settings) -> int:

@@ -42,7 +42,7 @@ from windlass.store import Reads, Store
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations
 from windlass.store.sqlite import InUse
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 LOCK: Final = "key.lock"
 LOOK_EVERY: Final = 0.3

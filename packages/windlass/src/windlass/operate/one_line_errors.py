@@ -6,17 +6,17 @@ import contextlib
 from collections.abc import Iterator
 
 from windlass.config import BadSetting
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    from windlass.operate.explain import Explained, explaining  # noqa: PLC0415 (loads what explains)
+    from windlass.operate.explain import OperatorError, explain_errors  # noqa: PLC0415 (loads what explains)
 
     try:
-        with explaining():
+        with explain_errors():
             yield
     except BadSetting as error:
-        raise Misused(str(error)) from error
-    except Explained as error:
-        raise Stopped(str(error)) from error.__cause__
+        raise InvalidUsage(str(error)) from error
+    except OperatorError as error:
+        raise CommandFailed(str(error)) from error.__cause__

@@ -50,7 +50,7 @@ def _is_gateway_of(pid: int, folder: Path) -> bool:
 
 
 def _processes() -> Iterator[int]:
-    return (process.pid for process in kernel.everyone() if not process.dead)
+    return (process.pid for process in kernel.all_processes() if not process.dead)
 
 
 def _describe(pid: int, settings: Settings) -> str:

@@ -35,7 +35,7 @@ from windlass.operate.start_wait import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 _log = log("main")
 
@@ -95,7 +95,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         keeping.cancel()
         living.cancel()
     await asyncio.gather(*reporting)
-    if message := goodbye(settings, installation.left_running):
+    if message := closing_line(settings, installation.left_running):
         click.echo(message, err=True)
 
 
@@ -136,7 +136,7 @@ async def _report(settings: Settings, *, is_first: bool) -> None:
         click.echo(f"To keep services apart, each has {', '.join(report.protection)}.", err=True)
 
 
-def goodbye(settings: Settings, services: int) -> str:
+def closing_line(settings: Settings, services: int) -> str:
     """The last line of a server that stops: how many services are still running."""
     stop = to_type(settings, "stop --all")
     match services:

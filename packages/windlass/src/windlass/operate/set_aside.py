@@ -19,7 +19,7 @@ from windlass.control.background.service_data import (
 )
 from windlass.install.ownership import check, holdings, look
 from windlass.install.parts import real_parts
-from windlass.terminal.stopped import CommandRefused
+from windlass.terminal.command_errors import CommandRefused
 
 
 def set_aside_services(settings: Settings) -> list[SetAside]:

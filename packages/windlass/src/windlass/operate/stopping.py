@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.cli.client import Api, ServerUnreachable, path_of
-from windlass.cli.deployments import is_under_way, say, say_state
-from windlass.cli.following import Patience, insist, pauses, when_too_many
+from windlass.cli.deployments import is_under_way, print_state, say
+from windlass.cli.following import RetryTimer, pauses, retry_until_done, wait_for_budget
 from windlass.config import Settings
 from windlass.control.background.all_places import LONGEST_CALL
 from windlass.control.context.context import Context
@@ -35,7 +35,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts, real_parts
 from windlass.store import Reads
 from windlass.store.sqlite import InUse
-from windlass.terminal.stopped import CommandRefused, Stopped
+from windlass.terminal.command_errors import CommandFailed, CommandRefused
 from windlass.terminal.tables import print_json
 
 
@@ -58,7 +58,7 @@ _LOOK = 0.1
 
 def through(api: Api, sure: Sure) -> int:
     """Stops all services that the token sees; returns their number."""
-    api.be_patient(when_too_many)
+    api.enable_retries(wait_for_budget)
     running = _find_running(api)
     if running:
         sure(len(running))
@@ -86,7 +86,7 @@ def _find_unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[Unr
     unreached = []
     for org, id in sorted({(service["organization_id"], service["cluster_id"]) for service in services}):
         path = f"/organization/{org}/cluster/{id}"
-        status = insist(lambda path=path: api.get(f"{path}/status"), Patience())  # type: ignore[misc]
+        status = retry_until_done(lambda path=path: api.get(f"{path}/status"), RetryTimer())  # type: ignore[misc]
         if status["is_connected"] and not status["is_deployed"]:
             names = {service["id"]: service["name"] for service in services if service["cluster_id"] == id}
             unreached.append(UnreachedCluster(api.get(path)["name"], status["message"], names))
@@ -97,9 +97,9 @@ def _services(api: Api) -> list[Any]:
     return [
         service | {"organization_id": organization["id"]}
         for organization in api.everything("/organization")
-        for service in insist(
+        for service in retry_until_done(
             lambda id=organization["id"]: api.everything(f"/organization/{id}/services"),  # type: ignore[misc]
-            Patience(),
+            RetryTimer(),
         )
     ]
 
@@ -123,7 +123,7 @@ def _wait(api: Api, stopping: set[str]) -> None:
         for id, service in states.items():
             if shown.get(id) != service["state"]:
                 shown[id] = service["state"]
-                say_state(service["name"], service["state"])
+                print_state(service["name"], service["state"])
         if not any(is_under_way(service) for service in states.values()):
             break
         time.sleep(pause)
@@ -171,7 +171,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 
 async def _trouble(place: Place) -> str:
     """Says why the engine of a cluster is not reached, or returns an empty text."""
-    return "" if place.reconnect is None else await place.engine.trouble()
+    return "" if place.reconnect is None else await place.engine.problem()
 
 
 async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str, str]:
@@ -267,25 +267,25 @@ async def _carry_out(installation: Installation, stopping: Sequence[StoppedServi
                 continue
             left.remove(service)
             well = deployment is None or deployment.status == Progress.SUCCEEDED
-            say_state(service.name, "STOPPED" if well else "ERROR")
+            print_state(service.name, "STOPPED" if well else "ERROR")
             failed += [] if well else [service.name]
         await asyncio.sleep(_LOOK if left else 0)
     if failed:
         raise _not_stopped(failed)
 
 
-def _not_stopped(names: Sequence[str]) -> Stopped:
+def _not_stopped(names: Sequence[str]) -> CommandFailed:
     some = ", ".join(itertools.islice(names, 5))
-    return Stopped(f"repeat the command: {len(names)} services did not stop ({some})")
+    return CommandFailed(f"repeat the command: {len(names)} services did not stop ({some})")
 
 
-def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:
+def _not_reached(clusters: Sequence[UnreachedCluster]) -> CommandFailed:
     names = ", ".join(cluster.name for cluster in clusters)
     left = [name for cluster in clusters for name in cluster.services.values()]
     some = ", ".join(itertools.islice(left, 5)) + (", …" if len(left) > 5 else "")
     reasons = "; ".join(f"{cluster.name}: {cluster.why}" for cluster in clusters)
     goes_on = f"what runs there goes on ({some})" if some else "what may be left there was not looked for"
-    return Stopped(
+    return CommandFailed(
         f"start the engine of each cluster that was not reached ({names}), and repeat the command: {goes_on}"
         f". Everything else is stopped. {reasons}"
     )

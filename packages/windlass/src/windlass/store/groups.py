@@ -54,7 +54,7 @@ class ChangingSession(DatabaseSession, Protocol):
         ...
 
 
-class _Spoiled(Exception):
+class _GroupFailed(Exception):
     """A change failed after it had written."""
 
 
@@ -112,7 +112,7 @@ class GroupCommit:
         round trips to a server. Only if a change fails after it has written, all run again, each in one."""
         try:
             return await self._run_each(session, tx, changes, apart=False)
-        except _Spoiled:
+        except _GroupFailed:
             await session.execute("ROLLBACK")
             return await self._run_each(session, tx, changes, apart=True)
 
@@ -134,7 +134,7 @@ class GroupCommit:
             else:
                 outcome = await session.attempt(change, tx)
                 if outcome[1] is not None and session.touched:
-                    raise _Spoiled
+                    raise _GroupFailed
             outcomes.append(outcome)
             if outcome[1] is None:
                 events += written.emitted

@@ -169,7 +169,7 @@ class PostgresStore(GroupCommit):
     def guard_key(self, guard: KeyGuard) -> None:
         self._guard = guard
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 row = await self.reads.session.one(_APPLIED)
@@ -290,7 +290,7 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard
             if attempt == _TRIES:
                 raise
             await connection.execute("ROLLBACK")
-            await _cut_off_the_paused(connection)
+            await _end_paused_sessions(connection)
         else:
             return
     raise Unavailable(_OTHER_KEY)
@@ -300,7 +300,7 @@ def _key_check(guard: KeyGuard | None) -> str:
     return _PRESENT_KEY.format(*guard.present) if guard else "true"
 
 
-async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:
+async def _end_paused_sessions(connection: asyncpg.Connection[Any]) -> None:
     """Disconnects replicas that hold the lock and do nothing; their changes are undone."""
     for row in await connection.fetch(_CUT_OFF):
         _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})

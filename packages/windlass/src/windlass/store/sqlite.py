@@ -255,7 +255,7 @@ class SqliteStore(GroupCommit):
     def guard_key(self, guard: KeyGuard) -> None:
         """Does nothing: no other server has this database, and this one replaces the key itself."""
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         await self.reads.counters.get("event")
         return self.shortage()
 

@@ -45,7 +45,7 @@ class Store(Protocol):
         servers may replace the key."""
         ...
 
-    async def trouble(self) -> str:
+    async def problem(self) -> str:
         """Says why this server cannot store changes; empty if it can. Asks the database, in bounded time."""
         ...
 

@@ -18,8 +18,8 @@ from windlass.cli.deployments import say
 from windlass.cli.everyday.names import complete_environments, complete_services
 from windlass.cli.linked_folder import LinkedFolder, current_folder, find_linked_folder
 from windlass.cli.overviews import path_of_service, services_in
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Misused
 from windlass.terminal.tables import FORM, plain, wants_json
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -88,7 +88,7 @@ class EverydayCall:
         matches = self.api.get("/resource", family="environment", path=self.environment)["results"]
         if len(matches) != 1:
             ways = ", ".join(plain(match["path"]) for match in matches) or "none"
-            raise Misused(f"say which with --environment: {self.environment!r} could be {ways}")
+            raise InvalidUsage(f"say which with --environment: {self.environment!r} could be {ways}")
         return EnvironmentPlace(matches[0]["organization_id"], matches[0]["id"], matches[0]["path"])
 
     @cached_property
@@ -104,11 +104,11 @@ class EverydayCall:
         if wanted:
             rows = [row for row in rows if _is_named(row, wanted)]
             if not rows:
-                raise Misused(self._unknown(wanted))
+                raise InvalidUsage(self._unknown(wanted))
         if not rows:
-            raise Misused("create a service first, with `windlass init`: there is none here")
+            raise InvalidUsage("create a service first, with `windlass init`: there is none here")
         if len(rows) > 1:
-            raise Misused(f"name one of these: {_join_names(rows)}")
+            raise InvalidUsage(f"name one of these: {_join_names(rows)}")
         [row] = rows
         return FoundService(row["name"], path_of_service(row), row)
 

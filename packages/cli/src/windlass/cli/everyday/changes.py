@@ -21,8 +21,8 @@ from windlass.cli.everyday.call import (
 from windlass.cli.everyday.names import complete_services
 from windlass.cli.outcomes import follow_to_its_end, start
 from windlass.families import registry
+from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused
 from windlass.terminal.tables import plain, print_json
 
 _COUNT: Final = re.compile(r"(?P<least>[0-9]{1,5})(?:-(?P<most>[0-9]{1,5}))?")
@@ -63,7 +63,7 @@ def rollback(version: str | None, name: str | None, detach: bool, **options: Any
     if version:
         match = _VERSION.fullmatch(version)
         if match is None:
-            raise Misused(
+            raise InvalidUsage(
                 f"give a version such as v3, and not {version!r}. `windlass deployment list` shows them; "
                 "--application names the service"
             )
@@ -87,7 +87,7 @@ def scale(counts: Sequence[str], detach: bool, **options: Any) -> None:
     call = EverydayCall(options)
     changes = [_scale_fields(text) for text in counts]
     if len(changes) > 1 and any(not name for name, _ in changes):
-        raise Misused("give one number, or NAME=NUMBER for each service")
+        raise InvalidUsage("give one number, or NAME=NUMBER for each service")
     services = [(call.service(name), fields) for name, fields in changes]
     for service, fields in services:
         _scale(call, service, fields, detach=detach)
@@ -133,9 +133,9 @@ def _scale_fields(text: str) -> tuple[str, dict[str, int]]:
     name, _, number = text.rpartition("=")
     match = _COUNT.fullmatch(number)
     if match is None or (text.startswith("=")):
-        raise Misused(f"give a number of instances such as 2, web=2 or 2-5, and not {text!r}")
+        raise InvalidUsage(f"give a number of instances such as 2, web=2 or 2-5, and not {text!r}")
     least = int(match["least"])
     most = int(match["most"] or least)
     if most < least:
-        raise Misused(f"give the smaller number first, and not {number}")
+        raise InvalidUsage(f"give the smaller number first, and not {number}")
     return name, {"min_running_instances": least, "max_running_instances": most}

@@ -14,8 +14,8 @@ from windlass.cli.client import Api
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument
 from windlass.cli.websocket import CloseFrame, CommandSocket
+from windlass.terminal.command_errors import CommandFailed, ended_by_user
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Stopped, ended_by_user
 from windlass.terminal.tables import plain, print_json
 
 _PIECE: Final = 32_768
@@ -40,7 +40,7 @@ def connect(name: str | None, port: int, **options: Any) -> None:
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise Stopped(f"choose another port with --port: {port} cannot be opened ({error})") from error
+        raise CommandFailed(f"choose another port with --port: {port} cannot be opened ({error})") from error
     with closing(listening), ended_by_user():
         host, number = listening.getsockname()
         # One connection tells whether there is a way before anybody waits for it.
@@ -61,7 +61,7 @@ def _connect_client(api: Api, path: str, client: socket.socket) -> None:
         with closing(client), closing(CommandSocket(api, f"{path}/connect", {})) as server:
             client.setblocking(True)
             _relay(client, server)
-    except Stopped as stopped:
+    except CommandFailed as stopped:
         say(f"A connection ended: {plain(str(stopped))}")
     except OSError:
         return  # the client has gone

@@ -11,8 +11,8 @@ import click
 from windlass.cli.connection import connect
 from windlass.cli.deployments import say
 from windlass.cli.user_folders import has_display
+from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import FORM, print_json, wants_json
 
 
@@ -44,7 +44,7 @@ def console(only_print: bool, as_json: bool | None) -> None:
     answer = api.call("POST", "/account/signInLink").json
     _, mark, code = str(answer["url"]).partition("/console/#")
     if not mark:
-        raise Stopped(f"update the server: {api.url} answers with a link of another form")
+        raise CommandFailed(f"update the server: {api.url} answers with a link of another form")
     link = f"{api.url}/console/#{code}"  # at the address that this command has reached
     if wants_json(as_json):
         print_json({"url": link, "expires_at": answer["expires_at"]})

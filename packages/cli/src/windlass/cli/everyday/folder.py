@@ -33,8 +33,8 @@ from windlass.cli.linked_folder import (
     write_link,
 )
 from windlass.detect import Recipe, Tree, detect
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain, print_json, wants_json
 
 _UNREADABLE: Final = frozenset({400, 409})
@@ -214,7 +214,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
     matches = api.get("/resource", family="application", path=name)["results"]
     if len(matches) != 1:
         ways = ", ".join(plain(match["path"]) for match in matches) or "none"
-        raise Misused(f"give a longer path: {name!r} could be {ways}")
+        raise InvalidUsage(f"give a longer path: {name!r} could be {ways}")
     project, environment, application = matches[0]["path"].split("/")
     linked = FolderLink(
         url=normal_url(api.url), project=project, environment=environment, application=application
@@ -232,7 +232,7 @@ def unlink() -> None:
     """Remove the link of this folder. The service stays as it is."""
     linked = find_linked_folder(current_folder())
     if linked is None:
-        raise Stopped("go to a linked folder: this one is not linked")
+        raise CommandFailed("go to a linked folder: this one is not linked")
     remove_link(linked.folder)
     say(f"Removed {linked.folder / FILE}. The service {plain(linked.link.path)} stays as it is.")
 
@@ -300,7 +300,7 @@ def _answers(
         "Project and environment", before.place if before else f"{_name_of(top)}/production"
     )
     if place.count("/") != 1 or not all(place.split("/")):
-        raise Misused(f"give a project and an environment, such as shop/production, and not {place!r}")
+        raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
     # A Dockerfile says by EXPOSE alone whether the server may choose: without it, the port would be lost.
@@ -316,7 +316,7 @@ def _check_port(port: str) -> str:
     word = port.lower()
     if word in (_NONE, _AUTO) or (word.isdecimal() and 0 < int(word) < 65_536):
         return word
-    raise Misused(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
+    raise InvalidUsage(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
 
 
 def _ports(answers: InitAnswers) -> dict[str, Any]:
@@ -356,7 +356,9 @@ def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | N
         return
     folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
     alone = "" if git else ". Run `git init` here first, if it needs files of the others"
-    raise Misused(f"run `windlass init` in the folder of one application, such as {plain(folders)}{alone}")
+    raise InvalidUsage(
+        f"run `windlass init` in the folder of one application, such as {plain(folders)}{alone}"
+    )
 
 
 def _show_recipe(recipe: Recipe) -> None:

@@ -15,8 +15,8 @@ from windlass.cli.contexts import ContextFile, Contexts, SavedContext, normal_ur
 from windlass.cli.deployments import say
 from windlass.cli.suggestions import Verbs
 from windlass.cli.user_folders import settings_folder
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
 
 _LONGEST: Final = 16_384
@@ -71,7 +71,7 @@ def logout(name: str | None, as_json: bool | None) -> None:
     with ContextFile(settings_folder()).changing() as contexts:
         name = name or contexts.current
         if not name:
-            raise Misused("name a context: none is the current one")
+            raise InvalidUsage("name a context: none is the current one")
         url = contexts.named(name).url
         contexts.remove(name)
     if wants_json(as_json):
@@ -152,9 +152,9 @@ def _read_token(from_stdin: bool, address: str) -> str:
         )
         token = str(click.prompt("Token", hide_input=True, err=True)).strip()
     else:
-        raise Misused("give the token on standard input, with --token-stdin: this is no terminal")
+        raise InvalidUsage("give the token on standard input, with --token-stdin: this is no terminal")
     if not token or len(token) > _LONGEST or not token.isprintable() or not token.isascii() or " " in token:
-        raise Misused("give one token, as `windlass token create` shows it")
+        raise InvalidUsage("give one token, as `windlass token create` shows it")
     return token
 
 
@@ -165,13 +165,13 @@ def _try(address: str, token: str) -> str:
     except ApiRefused as refused:
         if refused.status != 401:
             raise
-        raise Stopped(
+        raise CommandFailed(
             f"check the token, or make another one: {address} refuses it. Nothing was saved"
         ) from refused
     try:
         return str(answer["name"])
     except (KeyError, TypeError) as error:
-        raise Stopped(f"check the address: {address} answers, but not as Windlass does") from error
+        raise CommandFailed(f"check the address: {address} answers, but not as Windlass does") from error
 
 
 def _name_of(address: str) -> str:
@@ -181,7 +181,7 @@ def _name_of(address: str) -> str:
 def _refuse_another_server(contexts: Contexts, name: str, address: str) -> None:
     other = contexts.contexts.get(name)
     if other is not None and other.url != address:
-        raise Misused(f"choose another name with --name: {name!r} is {other.url}")
+        raise InvalidUsage(f"choose another name with --name: {name!r} is {other.url}")
 
 
 def _note_environment(environment: ServerAccess, address: str) -> None:

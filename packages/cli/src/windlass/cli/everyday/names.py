@@ -20,7 +20,7 @@ from windlass.cli.client import Api
 from windlass.cli.connection import connect
 from windlass.cli.linked_folder import current_folder, find_linked_folder
 from windlass.cli.user_folders import cache_folder
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.command_errors import CommandFailed
 
 _FRESH: Final = 30.0
 """Seconds that names are kept. A completion is asked for at each press of a key."""
@@ -71,7 +71,7 @@ def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]
 def _linked_place() -> tuple[str, str] | None:
     try:
         folder = find_linked_folder(current_folder())
-    except (Stopped, OSError):
+    except (CommandFailed, OSError):
         return None
     return (folder.link.project, folder.link.environment) if folder else None
 
@@ -79,7 +79,7 @@ def _linked_place() -> tuple[str, str] | None:
 def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
     """Returns the names that the server knows. A completion has no place for a message: without a server, no
     names are offered."""
-    with ctx, suppress(Stopped, OSError, msgspec.MsgspecError, KeyError, TypeError):
+    with ctx, suppress(CommandFailed, OSError, msgspec.MsgspecError, KeyError, TypeError):
         folder = find_linked_folder(current_folder())
         api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)
         kept = cache_folder() / f"names-{api.digest[:24]}.json"

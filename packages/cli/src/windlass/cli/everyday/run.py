@@ -14,10 +14,10 @@ from windlass.cli.deployments import StartedDeployment, say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_option
 from windlass.cli.everyday.changes import detach_option
 from windlass.cli.everyday.terminal import NOT_FOUND, explain_name
-from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
-from windlass.terminal.stopped import INTERRUPTED, Stopped, in_sentence
+from windlass.terminal.command_errors import INTERRUPTED, CommandFailed, in_sentence
 from windlass.terminal.tables import FORM, plain, print_json
 
 _MOST_LINES: Final = 10_000
@@ -46,7 +46,7 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
         return
     try:
         _show_output(call.api, started, as_json=wants_json)
-        deployment = insist(lambda: call.api.get(started.deployment_path), Patience())
+        deployment = retry_until_done(lambda: call.api.get(started.deployment_path), RetryTimer())
     except KeyboardInterrupt:
         _cancel(call.api, started)
         click.get_current_context().exit(INTERRUPTED)
@@ -68,7 +68,7 @@ def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None
         query = {"follow": "true", "tail": _MOST_LINES}
         return api.call("GET", f"{started.deployment_path}/log", query=query, headers=headers)
 
-    for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+    for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
         if event.kind == LINE:
             click.echo(plain(json.loads(event.data)["message"]), err=as_json)
 
@@ -78,7 +78,7 @@ def _exit_code(deployment: Mapping[str, Any]) -> int:
     if code is not None and deployment["status"] in (Progress.SUCCEEDED, Progress.FAILED):
         return int(code)
     message = plain(str(deployment.get("message") or "it did not end by itself"))
-    raise Stopped(f"run it again if you still need it: {in_sentence(message)}")
+    raise CommandFailed(f"run it again if you still need it: {in_sentence(message)}")
 
 
 def _cancel(api: Api, started: StartedDeployment) -> None:

@@ -14,15 +14,15 @@ from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.console import browse
 from windlass.cli.fields import fields_of
-from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.following import LINE, StreamFollower, wait_for_budget
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
 from windlass.core.declare.traits import LogLine
 from windlass.core.words.naming import kebab
 from windlass.families import registry
+from windlass.terminal.command_errors import CommandFailed, ended_by_user
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Stopped, ended_by_user
 from windlass.terminal.tables import plain, print_json
 
 _LINES: Final = 100
@@ -96,7 +96,7 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
     service = call.service(name)
     url = str(service.row.get("url") or "")
     if not url:
-        raise Stopped(_why_no_address(service))
+        raise CommandFailed(_why_no_address(service))
     if call.as_json:
         print_json({"url": url})
         return
@@ -115,12 +115,12 @@ def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:
         return f"{service.path}/log"
     newest = api.get(f"{service.path}/deployment", page_size=1)["results"]
     if not newest:
-        raise Stopped(f"deploy {service.name} first, with `windlass deploy`: it has no deployment yet")
+        raise CommandFailed(f"deploy {service.name} first, with `windlass deploy`: it has no deployment yet")
     return f"{service.path}/deployment/{newest[0]['id']}/log"
 
 
 def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:
-    call.api.be_patient(when_too_many)
+    call.api.enable_retries(wait_for_budget)
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         return call.api.call("GET", path, query={**query, "follow": "true"}, headers=headers)

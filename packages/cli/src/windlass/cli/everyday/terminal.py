@@ -17,8 +17,8 @@ import click
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument, service_option
 from windlass.cli.websocket import CloseFrame, CommandSocket
+from windlass.terminal.command_errors import CommandFailed, in_sentence
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Stopped, in_sentence
 from windlass.terminal.tables import plain
 
 NOT_FOUND: Final = (126, 127)
@@ -159,7 +159,7 @@ class TerminalRelay:
         if self._code is not None:
             return self._code
         reason = plain(end.reason) or "the connection was lost"
-        raise Stopped(f"run it again if you still need it: {in_sentence(reason)}")
+        raise CommandFailed(f"run it again if you still need it: {in_sentence(reason)}")
 
 
 def _size() -> os.terminal_size:

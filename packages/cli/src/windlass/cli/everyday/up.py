@@ -11,13 +11,13 @@ from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.changes import change, detach_option
 from windlass.cli.everyday.folder import whole_folder
-from windlass.cli.following import when_too_many
+from windlass.cli.following import wait_for_budget
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
 from windlass.cli.uploading import FolderUpload, packed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
+from windlass.terminal.command_errors import InvalidUsage, ended_by_user
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused, ended_by_user
 from windlass.terminal.tables import plain
 
 _SHORT: Final = 7
@@ -47,19 +47,19 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, yes: b
     deployment goes on. NAME is another application that is built from this folder, such as its worker.
     """
     if only_git and only_upload:
-        raise Misused("give --git or --upload, and not both")
+        raise InvalidUsage("give --git or --upload, and not both")
     call = EverydayCall(options)
     if call.linked is None:
-        raise Misused("run `windlass init` here first, or `windlass link`: this folder is not linked")
+        raise InvalidUsage("run `windlass init` here first, or `windlass link`: this folder is not linked")
     confirm_link(call.linked, call.api.url, sure=yes)
     service = call.service(name)
     if registry().service_of_type(service.row["service_type"]) not in _built_from_folders():
-        raise Misused(f"name an application: {plain(service.name)} is not built from a folder")
+        raise InvalidUsage(f"name an application: {plain(service.name)} is not built from a folder")
     settings = call.api.get(service.path)
     git = git_folder(call.linked.folder)
     reason = _git_obstacle(git, settings)
     if only_git and reason:
-        raise Misused(reason)
+        raise InvalidUsage(reason)
     if git is None or reason or only_upload:
         if reason and settings.get("git_repository") and not only_upload:
             say(f"The folder is uploaded. To deploy from git, {reason}.")
@@ -98,7 +98,7 @@ def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str,
         return folder
     top = whole_folder(folder, git)
     if (top / root).resolve() != folder.resolve():
-        raise Misused(
+        raise InvalidUsage(
             f"link the folder {root} of the repository: the application is built from there, and not from "
             f"{folder}"
         )
@@ -106,7 +106,7 @@ def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str,
 
 
 def _upload(call: EverydayCall, service: FoundService, folder: Path) -> str:
-    call.api.be_patient(when_too_many)
+    call.api.enable_retries(wait_for_budget)
     with ended_by_user(_RESUMED), packed(folder) as archive:
         return FolderUpload(call.api, service.path, archive, say).send()
     raise AssertionError("ended by hand")

@@ -20,8 +20,8 @@ from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.variable import secret, variable
+from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Option
-from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain, print_json
 
 _NAME: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\s*=[^\S\n]*")
@@ -45,7 +45,7 @@ def parse_dotenv(text: str, source: str) -> dict[str, str]:
         head = _NAME.match(text, place)
         if head is None:
             line = text.count("\n", 0, place) + 1
-            raise Misused(f"{source}: fix line {line}: it must be like NAME=value")
+            raise InvalidUsage(f"{source}: fix line {line}: it must be like NAME=value")
         values[head["name"]], place = _value(text, head.end(), source)
     return values
 
@@ -57,7 +57,9 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
         quoted = (_SINGLE if mark == "'" else _DOUBLE).match(text, start)
         if quoted is None:
             line = text.count("\n", 0, start) + 1
-            raise Misused(f"{source}: fix line {line}: the quote {mark} is not closed, or text follows it")
+            raise InvalidUsage(
+                f"{source}: fix line {line}: the quote {mark} is not closed, or text follows it"
+            )
         inner = quoted["text"]
         return (inner if mark == "'" else _unescape(inner)), quoted.end()
     bare = _BARE.match(text, start)
@@ -127,7 +129,9 @@ class VariableWords:
         own = self._own(call, level)
         if missing := [key for key in keys if key not in own]:
             others = f"; there are {', '.join(sorted(own))}" if own else ""
-            raise Stopped(f"check the name: {level.name} has no {self.noun} {', '.join(missing)}{others}")
+            raise CommandFailed(
+                f"check the name: {level.name} has no {self.noun} {', '.join(missing)}{others}"
+            )
         for key in keys:
             call.api.call("DELETE", f"{level.path}/{self.family.segment}/{own[key]['id']}")
         if call.as_json:
@@ -142,7 +146,7 @@ class VariableWords:
         call = EverydayCall(options)
         values = parse_dotenv(read_file(file), plain(file))
         if not values:
-            raise Misused(f"check the file: {plain(file)} has no variables")
+            raise InvalidUsage(f"check the file: {plain(file)} has no variables")
         level = _level(call, name, shared=shared)
         changes = self._compare(call, level, values)
         self._show_difference(changes)
@@ -160,7 +164,7 @@ class VariableWords:
         key, equals, value = text.partition("=")
         if not _KEY.fullmatch(key) or (not equals and not self.is_secret):
             like = "NAME or NAME=value" if self.is_secret else "NAME=value"
-            raise Misused(f"give {like}, and not {key if self.is_secret else text!r}")
+            raise InvalidUsage(f"give {like}, and not {key if self.is_secret else text!r}")
         if equals:
             return key, read_texts(key, [value], taken)[0]
         return key, self._ask(key, taken)
@@ -192,7 +196,7 @@ class VariableWords:
     ) -> None:
         """Sets what differs, all or nothing."""
         if len(changes.written) > _MOST:
-            raise Misused(f"set at most {_MOST} at once")
+            raise InvalidUsage(f"set at most {_MOST} at once")
         if changes.written:
             entries = [
                 {"name": key, "value": values[key], "scope": level.word, "is_secret": self.is_secret}
@@ -225,7 +229,7 @@ def _level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLev
     if shared:
         place = call.place
         if not place.id:
-            raise Misused("say which environment with --environment")
+            raise InvalidUsage("say which environment with --environment")
         return VariableLevel(f"/environment/{place.id}", "ENVIRONMENT", place.path)
     service: FoundService = call.service(name)
     return VariableLevel(service.path, service.row["service_type"], service.name)

@@ -393,8 +393,8 @@ class DockerBuilder:
             with self._backoff.of(org):
                 await (ask_registry if metadata else pull)(self._docker, ref)
         except EngineRefused as refused:
-            why, is_away = why_not_pulled(ref, refused.message), is_undecided(refused.message)
-            if not (metadata and is_away and (org, ref) in self._given):
+            why, is_unavailable = why_not_pulled(ref, refused.message), is_undecided(refused.message)
+            if not (metadata and is_unavailable and (org, ref) in self._given):
                 self._given.pop((org, ref), None)
                 raise BuildError(why) from refused
             say(f"The image that the Docker engine has is used. {why}")

@@ -129,7 +129,7 @@ class Pipe:
         shared.connections.replace(before, self)
         peer.cuts.add(self.abort)
         for end in self._ends:
-            stay_awake(end.transport)
+            enable_keepalive(end.transport)
         client.join(self, instance)
         instance.join(self, client)
         client.begin()
@@ -238,7 +238,7 @@ class Caller(PipeEnd):
             self._entry.end(0)
 
 
-def stay_awake(transport: Any) -> None:
+def enable_keepalive(transport: Any) -> None:
     """Lets the system find out, within hours, when a side has gone without closing. A pipe has no other time
     limit."""
     raw_socket = transport.get_extra_info("socket")

@@ -28,7 +28,7 @@ UNTIL_CLOSE."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
-def quicken(transport: Any) -> None:
+def acknowledge_quickly(transport: Any) -> None:
     """Acknowledges at once what has arrived. Many applications write the head of an answer and its body one
     after the other, and their kernel keeps the second back until the first was acknowledged (Nagle), which
     ours puts off for 40 ms in the hope of having something to say."""
@@ -220,7 +220,7 @@ class Upstream(asyncio.Protocol):
             client.close = True
         head = answer.head(close=client.close, plain=client.old)
         self._left = length
-        quicken(self.transport)
+        acknowledge_quickly(self.transport)
         if length == CHUNKED:
             self._chunks = Chunks(self._shared.bounds, plain=client.old)
             self._pass_on_chunks(client, data[end:], head)

@@ -9,6 +9,7 @@ from windlass.core.access.actor import (
     may_somewhere,
     scopes_somewhere,
 )
+from windlass.core.access.location import LEVELS, ResourceLocation, location_along
 from windlass.core.access.permits import (
     MEANINGS,
     ROLE_IDS,
@@ -23,7 +24,6 @@ from windlass.core.access.permits import (
     scopes_of,
     words_of,
 )
-from windlass.core.access.where import LEVELS, Where, where_along
 
 __all__ = [
     "LEVELS",
@@ -35,9 +35,10 @@ __all__ = [
     "Actor",
     "Permit",
     "Permits",
+    "ResourceLocation",
     "Scope",
-    "Where",
     "ids_to_look_up",
+    "location_along",
     "may",
     "may_below",
     "may_somewhere",
@@ -46,6 +47,5 @@ __all__ = [
     "role_of",
     "scopes_of",
     "scopes_somewhere",
-    "where_along",
     "words_of",
 ]

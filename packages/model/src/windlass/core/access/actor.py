@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from windlass.core.access.location import ResourceLocation
 from windlass.core.access.permits import Permits, Scope
-from windlass.core.access.where import Where
 
 
 class Actor(Struct, frozen=True, kw_only=True):
@@ -46,12 +46,12 @@ SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subje
 """Windlass itself, as the actor of automatic changes in the audit."""
 
 
-def may(actor: Actor, need: Scope, where: Where) -> bool:
+def may(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
     """Decides whether the actor may do something that needs this scope at this place."""
     return may_below(actor, need, where) or (need is Scope.READ and _may_look(actor, where))
 
 
-def may_below(actor: Actor, need: Scope, where: Where) -> bool:
+def may_below(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
     """Decides the same for a place with everything below it: true only if `may` is true everywhere there."""
     if actor.limited_to is not None and not where.is_in(actor.limited_to):
         return False
@@ -80,14 +80,14 @@ def scopes_somewhere(actor: Actor, org: str) -> Scope:
     return scopes
 
 
-def ids_to_look_up(actor: Actor, where: Where) -> frozenset[str] | None:
+def ids_to_look_up(actor: Actor, where: ResourceLocation) -> frozenset[str] | None:
     """Returns ids that include all resources directly below a place that the actor may read, or None if there
     is no such set. Lists then look up those ids instead of reading everything."""
     limits = actor.limited_to
     return None if limits is None or where.is_in(limits) else limits
 
 
-def _may_look(actor: Actor, where: Where) -> bool:
+def _may_look(actor: Actor, where: ResourceLocation) -> bool:
     """Returns whether the place is the organization or the project of something that the actor may read. A
     limited actor sees its organization, but no project around its limits."""
     if where.project and actor.limited_to is not None and not where.is_in(actor.limited_to):

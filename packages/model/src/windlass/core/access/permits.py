@@ -8,7 +8,7 @@ from enum import IntFlag
 
 from msgspec import Struct
 
-from windlass.core.access.where import Where
+from windlass.core.access.location import ResourceLocation
 
 _ADMIN = 8
 
@@ -59,7 +59,7 @@ class Permit(Struct, frozen=True):
     """Allows the scopes at a place and everywhere below it."""
 
     scopes: Scope
-    at: Where
+    at: ResourceLocation
 
 
 Permits = Mapping[str, tuple[Permit, ...]]
@@ -68,7 +68,7 @@ Permits = Mapping[str, tuple[Permit, ...]]
 
 def permits_throughout(org: str, scopes: Scope) -> Permits:
     """Returns the permits of a caller with the same scopes everywhere in one organization."""
-    return {org: (Permit(scopes, Where(org)),)}
+    return {org: (Permit(scopes, ResourceLocation(org)),)}
 
 
 _ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
@@ -86,4 +86,4 @@ def role_of(flags: Scope) -> Scope:
 
 def permits_of_role(org: str, role_id: str) -> tuple[Permit, ...]:
     """Returns the permits that a role gives in an organization."""
-    return (Permit(SCOPES[role_id], Where(org)),)
+    return (Permit(SCOPES[role_id], ResourceLocation(org)),)

@@ -157,7 +157,7 @@ def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: typ
     return whole
 
 
-class _Free(Struct):
+class _OpenObject(Struct):
     """An object without declared fields."""
 
 
@@ -165,7 +165,7 @@ class _Free(Struct):
 def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
     """Returns the struct that a field of a struct holds, also in a list."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
-    return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
+    return (struct_of(types[name], in_lists=True) if name in types else None) or _OpenObject
 
 
 def replace_spec(

@@ -225,10 +225,10 @@ def configurations() -> list[dict[str, object]]:
 def upgrades(type: str, version: str) -> list[str]:
     """Returns the known versions that can use the data of this one, the newest first."""
     versions = kind_of(type).versions
-    return [name for name in versions if name != version and not hindrance(type, version, name)]
+    return [name for name in versions if name != version and not obstacle(type, version, name)]
 
 
-def hindrance(type: str, old: str, new: str) -> str:
+def obstacle(type: str, old: str, new: str) -> str:
     """Returns why `new` cannot use the data of `old`; empty if it can. Versions that are not numbers are not
     compared."""
     kind, before, after = kind_of(type), _numbers(old), _numbers(new)

@@ -43,7 +43,7 @@ def has_references(value: str) -> bool:
     return _MENTION.search(value) is not None
 
 
-class Unusable(Exception):
+class UnresolvableVariable(Exception):
     """No process can run with these variables. The message is for the person who deployed."""
 
 
@@ -192,7 +192,9 @@ class _Expansion:
         if entry.mount_path:
             return _text(entry.mount_path, secret=False)
         if "\0" in entry.value:
-            raise Unusable(f"{entry.key}: no process takes a variable with a NUL in it: make it a file")
+            raise UnresolvableVariable(
+                f"{entry.key}: no process takes a variable with a NUL in it: make it a file"
+            )
         most = MOST_OF_ONE - len(entry.key)
         self._enter(entry.key)
         text = self.fill(entry, most)
@@ -202,9 +204,11 @@ class _Expansion:
     def _enter(self, key: str) -> None:
         if key in self._way:
             circle = [*self._way[self._way.index(key) :], key]
-            raise Unusable(f"{key}: mentions itself ({' → '.join(circle)}): take one of these out")
+            raise UnresolvableVariable(
+                f"{key}: mentions itself ({' → '.join(circle)}): take one of these out"
+            )
         if len(self._way) == DEEPEST:
-            raise Unusable(
+            raise UnresolvableVariable(
                 f"{self._way[0]}: mentions names that mention names, more than {DEEPEST} deep: "
                 "put the value itself in one of them"
             )
@@ -256,7 +260,7 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _
     size = sum(part.size for part in parts)
     if size > most:
         mentioned = " with what it mentions" if len(parts) > 1 else ""
-        raise Unusable(
+        raise UnresolvableVariable(
             f"{entry.key}: is longer than {most} bytes{mentioned}: make it shorter, or make it a file"
             if not entry.mount_path
             else f"{entry.key}: its file is longer than {most} bytes{mentioned}: make it shorter"
@@ -274,7 +278,7 @@ def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
         whole += len(key) + texts[key].size + 2
         if whole > MOST_OF_ALL:
             longest = max(texts, key=lambda key: texts[key].size)
-            raise Unusable(
+            raise UnresolvableVariable(
                 f"{longest}: all variables together are longer than {MOST_OF_ALL} bytes, "
                 "and this is the longest: make it shorter, or make it a file"
             )
@@ -296,7 +300,7 @@ def _files(
         if path in files and entry.stands_for:
             continue
         if path in files:
-            raise Unusable(
+            raise UnresolvableVariable(
                 f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
             )
         text = reading.fill(entry, MOST_OF_A_FILE)
@@ -314,7 +318,7 @@ def _files(
 def _path(entry: DeclaredVariable) -> str:
     path = entry.mount_path
     if not re.match(FILE_PATTERN, path):
-        raise Unusable(f"{entry.key}: its mount_path {path} names no file: {PATH_OF_FILE}")
+        raise UnresolvableVariable(f"{entry.key}: its mount_path {path} names no file: {PATH_OF_FILE}")
     return path
 
 
@@ -323,16 +327,16 @@ def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
         above = posixpath.dirname(path)
         while above != "/":
             if above in owners:
-                raise Unusable(
+                raise UnresolvableVariable(
                     f"{key}: is mounted at {path}, but {above} is a file, of {owners[above]}: give one "
                     "another mount_path"
                 )
             above = posixpath.dirname(above)
 
 
-def _too_large(files: Mapping[str, bytes]) -> Unusable:
+def _too_large(files: Mapping[str, bytes]) -> UnresolvableVariable:
     longest = max(files, key=lambda path: len(files[path]))
-    return Unusable(
+    return UnresolvableVariable(
         f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "
         "and this is the longest: make it shorter"
     )

@@ -225,7 +225,7 @@ def _in_plain_words() -> Iterator[None]:
         yield
     except RecursionError as error:
         raise BuildError(_TOO_DEEP) from error
-    except filelock.LockKept as error:
+    except filelock.LockTimeout as error:
         raise BuilderUnavailable(str(error)) from error
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):

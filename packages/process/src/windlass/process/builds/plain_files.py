@@ -11,7 +11,7 @@ from windlass.process.builds.layout import folder_of
 
 def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
     """The whole repository is in the artifact, which works in the folder `root` of it."""
-    tree.without_ways_out(order.source, say)
+    tree.remove_escaping_links(order.source, say)
     folder_of(order)
     with store.making() as folder_of_build:
         artifact = folder_of_build / "artifact"

@@ -40,7 +40,7 @@ _PLACED: Final = (
 _FORBIDDEN: Final = frozenset({"never", "manual", "false"})
 
 
-class WantedPython(Struct, frozen=True):
+class PythonRequirement(Struct, frozen=True):
     """A version, or a range of versions, and the file that names it."""
 
     version: str = ""
@@ -69,29 +69,29 @@ class Interpreter(Struct, frozen=True):
     """The remedy, if the repository asks for another version than this one."""
 
 
-def wanted_in(folder: Path, pyproject: dict[str, Any]) -> WantedPython:
+def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
     """Returns the version in .python-version, the older runtime.txt, .tool-versions, Pipfile or
     pyproject.toml, or else the Pythons that have wheels of all pinned packages."""
     for name in FILES:
         if version := _first_line(folder / name).removeprefix("python-"):
-            return WantedPython(version, name) if plain_version(version) else WantedPython()
+            return PythonRequirement(version, name) if plain_version(version) else PythonRequirement()
     for line in _text(folder / ".tool-versions").splitlines():
         match line.split():
             case ["python", version, *_] if plain_version(version):
-                return WantedPython(version, ".tool-versions")
+                return PythonRequirement(version, ".tool-versions")
     if named := _PIPFILE.search(_text(folder / "Pipfile")[:_LONGEST]):
-        return WantedPython(named[1], "Pipfile")
-    return required_in(pyproject) or _of_pins(folder) or WantedPython()
+        return PythonRequirement(named[1], "Pipfile")
+    return required_in(pyproject) or _of_pins(folder) or PythonRequirement()
 
 
-def _of_pins(folder: Path) -> WantedPython | None:
+def _of_pins(folder: Path) -> PythonRequirement | None:
     if not any((folder / name).is_file() for name in PINNING_FILES):
         return None
     pinned = python_of_pins(KnownFiles(Tree(file_names(folder), partial(read_beginning, folder))))
-    return WantedPython(pinned.version, f"{pinned.pin} in {pinned.file}") if pinned else None
+    return PythonRequirement(pinned.version, f"{pinned.pin} in {pinned.file}") if pinned else None
 
 
-def required_in(pyproject: dict[str, Any]) -> WantedPython | None:
+def required_in(pyproject: dict[str, Any]) -> PythonRequirement | None:
     """Returns the range that pyproject.toml demands."""
     project, tools = pyproject.get("project"), pyproject.get("tool")
     required = project.get("requires-python") if isinstance(project, dict) else None
@@ -99,7 +99,9 @@ def required_in(pyproject: dict[str, Any]) -> WantedPython | None:
         poetry = tools.get("poetry") if isinstance(tools, dict) else None
         named = poetry.get("dependencies") if isinstance(poetry, dict) else None
         required = named.get("python") if isinstance(named, dict) else None
-    return WantedPython(required, "pyproject.toml", is_strict=True) if isinstance(required, str) else None
+    return (
+        PythonRequirement(required, "pyproject.toml", is_strict=True) if isinstance(required, str) else None
+    )
 
 
 def _first_line(file: Path) -> str:
@@ -112,7 +114,7 @@ def _text(file: Path) -> str:
 
 
 async def find_python(
-    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: WantedPython
+    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
 ) -> Interpreter:
     """Returns a Python in the wanted range: the one that Windlass runs on, another of this machine, or one
     that uv fetches. If there is none, the nearest of this machine, or BuildError if no other would do."""
@@ -151,7 +153,7 @@ async def _can_install(tools: Tools, program: Path) -> bool:
     return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
 
 
-async def _nearest(tools: Tools, own: Interpreter, wanted: WantedPython) -> Interpreter:
+async def _nearest(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter:
     """Returns the Python of this machine that is nearest to the wanted one, which it does not have."""
     aim, ours = _minor_number(wanted.minor), _minor_number(own.version)
     if wanted.is_strict or not aim:
@@ -175,7 +177,9 @@ async def _ask(tools: Tools, path: str, minor: str) -> Interpreter | None:
     return Interpreter(path, answer) if answer.startswith(f"{minor}.") else None
 
 
-async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: WantedPython) -> Interpreter:
+async def _fetch(
+    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
+) -> Interpreter:
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
     if chosen in _FORBIDDEN:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
@@ -190,7 +194,7 @@ async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: 
     return replace(present, fetched=folder / "python")
 
 
-def _first_in(wanted: WantedPython) -> str:
+def _first_in(wanted: PythonRequirement) -> str:
     """Returns the version to fetch for a range."""
     for minor in FETCHED:
         if wanted.holds(f"3.{minor}.999"):
@@ -205,7 +209,7 @@ async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, what="sh")
 
 
-def _without(own: Interpreter, wanted: WantedPython, missing: BuildError) -> Interpreter:
+def _without(own: Interpreter, wanted: PythonRequirement, missing: BuildError) -> Interpreter:
     version = wanted.minor or wanted.version
     command = f"`uv python install {wanted.minor}`" if wanted.minor else "with uv or the system's packages"
     advice = (

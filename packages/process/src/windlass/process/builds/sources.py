@@ -23,7 +23,7 @@ from windlass.process.builds.detected import RecipeSteps
 from windlass.process.builds.dockerfile_hints import Hints, read_hints
 from windlass.process.builds.layout import Layout, below, folder_of
 from windlass.process.builds.pyproject import read_pyproject
-from windlass.process.builds.python_versions import WantedPython, wanted_in
+from windlass.process.builds.python_versions import PythonRequirement, wanted_in
 from windlass.process.builds.start import Start
 
 USUAL: Final = "Dockerfile"
@@ -43,7 +43,7 @@ class Sources(Struct, kw_only=True):
     """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
     workspace: Package | None = None
     """The package whose lock holds for the application, if that is another one."""
-    wanted_python: WantedPython = WantedPython()
+    wanted_python: PythonRequirement = PythonRequirement()
     wanted_node: tuple[str, str] = ("", "")
     """A version or a range, and the file that names it."""
     install: str = ""
@@ -69,9 +69,9 @@ def read(order: Order) -> Sources:
     context = folder_of(order)
     workspace = None
     if context != order.source:
-        tree.without_ways_out(order.source, remarks.append)
+        tree.remove_escaping_links(order.source, remarks.append)
         workspace = workspace_of(context, order.source)
-    tree.without_ways_out(workspace.folder if workspace else context, remarks.append)
+    tree.remove_escaping_links(workspace.folder if workspace else context, remarks.append)
     procfile = start.by_procfile(context)
     file = _dockerfile(order, context)
     if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
@@ -161,9 +161,9 @@ def _by_recipe(order: Order, context: Path, procfile: Start | None, workspace: P
     )
 
 
-def _wanted_python(folder: Path, settings: BuildSettings) -> WantedPython:
+def _wanted_python(folder: Path, settings: BuildSettings) -> PythonRequirement:
     if settings.language_version:
-        return WantedPython(settings.language_version, "language_version", is_strict=True)
+        return PythonRequirement(settings.language_version, "language_version", is_strict=True)
     pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
     return wanted_in(folder, pyproject)
 
@@ -283,9 +283,9 @@ def _start_by_files(folder: Path) -> Start | None:
     return None if has_server else start.by_usual_files(folder)
 
 
-def _version_in(image: str, dockerfile: Path) -> WantedPython | None:
+def _version_in(image: str, dockerfile: Path) -> PythonRequirement | None:
     """Returns the version that an image names: `python:3.12-slim` is Python 3.12."""
     name, _, tag = image.rpartition("/")[2].partition(":")
     version = ".".join(tag.partition("-")[0].split(".")[:2])
     is_named = name == "python" and version.replace(".", "").isdigit() and "." in version
-    return WantedPython(version, dockerfile.name) if is_named else None
+    return PythonRequirement(version, dockerfile.name) if is_named else None

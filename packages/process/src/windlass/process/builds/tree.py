@@ -11,7 +11,7 @@ from pathlib import Path
 from windlass.builders.builder import BuildError
 
 
-def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
+def remove_escaping_links(top: Path, say: Callable[[str], None]) -> None:
     """Removes symbolic links that lead out of the folder, and all but files, folders and links."""
     links: list[Path] = []
     for entry in list(_entries(top)):

@@ -31,9 +31,9 @@ class ProbeStreak(Struct):
     failures: int = 0
     successes: int = 0
 
-    def add(self, trouble: str) -> None:
-        self.failures = self.failures + 1 if trouble else 0
-        self.successes = 0 if trouble else self.successes + 1
+    def add(self, problem: str) -> None:
+        self.failures = self.failures + 1 if problem else 0
+        self.successes = 0 if problem else self.successes + 1
 
 
 Streaks = dict[tuple[str, int, str, int], ProbeStreak]
@@ -138,10 +138,10 @@ class HealthMonitor:
             if age < probe.initial_delay:
                 continue
             streak = streaks.setdefault((copy.id, copy.restarts, "alive", number), ProbeStreak())
-            trouble = await self._copies.probe(copy, probe)
-            streak.add(trouble)
+            problem = await self._copies.probe(copy, probe)
+            streak.add(problem)
             if streak.failures >= probe.failures:
-                self._say(workload, copy, f"is not alive ({trouble}): it is restarted")
+                self._say(workload, copy, f"is not alive ({problem}): it is restarted")
                 streak.failures = 0
                 return await self._restart(workload, copy)
         return None
@@ -159,9 +159,9 @@ class HealthMonitor:
         failed, passed = "", True
         for number, probe in enumerate(_declared_probes(workload)):
             streak = streaks.setdefault((copy.id, 0, "ready", number), ProbeStreak())
-            trouble = await self._copies.probe(copy, probe)
-            streak.add(trouble)
-            failed = failed or (trouble if streak.failures >= probe.failures else "")
+            problem = await self._copies.probe(copy, probe)
+            streak.add(problem)
+            failed = failed or (problem if streak.failures >= probe.failures else "")
             passed = passed and streak.successes >= probe.successes
         identity = _identity(copy)
         if failed and identity not in self._reasons:

@@ -1,6 +1,6 @@
 """Explains why a running program does not answer: it listens elsewhere than its service says.
 
-Pure. Engines find the listeners; `find_misplacement` compares them with what the service declares.
+Pure. Engines find the listeners; `find_port_mismatch` compares them with what the service declares.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def queued_at(table: str, port: int) -> int | None:
     return sum(queues) if queues else None
 
 
-class Misplacement(Struct, frozen=True):
+class PortMismatch(Struct, frozen=True):
     """A program that listens, and not where its service says."""
 
     advice: str
@@ -67,9 +67,9 @@ class Misplacement(Struct, frozen=True):
     """True if it takes no connections on any port of its service."""
 
 
-def find_misplacement(
+def find_port_mismatch(
     workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
-) -> Misplacement | None:
+) -> PortMismatch | None:
     """Compares where a copy listens with `port`. Returns None if it listens there, or nowhere.
 
     `from_outside`: connections come from outside of the copy's network.
@@ -87,12 +87,12 @@ def find_misplacement(
     if others := sorted(reached - declared):
         is_shared = not from_outside and not copy.network
         advice = _other_port(workload, port, others, is_shared=is_shared)
-        return Misplacement(advice, others[0] if len(others) == 1 else None, is_whole)
+        return PortMismatch(advice, others[0] if len(others) == 1 else None, is_whole)
     hidden = [listener for listener in listeners if listener.port in own or listener.port not in declared]
     if hidden:
         nearest = min(hidden, key=lambda listener: (listener.port not in own, listener))
         advice = f"Make {workload.name} listen on 0.0.0.0, at the port in the variable PORT"
-        return Misplacement(f"{advice}: it listens on {_show(nearest)} only", is_whole=is_whole)
+        return PortMismatch(f"{advice}: it listens on {_show(nearest)} only", is_whole=is_whole)
     return None
 
 

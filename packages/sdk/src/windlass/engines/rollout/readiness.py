@@ -19,7 +19,7 @@ from windlass.engines.engine import (
     ignore_note,
 )
 from windlass.engines.rollout.copies import Copies
-from windlass.engines.rollout.listeners import Misplacement, find_misplacement
+from windlass.engines.rollout.listeners import PortMismatch, find_port_mismatch
 from windlass.engines.start_remedies import LOOK
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
 
@@ -40,7 +40,7 @@ _NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017
 """Ports of other servers, which nothing makes public unless a person asks for it."""
 
 
-class Hindrance(Struct, frozen=True):
+class Obstacle(Struct, frozen=True):
     """The reason why a generation is not ready."""
 
     reason: str
@@ -58,7 +58,7 @@ class ReadinessWait:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note, ""
         self._next_look = LOOK_EVERY
-        self._misplaced: Misplacement | None = None
+        self._misplaced: PortMismatch | None = None
         """Where the program listens instead of its port, by the last look."""
         self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int]] = Counter()
@@ -69,27 +69,27 @@ class ReadinessWait:
         will not be ready, or when the patience is over."""
         began, pause = time.monotonic(), FIRST_PAUSE
         deadline = began + self._workload.patience
-        while self._count and (hindrance := await self._hindrance(deadline)):
+        while self._count and (obstacle := await self._obstacle(deadline)):
             waited = time.monotonic() - began
             if began + waited > deadline:
-                raise NotReady(await self._failure(hindrance))
+                raise NotReady(await self._failure(obstacle))
             if self._workload.ready and waited >= self._next_look:
-                await self._look(hindrance, waited)
+                await self._look(obstacle, waited)
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
-    async def _look(self, hindrance: Hindrance, waited: float) -> None:
+    async def _look(self, obstacle: Obstacle, waited: float) -> None:
         """Looks where the program listens. Notes what to change, and ends the wait where that is certain."""
         self._next_look = waited + max(LOOK_EVERY, waited / 4)
-        misplaced = await self._misplacement(hindrance)
+        misplaced = await self._port_mismatch(obstacle)
         if misplaced != self._misplaced:
             self._misplaced, self._misplaced_since = misplaced, waited
         lasted = waited - self._misplaced_since
         if misplaced is None:
             if waited >= NOTED_AFTER and not self._noted:
-                await self._tell(f"{LOOK}{self._workload.name} is not ready yet: {hindrance.reason}")
+                await self._tell(f"{LOOK}{self._workload.name} is not ready yet: {obstacle.reason}")
         elif lasted >= SURE_AFTER:
-            await self._follow(hindrance, misplaced)
+            await self._follow(obstacle, misplaced)
             await self._tell(misplaced.advice)
             if lasted >= GIVEN_UP_AFTER and self._is_hopeless(misplaced):
                 raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
@@ -100,39 +100,39 @@ class ReadinessWait:
             self._noted = reason
             await self._note(reason)
 
-    async def _follow(self, hindrance: Hindrance, misplaced: Misplacement) -> None:
+    async def _follow(self, obstacle: Obstacle, misplaced: PortMismatch) -> None:
         """Raises ListensElsewhere if Windlass chose the port, and the program answers HTTP on another one."""
-        number, copy, ports = misplaced.port, hindrance.copy, self._workload.ports
+        number, copy, ports = misplaced.port, obstacle.copy, self._workload.ports
         if number is None or number in _NOT_HTTP or copy is None or not misplaced.is_whole:
             return
         if [port.automatic for port in ports] == [True] and await self._copies.speaks_http(copy, number):
             raise ListensElsewhere(misplaced.advice, number)
 
-    def _is_hopeless(self, misplaced: Misplacement) -> bool:
+    def _is_hopeless(self, misplaced: PortMismatch) -> bool:
         """True if waiting longer changes nothing. A program with volumes may prepare its data first, and a
         declared probe says itself how long to wait."""
         return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
 
-    async def _failure(self, hindrance: Hindrance) -> str:
+    async def _failure(self, obstacle: Obstacle) -> str:
         name, patience = self._workload.name, f"{self._workload.patience:.0f} seconds"
-        if misplaced := await self._misplacement(hindrance):
+        if misplaced := await self._port_mismatch(obstacle):
             return f"{misplaced.advice}. {name} was not healthy after {patience}"
-        return f"{LOOK}{name} was not healthy after {patience}: {hindrance.reason}"
+        return f"{LOOK}{name} was not healthy after {patience}: {obstacle.reason}"
 
-    async def _misplacement(self, hindrance: Hindrance) -> Misplacement | None:
+    async def _port_mismatch(self, obstacle: Obstacle) -> PortMismatch | None:
         """Returns where the program listens instead of the port that is probed, if that can be found out."""
-        copy, probe = hindrance.copy, hindrance.probe
+        copy, probe = obstacle.copy, obstacle.probe
         if copy is None or probe is None or probe.kind is ProbeKind.EXEC:
             return None
         try:
             listeners = await self._copies.listeners(copy)
         except EngineError:  # the reason is told without advice
             return None
-        return find_misplacement(
+        return find_port_mismatch(
             self._workload, copy, probe.port, listeners, from_outside=self._copies.has_go_between
         )
 
-    async def _hindrance(self, deadline: float) -> Hindrance | None:
+    async def _obstacle(self, deadline: float) -> Obstacle | None:
         """Returns why the generation is not ready yet; None if it is."""
         try:
             copies = await self._own()
@@ -142,10 +142,10 @@ class ReadinessWait:
         except EngineUnavailable as away:
             if time.monotonic() > deadline:
                 raise
-            return Hindrance(str(away))
-        hindrances = await asyncio.gather(*(self._hindrance_of(copy) for copy in copies))
+            return Obstacle(str(away))
+        hindrances = await asyncio.gather(*(self._obstacle_of(copy) for copy in copies))
         missing = self._count - len(copies)
-        absent = Hindrance(f"{missing} of its instances never started") if missing > 0 else None
+        absent = Obstacle(f"{missing} of its instances never started") if missing > 0 else None
         return next(filter(None, hindrances), absent)
 
     async def _own(self) -> list[Instance]:
@@ -161,21 +161,21 @@ class ReadinessWait:
             ended = next((copy for copy in await self._own() if copy.id == ended.id), ended)
         return "ended"
 
-    async def _hindrance_of(self, copy: Instance) -> Hindrance | None:
+    async def _obstacle_of(self, copy: Instance) -> Obstacle | None:
         """Returns why one copy is not ready yet; None if it is."""
         if not self._workload.ready:
             age = (self._clock.now() - copy.started_at) / 1000
-            return None if age >= self._workload.settle else Hindrance("it has not run for long enough")
+            return None if age >= self._workload.settle else Obstacle("it has not run for long enough")
         for number, probe in enumerate(self._workload.ready):
             key = copy.id, number
             if self._passed[key] >= probe.successes:
                 continue
-            if trouble := await self._copies.probe(copy, probe):
+            if problem := await self._copies.probe(copy, probe):
                 self._passed[key] = 0
-                return Hindrance(trouble, copy, probe)
+                return Obstacle(problem, copy, probe)
             self._passed[key] += 1
             if self._passed[key] < probe.successes:
-                return Hindrance("its probe succeeds, but not often enough in a row yet")
+                return Obstacle("its probe succeeds, but not often enough in a row yet")
         return None
 
 

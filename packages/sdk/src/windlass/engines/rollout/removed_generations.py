@@ -85,7 +85,7 @@ class RemovedGenerations:
             with self.file(service).open("a+") as file:
                 try:
                     filelock.wait_for(file.fileno(), patience=_PATIENCE)
-                except filelock.LockKept as error:
+                except filelock.LockTimeout as error:
                     raise EngineUnavailable(str(error)) from error
                 if not filelock.is_at(file.fileno(), self.file(service)):  # another one has shortened it
                     continue

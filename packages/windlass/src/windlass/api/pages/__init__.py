@@ -116,9 +116,9 @@ class Pages:
     async def _readyz(self) -> Rendered:
         """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
         instance on this machine has a network of its own, and whether the disk is short of its reserve."""
-        trouble = await self._ready()
-        if trouble:
-            body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}
+        problem = await self._ready()
+        if problem:
+            body = {"status": 503, "error": "Service Unavailable", "message": problem, "detail": problem}
             return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
         network = "shared" if await self._ctx.places.local.engine.shared_network() else "own"
         disk = "short" if await asyncio.to_thread(self._is_disk_short) else "enough"

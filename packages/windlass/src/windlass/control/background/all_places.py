@@ -26,7 +26,7 @@ class OtherDatabase(Exception):
 
 
 @asynccontextmanager
-async def contained(place: Place) -> AsyncIterator[None]:
+async def isolate_failures(place: Place) -> AsyncIterator[None]:
     """Contains failures of the engine of a cluster, which may be away, slow or faulty: limits its time, and
     logs its errors."""
     if place.reconnect is None:
@@ -43,10 +43,10 @@ async def contained(place: Place) -> AsyncIterator[None]:
         )
 
 
-async def everywhere(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
+async def run_at_all_places(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
     """Acts at all places at once. Skips clusters whose engines fail or take long."""
 
-    await run_together(*(_act_contained(place, action) for place in ctx.places.all()))
+    await run_together(*(_act_isolated(place, action) for place in ctx.places.all()))
 
 
 async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitable[None]]) -> None:
@@ -57,7 +57,7 @@ async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitab
         key = kind, place.id
         if place.reconnect is not None and key not in ctx.places.under_way:
             ctx.places.under_way.add(key)
-            tasks.append(task := ctx.places.run_in_background(_act_contained(place, action)))
+            tasks.append(task := ctx.places.run_in_background(_act_isolated(place, action)))
             task.add_done_callback(partial(_finish, ctx, key))
     if tasks:
         done, _ = await asyncio.wait(tasks, timeout=_ROUND)
@@ -65,8 +65,8 @@ async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitab
             task.result()
 
 
-async def _act_contained(place: Place, action: Callable[[Place], Awaitable[None]]) -> None:
-    async with contained(place):
+async def _act_isolated(place: Place, action: Callable[[Place], Awaitable[None]]) -> None:
+    async with isolate_failures(place):
         await action(place)
 
 

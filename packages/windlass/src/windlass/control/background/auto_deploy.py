@@ -82,12 +82,12 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
             reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
             _log(ctx, service, f"New commits are not deployed now: {reason}")
         later = pause * min(2**claim.attempts, LONGEST_PAUSE)
-        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + later, claim.attempts))
+        await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + later, claim.attempts))
         return
     if message:
         _log(ctx, service, message.format(commit=head[:12], branch=branch))
     pause = _pause_after(ctx.clock.now() - began, pause)
-    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + pause))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + pause))
 
 
 def _seconds_of_look(attempts: int) -> float:

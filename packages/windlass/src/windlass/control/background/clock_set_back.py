@@ -33,4 +33,4 @@ async def _bring_nearer(tx: Tx, timetable: TimetableRow) -> None:
     # One that waits for the data of its time zone has a time that is not due, with missed ones before it.
     if due_after(plan, timetable.due - MINUTE) == timetable.due:
         await tx.timetables.move(timetable.job, due)
-        await tx.work.ask(TIMETABLES, TIMETABLES, due)
+        await tx.work.schedule(TIMETABLES, TIMETABLES, due)

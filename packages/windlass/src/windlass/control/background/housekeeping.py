@@ -12,7 +12,7 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import service_data
-from windlass.control.background.all_places import at_clusters, contained
+from windlass.control.background.all_places import at_clusters, isolate_failures
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.routes import forget
@@ -51,7 +51,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.deliveries.sweep(tx.now - KEPT)
         await tx.receivers.sweep()
         await tx.browser_sessions.sweep()
-        await tx.work.again(claim, tx.now + HOUR)
+        await tx.work.reschedule(claim, tx.now + HOUR)
 
     await ctx.store.write(change)
 
@@ -81,7 +81,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await service_data.sweep(ctx, ctx.logs)
     await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")
-    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_EVERY))
 
 
 async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
@@ -92,7 +92,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
         await service_data.set_unknown_aside(ctx, place, UNKNOWN)
 
     await at_clusters(ctx, TIDY_ELSEWHERE, at)
-    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_EVERY))
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
@@ -105,7 +105,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
     cluster = await ctx.store.reads.deletions.left_at(service)
     place = await ctx.places.at(cluster)
     if place.reconnect is not None and ctx.places.erasing[place.id] >= ERASED_AT_ONCE:
-        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + ERASE_LATER))
+        await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + ERASE_LATER))
         return
     async with ctx.routing[service]:
         await forget(ctx, place, service)
@@ -124,7 +124,7 @@ async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:
-        async with contained(place):
+        async with isolate_failures(place):
             await _discard_at(ctx, place, service)
             is_erased = True
     finally:
@@ -182,7 +182,7 @@ class Autoscaler(Struct):
         try:
             await self._look(ctx)
         finally:
-            await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + SCALE_EVERY))
+            await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + SCALE_EVERY))
 
     async def _look(self, ctx: Context) -> None:
         able = await self._scalable(ctx)
@@ -250,7 +250,7 @@ class Autoscaler(Struct):
             current = await tx.statuses.get(service)
             if current and current.serving == workload.deployment:
                 await tx.statuses.change(replace(current, instances=target))
-                await tx.work.ask(RECONCILE, service, org=current.org)
+                await tx.work.schedule(RECONCILE, service, org=current.org)
 
         await ctx.store.write(change)
         ctx.logs.write(

@@ -111,7 +111,7 @@ class InstanceCheck:
     async def _check(self, place: Place) -> None:
         """Compares a place, if it is due. The records are read first: what is deployed meanwhile is not
         missed by them."""
-        if place.id not in self._due or place.engine.is_away:
+        if place.id not in self._due or place.engine.is_unavailable:
             return  # An engine that is away is noted when it is back.
         self._due.discard(place.id)
         try:

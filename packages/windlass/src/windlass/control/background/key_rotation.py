@@ -67,7 +67,7 @@ class KeyRotation:
         self._held: frozenset[str] = frozenset()
         """The keys that others know this server to have."""
         self._held_at = 0.0
-        self.trouble = ""
+        self.problem = ""
         """The reason why this server cannot seal; empty if it can."""
         self.lacking: tuple[KeyHolder, ...] = ()
         """Servers without the wanted key, at the last look."""
@@ -110,12 +110,12 @@ class KeyRotation:
         try:
             seal_with_present(self._encryption, state)
         except MissingKey as error:
-            self.trouble = (
+            self.problem = (
                 f"Use another server, or add the sealing key {state.current} to the file `key` or the "
                 "WINDLASS_KEY of this one: it does not have the key that seals now, and changes nothing"
             )
-            raise Unavailable(self.trouble) from error
-        self.trouble = ""
+            raise Unavailable(self.problem) from error
+        self.problem = ""
         return state
 
     async def _report_keys(self) -> None:
@@ -140,7 +140,7 @@ class KeyRotation:
             return False
         await keep_digest_key(self._encryption, tx)
         await record_next(tx, state, self._wanted)
-        await tx.work.ask(RESEAL, RESEAL)
+        await tx.work.schedule(RESEAL, RESEAL)
         data = {"key": self._wanted, "former_key": state.current}
         await announce(tx, Event.SEALING_KEY_REPLACED, data)
         return True

@@ -48,7 +48,7 @@ async def reseal_as_work(ctx: Context, claim: Claim) -> None:
 
     async def change(tx: Tx) -> None:
         if report.unreadable:
-            await tx.work.again(claim, tx.now + TRY_AGAIN)
+            await tx.work.reschedule(claim, tx.now + TRY_AGAIN)
         else:
             await tx.work.done(claim)
 

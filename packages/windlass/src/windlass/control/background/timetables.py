@@ -51,7 +51,7 @@ async def _start_some(tx: Tx, claim: Claim) -> int:
         if following is None or following == FAR:
             await tx.work.done(claim)
         else:
-            await tx.work.again(claim, following)
+            await tx.work.reschedule(claim, following)
     return len(due)
 
 

@@ -142,7 +142,7 @@ class Worker:
             self._wake.clear()
             try:
                 await self.start_due()
-                if self._outage.lasts and not await self._ctx.store.trouble():
+                if self._outage.lasts and not await self._ctx.store.problem():
                     self._outage.end()
                 await self._sleep()
             except Unavailable as error:
@@ -368,11 +368,11 @@ def _has_spares(number: int) -> bool:
 
 async def _release_claim(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
     """Releases the claim, and makes the work due again then, unless another worker has claimed it."""
-    if not await tx.work.again(claim, due, attempts):
+    if not await tx.work.reschedule(claim, due, attempts):
         await _ask_to_look(tx, claim)
 
 
 async def _ask_to_look(tx: Tx, claim: Claim) -> None:
     """The worker that holds a lost claim now may not know what was started here just before it was lost."""
     if claim.kind == RECONCILE:
-        await tx.work.ask(RECONCILE, claim.id)
+        await tx.work.schedule(RECONCILE, claim.id)

@@ -83,9 +83,11 @@ class Places:
         return [access for access, place in self._open.values() if place.reconnect]
 
     @property
-    def has_away(self) -> bool:
+    def has_unavailable(self) -> bool:
         """True if an engine does not answer."""
-        return self.local.engine.is_away or any(place.engine.is_away for _, place in self._open.values())
+        return self.local.engine.is_unavailable or any(
+            place.engine.is_unavailable for _, place in self._open.values()
+        )
 
     async def of(self, service: str) -> Place:
         """Returns the place of a service; the local one for a service that is not known any more."""

@@ -41,7 +41,7 @@ class UploadFile:
     def append(self, data: bytes) -> None:
         self._check_room(os.fstatvfs(self._descriptor), len(data))
         left = memoryview(data)
-        with _telling_of_room():
+        with _explain_full_disk():
             while left:
                 left = left[os.write(self._descriptor, left) :]
 
@@ -97,7 +97,7 @@ class UploadFiles:
 
     def check_room(self, size: int) -> None:
         """Raises Unavailable if the disk has no room for an archive of this size."""
-        with _telling_of_room():
+        with _explain_full_disk():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_room(os.statvfs(self._folder), size)
 
@@ -113,7 +113,7 @@ class UploadFiles:
     def writing(self, upload: UploadIdentity) -> Iterator[UploadFile]:
         """Opens an archive to append to it. Raises Conflict while another request does so."""
         path = self.path(upload)
-        with _telling_of_room():  # a disk may have room, and no place for another file
+        with _explain_full_disk():  # a disk may have room, and no place for another file
             for folder in (self._folder, path.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -143,7 +143,7 @@ class UploadFiles:
 
 
 @contextmanager
-def _telling_of_room() -> Iterator[None]:
+def _explain_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -85,7 +85,9 @@ async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
     for family in {*_later_families(ctx, service), *ctx.kinds[service.family].waits_for}:
         for neighbour in await tx.resources.of_parent(service.parent, family):
             if await tx.deployments.open(neighbour.id):
-                await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org, environment=neighbour.parent)
+                await tx.work.schedule(
+                    RECONCILE, neighbour.id, org=neighbour.org, environment=neighbour.parent
+                )
 
 
 async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:

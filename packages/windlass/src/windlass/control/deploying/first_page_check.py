@@ -46,9 +46,9 @@ class _Page(NamedTuple):
 async def check_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
     """Returns what to do about the first page, also in the log of the deployment; empty if it is answered, or
     cannot be asked for here."""
-    if trouble := await _find_trouble(ctx, workload, seen):
-        ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(trouble)
-    return trouble
+    if problem := await _find_trouble(ctx, workload, seen):
+        ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(problem)
+    return problem
 
 
 async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:

@@ -69,11 +69,11 @@ async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifa
     """Freezes what the deployment runs. Its log says that it starts, or with what it begins."""
     frozen = await ledger.freeze(workload, built, digest)
     if not frozen.artifact.release:
-        say_start(ledger)
+        log_start(ledger)
     return frozen
 
 
-def say_start(ledger: Ledger) -> None:
+def log_start(ledger: Ledger) -> None:
     ledger.say.begin(DeploymentStage.START)
     ledger.say(f"Starting {name_of(ledger.service)}")
 

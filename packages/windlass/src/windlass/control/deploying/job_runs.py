@@ -19,7 +19,7 @@ from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import fence
-from windlass.control.deploying.rebuilding import ask_to_rebuild
+from windlass.control.deploying.rebuilding import request_rebuild
 from windlass.control.deploying.release import last_output
 from windlass.control.deploying.retry_later import PAUSE, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
@@ -96,7 +96,7 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
 
 async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
     """Looks at a run again later, and notes what it waits for if its engine is away."""
-    if not await tx.work.again(task.claim, tx.now + later.wait):
+    if not await tx.work.reschedule(task.claim, tx.now + later.wait):
         return
     current = await tx.runs.get(task.run.id)
     if current is None or current.status not in OPEN_RUNS:
@@ -111,7 +111,7 @@ async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
 async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
     """Hands a run over to the server that owns its place now."""
     await tx.work.done(claim)
-    await tx.work.ask(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+    await tx.work.schedule(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
 
 
 async def _run(task: RunTask) -> None:
@@ -204,7 +204,7 @@ async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) 
     await change_run(tx, replace(run, deployment=timetable.deployment), RunState.QUEUED, details)
     if timetable.deployment != run.deployment or await tx.deployments.open(run.job):
         return None
-    tried = await ask_to_rebuild(ctx, tx, job, version)
+    tried = await request_rebuild(ctx, tx, job, version)
     return particulars(tried).message if tried else None
 
 

@@ -80,7 +80,7 @@ async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
     return replace(service, body=body)
 
 
-async def still_serving(
+async def still_serving_remark(
     ctx: Context, place: Place, service: Row, status: StatusRow, deployment: DeploymentRow
 ) -> str:
     """Returns the sentence that belongs below the message; empty for deployments that release nothing."""
@@ -312,7 +312,7 @@ class Ledger:
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
 
     async def _still_serving(self) -> str:
-        return await still_serving(self.ctx, self.place, self.service, self.status, self.deployment)
+        return await still_serving_remark(self.ctx, self.place, self.service, self.status, self.deployment)
 
     @in_transaction
     async def _fail(
@@ -382,7 +382,7 @@ class Ledger:
 
     async def put_off(self, wait: int, tries: int = 0) -> None:
         """Releases the work for so many milliseconds, or until it is requested again."""
-        if not await self.ctx.store.write(lambda tx: tx.work.again(self.claim, tx.now + wait, tries)):
+        if not await self.ctx.store.write(lambda tx: tx.work.reschedule(self.claim, tx.now + wait, tries)):
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:

@@ -30,13 +30,13 @@ async def rebuild(ledger: Ledger) -> str | None:
         serving = await tx.deployments.get(status.serving) if status.serving else None
         if serving is None:
             return ""
-        tried = await ask_to_rebuild(ctx, tx, service, serving)
+        tried = await request_rebuild(ctx, tx, service, serving)
         return particulars(tried).message if tried else None
 
     return await ctx.store.write(change)
 
 
-async def ask_to_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
+async def request_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
     """Asks for a deployment of a version whose build is gone. Asks for none if one was tried lately, and
     returns that one. What it lacks, such as a registry, can be there again later."""
     tried = await _find_tried(tx, serving)

@@ -30,7 +30,7 @@ from windlass.control.records.deployments import (
     particulars,
     status_of,
 )
-from windlass.control.request.deleting import ask_to_discard
+from windlass.control.request.deleting import request_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import WORDS, Do, Progress, State
@@ -66,7 +66,7 @@ async def _leave_to_owner(claim: Claim, tx: Tx) -> None:
     """Moves work that was asked for before its cluster had a queue to the server that runs the service."""
     status = await tx.statuses.get(claim.id)
     await tx.work.done(claim)
-    await tx.work.ask(RECONCILE, claim.id, org=status.org if status else "")
+    await tx.work.schedule(RECONCILE, claim.id, org=status.org if status else "")
 
 
 def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
@@ -81,7 +81,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         if service is None or status is None:
             # Deleted meanwhile. A late worker may have begun something after everything was removed.
             if await tx.deletions.is_deleted(claim.id):
-                await ask_to_discard(tx, claim.id)
+                await request_discard(tx, claim.id)
             await tx.work.done(claim)
             return None
         await fence(tx, claim)
@@ -97,7 +97,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
             if reason := await reason_to_wait(ctx, tx, service, head):
                 if reason != particulars(head).waits:
                     await note_wait(tx, service, head, reason)
-                await tx.work.again(claim, tx.now + int(LOOK * 1000))
+                await tx.work.reschedule(claim, tx.now + int(LOOK * 1000))
                 return None
             head = await begin(ctx, tx, service, status, head)
             status = await status_of(tx, service)

@@ -17,7 +17,7 @@ from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.restored_database import examine
-from windlass.control.deploying.retry_later import Note, wait_while_away
+from windlass.control.deploying.retry_later import Note, wait_while_unavailable
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as
@@ -61,7 +61,7 @@ async def bring_up(
         if new.alone:
             await retire_others(ctx, new, new.generation, check)
         await ctx.point("about to start")
-        await wait_while_away(new.patience, lambda: apply(ctx, new, count, check), note)
+        await wait_while_unavailable(new.patience, lambda: apply(ctx, new, count, check), note)
         await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error

@@ -34,11 +34,11 @@ class RetryLater(Exception):
         """Failed attempts, counted across killed servers."""
 
 
-async def when_back(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
+async def run_when_available(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
     """Repeats an action while the engine or the builder is unavailable. Raises RetryLater if that takes long,
     and the last error when the deployment has run out of time."""
     try:
-        return await wait_while_away(HOLD, action, ledger.note_waiting)
+        return await wait_while_unavailable(HOLD, action, ledger.note_waiting)
     except (EngineUnavailable, BuilderUnavailable) as error:
         waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
         if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):
@@ -50,7 +50,7 @@ def is_exhausted(waited: int, patience: float, tries: int) -> bool:
     return waited > patience * 1000 and tries >= LEAST_TRIES
 
 
-async def wait_while_away(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
+async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
     """Repeats an action while the engine or the builder is away, until the patience ends. `note` gets the
     reason, and an empty text once it continues."""
     deadline, pause = time.monotonic() + patience, 0.1

@@ -93,7 +93,7 @@ class RouteUpdates:
             _log.warning("lost files of a site are put in place again", extra={"service": service})
         self.note(lost)
         if lost:
-            await self._ctx.store.write(partial(ask_to_keep, lost))
+            await self._ctx.store.write(partial(request_check, lost))
 
     async def catch_up(self, patience: float) -> None:
         """Updates what was noted; engines that take longer than so many seconds are waited for by `run`."""
@@ -160,13 +160,13 @@ class RouteUpdates:
     async def _update_all(self, services: Mapping[str, float]) -> dict[str, float]:
         """Returns the services that have to wait."""
         late: dict[str, float] = {}
-        is_away, share = False, FairShare()
+        is_unavailable, share = False, FairShare()
         for service, since in services.items():
             await share.pause()
             with self._retrying(service, since, late):
-                if not is_away:
-                    is_away = await self._is_away(service, since)
-                if is_away:
+                if not is_unavailable:
+                    is_unavailable = await self._is_unavailable(service, since)
+                if is_unavailable:
                     late[service] = since
                     await hold_names(self._ctx, service)
         return late
@@ -194,7 +194,7 @@ class RouteUpdates:
             level = logging.ERROR if unexpected else logging.WARNING
             _log.log(level, "routes wait", extra={"service": service, "why": why}, exc_info=unexpected)
 
-    async def _is_away(self, service: str, since: float) -> bool:
+    async def _is_unavailable(self, service: str, since: float) -> bool:
         """Sets the routes of a service, unless its engine is away."""
         try:
             await catch_up(self._ctx, service, since)
@@ -205,13 +205,13 @@ class RouteUpdates:
         return False
 
 
-async def ask_to_keep(services: Iterable[str], tx: Tx) -> None:
+async def request_check(services: Iterable[str], tx: Tx) -> None:
     """Asks for a look at services: what should run of them is started again."""
     for service in services:
         if going := await tx.runs.open(service):
             queue = await tx.work.queue_of_runs(service)
             for run in going:
                 if run.status == RunState.RUNNING:  # one that waits for its retry is due later
-                    await tx.work.ask(RUN, run.id, org=run.org, queue=queue)
+                    await tx.work.schedule(RUN, run.id, org=run.org, queue=queue)
         elif status := await tx.statuses.get(service):
-            await tx.work.ask(RECONCILE, service, org=status.org)
+            await tx.work.schedule(RECONCILE, service, org=status.org)

@@ -36,7 +36,7 @@ class DatabaseKind(ServiceKind[Database]):
         assert draft.parent is not None
         place = await ctx.places.of_environment(tx, draft.parent.id)
         is_native_here = place.is_connected and place.elsewhere is None and place.takes == "native"
-        if is_native_here and (why := place.servers.hindrance(draft.spec.type)):
+        if is_native_here and (why := place.servers.obstacle(draft.spec.type)):
             raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(draft)
@@ -126,7 +126,7 @@ async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
         return
     if not any(particulars(past).made for past in await tx.deployments.latest(change.row.id, 1000)):
         return
-    if why := databases.hindrance(change.spec.type, change.before.version, change.spec.version):
+    if why := databases.obstacle(change.spec.type, change.before.version, change.spec.version):
         raise Conflict(why)
 
 

@@ -42,7 +42,7 @@ from windlass.core.deploy.injected_variables import (
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.words.due_times import UnknownZone, zone
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.job_plans import JobPlan, RunCommand, RunEvent
 from windlass.engines.workload import Artifact, Workload
 from windlass.families.database import database
@@ -79,7 +79,7 @@ class JobKind(ServiceKind[Job]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
         place = await ctx.places.of_environment(tx, draft.above.id)
-        if why := _hindrance(place, draft.spec):
+        if why := _obstacle(place, draft.spec):
             raise Invalid(why)
         draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
@@ -88,7 +88,7 @@ class JobKind(ServiceKind[Job]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
-        if why := _hindrance(place, change.spec):
+        if why := _obstacle(place, change.spec):
             raise Invalid(why)
         if _type_of(change.spec) != _type_of(change.before):
             raise clash(
@@ -154,8 +154,8 @@ class JobKind(ServiceKind[Job]):
         spec = making.service.read(Job)
         if image := spec.source.image:
             place = await ctx.places.of(making.service.id)
-            if why := _hindrance(place, spec):
-                raise Unusable(why)
+            if why := _obstacle(place, spec):
+                raise UnresolvableVariable(why)
             source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
             return await prepare_image(ctx, making, source)
         return await build(ctx, replace(making, service=self._as_application(making.service)))
@@ -178,7 +178,9 @@ class JobKind(ServiceKind[Job]):
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         if usual.artifact.static is not None:
-            raise Unusable("source: choose a repository with a program: this one is a static site")
+            raise UnresolvableVariable(
+                "source: choose a repository with a program: this one is a static site"
+            )
         spec = service.read(Job)
         plan = _plan(spec)
         if usual.artifact.kind == "native" and not usual.artifact.command:
@@ -243,7 +245,7 @@ def _repository(spec: Job) -> GitRepositoryRequest | None:
     return (spec.source.docker and spec.source.docker.git_repository) or None
 
 
-def _hindrance(place: Place, spec: Job) -> str:
+def _obstacle(place: Place, spec: Job) -> str:
     """Returns why a job cannot run at a place; empty if it can."""
     return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
 
@@ -295,7 +297,7 @@ def _require_commands(plan: JobPlan) -> None:
     for event, command in plan.commands.items():
         if not (command.entrypoint or command.arguments):
             where = "cronjob" if event is RunEvent.CRON else event.lower()
-            raise Unusable(
+            raise UnresolvableVariable(
                 f'schedule.{where}: set arguments, such as ["python", "job.py"], because the repository '
                 "names no command"
             )
@@ -305,7 +307,7 @@ def _require_zone(name: str) -> None:
     try:
         zone(name)
     except UnknownZone as error:
-        raise Unusable(f"schedule.cronjob.timezone: {error}") from error
+        raise UnresolvableVariable(f"schedule.cronjob.timezone: {error}") from error
 
 
 def _words_of(commands: Mapping[RunEvent, RunCommand]) -> str:

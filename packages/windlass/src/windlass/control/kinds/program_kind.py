@@ -30,7 +30,7 @@ from windlass.core.declare.shapes import (
     TriggerAuthenticationShown,
 )
 from windlass.core.deploy.automatic_port import name_of
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.store import Row, Tx
 
@@ -113,7 +113,7 @@ def _check_probed(
         for probe in asked:
             if probe.kind is not ProbeKind.EXEC and probe.port not in tcp_ports:
                 wanted = f"port {probe.port}" if probe.port else "the port that it serves"
-                raise Unusable(
+                raise UnresolvableVariable(
                     f"healthchecks.{name}: add {wanted} to `ports`, or probe another one: the "
                     "service has no such TCP port"
                 )
@@ -123,7 +123,7 @@ def _words(entrypoint: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(entrypoint))
     except ValueError as error:
-        raise Unusable(f"entrypoint: write it as in a shell: {error}") from error
+        raise UnresolvableVariable(f"entrypoint: write it as in a shell: {error}") from error
 
 
 def _port(port: PortRequest) -> WorkloadPort:

@@ -97,7 +97,7 @@ class ServiceKind(Generic[S]):
         """The action of its deployments."""
         return Do.RUN if runs_once(self.family) else Do.DEPLOY
 
-    def hindrance(self, place: Place) -> str:
+    def obstacle(self, place: Place) -> str:
         """Why the engine of a place cannot run services of this kind, or an empty text."""
         return f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.takes == "native" else ""
 

@@ -30,10 +30,10 @@ from windlass.control.people.callers import (
 from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
 from windlass.control.people.members import IssuerIdentity, join_organizations, joinable_organizations
 from windlass.control.people.organizations import NO_PARENT
-from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
+from windlass.control.people.sessions import AUDIENCE, OPERATOR, operator_token_mark, signer_of
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.reporting.security_events import SecurityEvents, UnusualCaller
-from windlass.core.access import Actor, Scope, Where, may_below, permits_throughout
+from windlass.core.access import Actor, ResourceLocation, Scope, may_below, permits_throughout
 from windlass.core.declare.stored import read
 from windlass.families.api_token import ApiToken, api_token
 from windlass.families.organization import organization
@@ -179,7 +179,7 @@ class Authenticator:
     async def is_admin_of_first(self, actor: Actor) -> bool:
         """True for an Admin of the first organization, without a limit to parts: the operator is one."""
         first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
-        return first is not None and may_below(actor, Scope.ADMIN, Where(first.id))
+        return first is not None and may_below(actor, Scope.ADMIN, ResourceLocation(first.id))
 
     async def _by_jwt(self, token: str, now: int) -> Actor:
         from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
@@ -219,7 +219,7 @@ class Authenticator:
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
             raise refusal("Sign in again: this session has ended")
-        if self._operator and id == mark_of_operator(self._ctx):
+        if self._operator and id == operator_token_mark(self._ctx):
             actor = await self._operators()
         else:
             row = await self._ctx.store.reads.resources.find(api_token.name, id)
@@ -267,7 +267,7 @@ class Authenticator:
                 raise refusal("Sign in again: the provider of this session is not in the settings any more")
             identity = IssuerIdentity(issuer=issuer, subject=subject, email="", name="")
             return await self._member(identity)
-        if self._operator and holder == mark_of_operator(self._ctx):
+        if self._operator and holder == operator_token_mark(self._ctx):
             return await self._operators()
         row = await self._ctx.store.reads.resources.find(api_token.name, rest)
         if row is None:

@@ -20,7 +20,7 @@ from windlass.control.context.context import Context
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import (
     OPERATOR,
-    mark_of_operator,
+    operator_token_mark,
     record_about_caller,
     record_sign_in,
 )
@@ -49,7 +49,7 @@ class NewBrowserSession(Struct, frozen=True):
 
 def holder_of(ctx: Context, actor: Actor) -> str:
     """Returns the name of the credential, or of the person, that a session stands for."""
-    return mark_of_operator(ctx) if actor.subject == OPERATOR else actor.subject
+    return operator_token_mark(ctx) if actor.subject == OPERATOR else actor.subject
 
 
 def page_key_of(ctx: Context, cookie: str) -> str:

@@ -10,8 +10,8 @@ from windlass.base.clock import stamp
 from windlass.core.access import (
     Actor,
     Permits,
+    ResourceLocation,
     Scope,
-    Where,
     may_below,
     permits_of_role,
     permits_throughout,
@@ -67,4 +67,4 @@ def is_admin_role(role: str, org: str) -> bool:
 
 
 def _may_do_all(actor: Actor, org: str) -> bool:
-    return may_below(actor, Scope.ADMIN, Where(org))
+    return may_below(actor, Scope.ADMIN, ResourceLocation(org))

@@ -13,7 +13,7 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
 from windlass.control.request.paths import target
 from windlass.control.request.reading import page_of, with_fields
-from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
+from windlass.core.access import MEANINGS, ROLE_IDS, Actor, ResourceLocation, Scope, may, may_below
 from windlass.core.words.events import Event
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
@@ -26,7 +26,7 @@ NO_PARENT = ""
 @reads("organization.list")
 async def list_organizations(ctx: Context, call: Call) -> Reply:
     """The caller's organization as an object, with all that the caller may see as its `results`."""
-    orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
+    orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, ResourceLocation(org))]
     rows = [row for org in orgs if (row := await ctx.store.reads.resources.find(organization.name, org))]
     listed = page_of(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
     home = next((row for row in rows if row.id == call.actor.home), None)
@@ -35,7 +35,9 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 
 @writes("organization.create")
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
-    if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
+    if not any(
+        may_below(call.actor, call.operation.need, ResourceLocation(org)) for org in call.actor.organizations
+    ):
         raise Forbidden("Use a token that is not limited to parts of an organization to create another")
     reply, token = await found_organization(ctx, tx, call.sent(Organization), call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)

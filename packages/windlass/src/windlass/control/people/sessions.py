@@ -48,7 +48,7 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
     return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, *_OWNER), lambda: now() / SECOND)
 
 
-def mark_of_operator(ctx: Context) -> str:
+def operator_token_mark(ctx: Context) -> str:
     """Names the operator's token in a session without giving it away: another token, another mark."""
     return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
 
@@ -61,7 +61,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     left = ctx.settings.session_ttl
     if actor.expires is not None:
         left = min(left, (actor.expires - tx.now) // SECOND)
-    subject = mark_of_operator(ctx) if actor.token == OPERATOR else actor.token
+    subject = operator_token_mark(ctx) if actor.token == OPERATOR else actor.token
     signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
     token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
     ends = (tx.now // SECOND + left) * SECOND

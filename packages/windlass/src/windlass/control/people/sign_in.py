@@ -77,7 +77,7 @@ class ProviderAnswer(Struct, frozen=True):
     error_description: str = ""
 
 
-class _Memory(Struct, frozen=True):
+class _SignInState(Struct, frozen=True):
     provider: str
     state: str
     nonce: str
@@ -95,7 +95,7 @@ class _Grant(Struct, frozen=True):
     id_token: str
 
 
-class _Complaint(Struct, frozen=True):
+class _ProviderError(Struct, frozen=True):
     """An error of a provider, as RFC 6749 and OpenID Connect name them."""
 
     error: str = ""
@@ -120,7 +120,7 @@ class SignIn:
         provider = self._provider(name)
         endpoints = await self._endpoints(provider)
         verifier = secrets.token_urlsafe(48)
-        memory = _Memory(
+        memory = _SignInState(
             name,
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(24),
@@ -147,7 +147,7 @@ class SignIn:
         self, name: str, answer: ProviderAnswer, memory: str, origin: Origin
     ) -> NewBrowserSession:
         """Opens the session of a person who comes back from a provider; raises SignInFailed."""
-        provider, kept = self._provider(name), self._read_memory(memory)
+        provider, kept = self._provider(name), self._read_state(memory)
         is_ours = kept is not None and kept.provider == name and kept.ends_at > self._ctx.clock.now()
         if (
             kept is None
@@ -156,7 +156,7 @@ class SignIn:
         ):
             raise SignInFailed("lost")
         if not answer.code:
-            complaint = _Complaint(answer.error or "access_denied", answer.error_description)
+            complaint = _ProviderError(answer.error or "access_denied", answer.error_description)
             raise _failure(provider, complaint)
         claims = await self._claims(provider, answer.code, kept)
         try:
@@ -175,14 +175,14 @@ class SignIn:
         return session
 
     async def _open_once(
-        self, tx: Tx, kept: _Memory, actor: Actor, origin: Origin
+        self, tx: Tx, kept: _SignInState, actor: Actor, origin: Origin
     ) -> NewBrowserSession | None:
         """Opens a session, unless the answer of the provider has opened one: some take a code twice."""
         if not await tx.browser_sessions.use_up(tokens.digest(kept.state), kept.ends_at):
             return None
         return await open_as(self._ctx, tx, actor, origin)
 
-    async def _claims(self, provider: OidcProvider, code: str, kept: _Memory) -> Claims:
+    async def _claims(self, provider: OidcProvider, code: str, kept: _SignInState) -> Claims:
         """Exchanges the code for the claims of the person, which the provider has signed."""
         from windlass.base.issuer_keys import (  # noqa: PLC0415 (costs 100 ms; only sign-ins need it)
             IssuerUnreachable,
@@ -209,7 +209,7 @@ class SignIn:
                 raise SignInFailed("refused")
         return msgspec.convert(verified, Claims)
 
-    async def _exchange(self, provider: OidcProvider, code: str, kept: _Memory) -> str:
+    async def _exchange(self, provider: OidcProvider, code: str, kept: _SignInState) -> str:
         endpoints = await self._endpoints(provider)
         form = {
             "grant_type": "authorization_code",
@@ -231,7 +231,7 @@ class SignIn:
             _log.warning("a provider does not answer: %s", error, extra={"provider": provider.name})
             raise SignInFailed(_word_of(error)) from error
         if answer.status != 200:
-            complaint = _complaint_in(answer.body)
+            complaint = _provider_error_in(answer.body)
             raise _failure(provider, complaint, answer.status)
         try:
             return read_json(answer.body, _Grant).id_token
@@ -276,10 +276,10 @@ class SignIn:
             raise Missing("Go back to /console and choose a way to sign in: no provider has this name")
         return self.providers[name]
 
-    def _read_memory(self, memory: str) -> _Memory | None:
+    def _read_state(self, memory: str) -> _SignInState | None:
         try:
             sealed = base64.urlsafe_b64decode(memory + "=" * (-len(memory) % 4))
-            return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_OWNER), type=_Memory)
+            return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_OWNER), type=_SignInState)
         except (ValueError, CannotDecrypt, msgspec.DecodeError):
             return None
 
@@ -290,18 +290,18 @@ class SignIn:
 def _word_of(error: BaseException | None) -> str:
     """Returns the reason for the page after a failure of the server to get something from a provider. An
     address that the settings do not allow stays refused, however often a person tries."""
-    is_away = isinstance(error, OSError) and not isinstance(error, AddressRefused)
-    return "unreachable" if is_away else "broken"
+    is_unavailable = isinstance(error, OSError) and not isinstance(error, AddressRefused)
+    return "unreachable" if is_unavailable else "broken"
 
 
-def _complaint_in(body: bytes) -> _Complaint:
+def _provider_error_in(body: bytes) -> _ProviderError:
     try:
-        return read_json(body, _Complaint)
+        return read_json(body, _ProviderError)
     except BadJson:
-        return _Complaint()
+        return _ProviderError()
 
 
-def _failure(provider: OidcProvider, complaint: _Complaint, status: int = 0) -> SignInFailed:
+def _failure(provider: OidcProvider, complaint: _ProviderError, status: int = 0) -> SignInFailed:
     """Logs why a provider has signed no person in, in its words, and returns the reason for the page.
     `status`: of its answer to the server; 0 if the browser has brought the words."""
     extra = {

@@ -19,7 +19,7 @@ def service_of_work(work: str) -> str:
 
 async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: int) -> None:
     """Asks for looks at the branch of a service, the first when it is due, until its settings end them."""
-    await tx.work.ask(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
+    await tx.work.schedule(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:

@@ -72,7 +72,7 @@ async def accept(
         )
     await tx.statuses.change(status)
     await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
-    await tx.work.ask(
+    await tx.work.schedule(
         RECONCILE,
         service.id,
         org=service.org,
@@ -262,7 +262,7 @@ async def cancel(
         await move(tx, deployment, Progress(deployment.status), details)
         await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
         tx.nudge(cancel_word(deployment.id))
-        await tx.work.ask(RECONCILE, service.id, org=service.org, environment=service.parent)
+        await tx.work.schedule(RECONCILE, service.id, org=service.org, environment=service.parent)
     if all(particulars(deployment).command for deployment in which):
         return status  # one-off runs are no matter of the service
     if under_way:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.ports import API, PORT, PortOwner, beyond_share, outside, take_public_port
+from windlass.control.records.ports import API, PORT, PortOwner, outside, share_refusal, take_public_port
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
@@ -138,7 +138,7 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
                 raise RouteError(
                     f"Choose another external_port for {port}: {name} is in use by another service"
                 )
-            if name not in held and (advice := await beyond_share(ctx.settings, tx, owner, name)):
+            if name not in held and (advice := await share_refusal(ctx.settings, tx, owner, name)):
                 raise RouteError(advice)
 
     await ctx.store.write(change)

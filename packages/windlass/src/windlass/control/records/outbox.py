@@ -59,7 +59,7 @@ async def add_deliveries(
     body = encode(news)
     deliveries = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
     for row in receivers:
-        await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
+        await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
     return deliveries
 
 

@@ -52,7 +52,7 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
             and not await tx.facts.get(f"{API}{name}")
             and await tx.names.take(name, owner.service, port)
         ):
-            if advice := await beyond_share(settings, tx, owner, name):
+            if advice := await share_refusal(settings, tx, owner, name):
                 raise EngineError(advice)
             return int(name.removeprefix(PORT))
     raise EngineError(
@@ -61,7 +61,7 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
     )
 
 
-async def beyond_share(settings: Settings, tx: Tx, owner: PortOwner, name: str) -> str:
+async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str) -> str:
     """Returns what to do if an organization or environment has no right to one port more; empty if it has.
     Look after the port was taken: two that take the last ones at the same time would both find them free."""
     every = len(settings.bindable)

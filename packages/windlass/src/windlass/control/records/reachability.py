@@ -32,7 +32,7 @@ _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     """Returns the status to show. A service whose server or engine is gone may still run: it is UNAVAILABLE,
     and the message names its last known state."""
-    if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_away):
+    if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_unavailable):
         return status
     reason = _absence(ctx, await ctx.places.at(status.cluster), status)
     if not reason:
@@ -49,7 +49,7 @@ def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
     # Work under way says by itself that it waits for the engine.
     # A static site has no instances there: its files are served from here.
     has_instances = status.state in UP and bool(status.instances)
-    return AWAY if has_instances and place.engine.is_away and _is_reached(ctx, place) else ""
+    return AWAY if has_instances and place.engine.is_unavailable and _is_reached(ctx, place) else ""
 
 
 def _is_reached(ctx: Context, place: Place) -> bool:

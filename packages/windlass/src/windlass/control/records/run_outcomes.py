@@ -21,7 +21,7 @@ from windlass.store import DeploymentRow, Row, RunRow, StatusRow, Tx
 _STARTS: Final = RELEASES | {Do.RUN}
 
 
-async def tell_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
+async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
     """Tells how a run has ended, in the transaction in which it ends; one that is tried again has not."""
     if run.status not in {RunState.FAILED, RunState.SUCCEEDED} or not details.is_scheduled:
         return

@@ -17,7 +17,7 @@ from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.control.context.call import encode
 from windlass.control.records.deployments import RECONCILE, cancel_word
-from windlass.control.records.run_outcomes import tell_outcome
+from windlass.control.records.run_outcomes import report_outcome
 from windlass.control.records.run_results import measure_run_of_job
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator, RunReport
@@ -116,7 +116,7 @@ async def _store(
         await tx.runs.trim(new.job, number - KEPT)
     if work_due is not None:
         queue = await tx.work.queue_of_runs(new.job)
-        await tx.work.ask(RUN, run.id, work_due, org=new.org, queue=queue)
+        await tx.work.schedule(RUN, run.id, work_due, org=new.org, queue=queue)
     return run
 
 
@@ -144,7 +144,7 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
     details.message = reason
     changed = await change_run(tx, run, RunState(run.status), details)
     tx.nudge(cancel_word(run.id))
-    await tx.work.ask(RUN, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+    await tx.work.schedule(RUN, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
     return changed
 
 
@@ -158,9 +158,9 @@ async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> 
         await _retry(tx, ended, details)
         return
     if not run.awaited_by:
-        await tell_outcome(tx, ended, details)
+        await report_outcome(tx, ended, details)
     if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
-        await tx.work.ask(RECONCILE, run.job, org=run.org)
+        await tx.work.schedule(RECONCILE, run.job, org=run.org)
 
 
 async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
@@ -196,7 +196,7 @@ async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> Non
     due = due_after(plan, tx.now)
     await tx.timetables.set(TimetableRow(job, org, deployment, due, encode(plan)))
     if due != FAR:
-        await tx.work.ask(TIMETABLES, TIMETABLES, due)
+        await tx.work.schedule(TIMETABLES, TIMETABLES, due)
 
 
 def due_after(plan: JobPlan, moment: int) -> int:

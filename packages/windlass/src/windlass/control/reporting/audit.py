@@ -17,7 +17,7 @@ from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.reporting.audit_entries import TargetNames, body_of, entry_type, show_entry
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import FAR, EventFilter, EventRow, Reads
@@ -52,7 +52,7 @@ async def events(ctx: Context, call: Call) -> Reply:
         ctx.registry.audit,
         call,
         asked,
-        Sight(source, call.actor, org.id),
+        Visibility(source, call.actor, org.id),
         sub_target=asked.sub_target_type or "",
         subject=asked.target_id or "",
         project=asked.service_project_id or "",
@@ -83,7 +83,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
         ctx.registry.audit,
         call,
         asked,
-        Sight(source, call.actor, org.id),
+        Visibility(source, call.actor, org.id),
         project=asked.project_id or "",
         environment=asked.environment_id or "",
     )
@@ -111,7 +111,7 @@ def _query_of(
     words: AuditNames,
     call: Call,
     asked: AuditParameters | TargetParameters,
-    sight: Sight,
+    sight: Visibility,
     *,
     sub_target: str = "",
     subject: str = "",
@@ -142,7 +142,7 @@ def _query_of(
     return AuditFilter(conditions, _look(word, sight, full=full))
 
 
-def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
+def _look(word: str, sight: Visibility, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
     """Returns the conditions that the database cannot check, if there are any."""
     if not word and sight.is_whole:
         return None

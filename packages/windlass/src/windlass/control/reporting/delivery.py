@@ -67,7 +67,7 @@ async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
         return
     if (await tx.receivers.get(id)).failing:
         due = min(due, tx.now + about(LOOKED_FOR_EVERY))
-    await tx.work.again(claim, due)
+    await tx.work.reschedule(claim, due)
 
 
 class WebhookSender:

@@ -19,7 +19,7 @@ from windlass.control.context.shared_readers import SharedReader
 from windlass.control.reporting import frames
 from windlass.control.reporting.audit_entries import TargetNames, show_entry
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.core.declare.traits import StreamOptions
 from windlass.store import EventRow, Reads, events_word
 
@@ -117,7 +117,7 @@ def _mark(number: int) -> bytes:
 
 
 async def _pieces(ctx: Context, call: Call, org: str, events: list[SentEvent], *, gone: bool) -> bytes:
-    sight = Sight(ctx.store.reads, call.actor, org)
+    sight = Visibility(ctx.store.reads, call.actor, org)
     visible = [
         event.piece
         for event in events

@@ -70,7 +70,7 @@ class Webhooks(Behaviour[Webhook]):
             change.extras |= {"failing_since": None, "disabled_reason": ""}
             await tx.receivers.set(row.id, Receiver())
             await tx.deliveries.hurry(row.id)
-        await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
+        await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await tx.deliveries.forget(row.id)
@@ -138,7 +138,7 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     else:
         since = moment(asked.since) if asked.since else 0
         count = await tx.deliveries.repeat(row.id, since, address, only_failed=asked.only_failed)
-    await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
+    await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
     await record(ctx, tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
 

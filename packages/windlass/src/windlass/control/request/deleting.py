@@ -52,17 +52,17 @@ async def purge(ctx: Context, tx: Tx, row: Row) -> None:
     """Removes a resource with everything below it, and asks for the work that erases data of its services."""
     used = await counted_targets(ctx, tx, row.id)
     for service in await tx.remove(row):
-        await ask_to_discard(tx, service, row.org)
+        await request_discard(tx, service, row.org)
     await count_users(ctx, tx, used)
 
 
-async def ask_to_discard(tx: Tx, service: str, org: str = "") -> None:
+async def request_discard(tx: Tx, service: str, org: str = "") -> None:
     queue = await tx.deletions.queue(service)
     if queue is None or is_owned(queue):
         beside = housekeeping_beside(Queue.RECONCILE if queue is None else queue)
-        await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=org, queue=beside)
+        await tx.work.schedule(DISCARD, f"{DISCARD}:{service}", org=org, queue=beside)
     else:
-        await tx.work.ask(DISCARD_ELSEWHERE, f"{DISCARD}:{service}", org=org)
+        await tx.work.schedule(DISCARD_ELSEWHERE, f"{DISCARD}:{service}", org=org)
 
 
 @writes("*.delete")

@@ -34,7 +34,7 @@ for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
     importlib.import_module(_module.name)
 
 
-class _Whole(Struct):
+class _ShortList(Struct):
     """The answer of a list that is short enough to be at hand."""
 
     results: list[msgspec.Raw]
@@ -80,5 +80,5 @@ class Dispatch:
 async def _page_of(call: Call, reading: Awaitable[Reply]) -> Reply:
     """Returns the page that was asked for of a list that its handler answers whole."""
     whole = await reading
-    items = [bytes(item) for item in msgspec.json.decode(whole.body, type=_Whole).results]
+    items = [bytes(item) for item in msgspec.json.decode(whole.body, type=_ShortList).results]
     return msgspec.structs.replace(whole, body=results(items[slice_of(call)], *paging(call), len(items)))

@@ -74,7 +74,7 @@ async def forget(ctx: Context, claim: Claim) -> None:
         if oldest is None:
             await tx.work.done(claim)
         else:
-            await tx.work.again(claim, oldest + SHOWN_FOR)
+            await tx.work.reschedule(claim, oldest + SHOWN_FOR)
 
     await ctx.store.write(change)
 
@@ -89,7 +89,7 @@ async def _keep(
     secret = ctx.encryption.encrypt(encode(shown), *owner_of_once) if shown else None
     await tx.idempotency.set(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
     if shown:
-        await tx.work.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
+        await tx.work.schedule(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:

@@ -17,12 +17,12 @@ from windlass.control.context.call import Call
 from windlass.core.access import (
     LEVELS,
     Actor,
+    ResourceLocation,
     Scope,
-    Where,
     ids_to_look_up,
+    location_along,
     may,
     may_below,
-    where_along,
 )
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family, Spec
@@ -45,24 +45,26 @@ def mode_of(row: Row) -> str:
     return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
 
 
-async def where_of(source: Reads, row: Row) -> Where:
+async def location_of(source: Reads, row: Row) -> ResourceLocation:
     """Reads the place of a resource."""
     return (
-        Where(row.org) if row.id == row.org else where_in(row.org, await source.tree.above(row.id) or [row])
+        ResourceLocation(row.org)
+        if row.id == row.org
+        else location_in(row.org, await source.tree.above(row.id) or [row])
     )
 
 
-def where_in(org: str, chain: Sequence[Row]) -> Where:
+def location_in(org: str, chain: Sequence[Row]) -> ResourceLocation:
     """Returns the place of the first of these resources, each of which lies in the next."""
     inside = [(row.family, row.id, mode_of(row)) for row in reversed(chain) if row.id != org]
-    return where_along([("organization", org, ""), *inside])
+    return location_along([("organization", org, ""), *inside])
 
 
 def scopes_throughout(actor: Actor, org: str) -> Scope:
     """Returns the scopes that a caller has everywhere in an organization."""
     scopes = Scope(0)
     for scope in Scope:
-        if may_below(actor, scope, Where(org)):
+        if may_below(actor, scope, ResourceLocation(org)):
             scopes |= scope
     return scopes
 
@@ -70,7 +72,7 @@ def scopes_throughout(actor: Actor, org: str) -> Scope:
 def is_allowed_throughout(call: Call, org: str) -> bool:
     """True if the caller may do what the operation needs everywhere in an organization. Most callers may, and
     no place has to be read for them."""
-    return may_below(call.actor, call.operation.need, Where(org))
+    return may_below(call.actor, call.operation.need, ResourceLocation(org))
 
 
 async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
@@ -88,7 +90,7 @@ async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None
     _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.sent(Spec))))
 
 
-def _require_at(call: Call, where: Where) -> None:
+def _require_at(call: Call, where: ResourceLocation) -> None:
     if not may(call.actor, call.operation.need, where):
         raise refusal(call, where)
 
@@ -97,14 +99,14 @@ async def require_move(source: Reads, call: Call, row: Row, family: Family, spec
     """Refuses a change of a resource's mode unless the caller may do the same with one of the new mode."""
     if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
         return
-    _require_at(call, replace(await where_of(source, row), mode=mode))
+    _require_at(call, replace(await location_of(source, row), mode=mode))
 
 
-async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> Where:
+async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
     """Returns the place of a resource. Refuses resources that the actor may not read; those of other
     organizations without another look, so that time does not tell them from missing ones."""
-    if may(actor, Scope.READ, Where(row.org)):
-        where = await where_of(source, row)
+    if may(actor, Scope.READ, ResourceLocation(row.org)):
+        where = await location_of(source, row)
         if may(actor, Scope.READ, where):
             return where
     raise absent(noun)
@@ -116,12 +118,14 @@ def _mode_in(family: Family, spec: Spec) -> str:
 
 async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
     """True if the actor may do with the resource what needs this scope."""
-    return may_below(actor, need, Where(row.org)) or may(actor, need, await where_of(source, row))
+    return may_below(actor, need, ResourceLocation(row.org)) or may(
+        actor, need, await location_of(source, row)
+    )
 
 
 async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
     """True if the actor may do what needs this scope with a resource that is made in `parent`."""
-    return may(actor, need, (await where_of(source, parent)).below(family, "", mode))
+    return may(actor, need, (await location_of(source, parent)).below(family, "", mode))
 
 
 async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
@@ -130,9 +134,9 @@ async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
 
 async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family) -> list[Row] | None:
     """Returns the resources of a list that the actor may read; None if it may read them all."""
-    if may_below(actor, Scope.READ, Where(parent.org)):
+    if may_below(actor, Scope.READ, ResourceLocation(parent.org)):
         return None
-    where = await where_of(source, parent)
+    where = await location_of(source, parent)
     if may_below(actor, Scope.READ, where):
         return None
     ids = ids_to_look_up(actor, where)
@@ -145,15 +149,15 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
     return sorted(visible, key=lambda row: row.pos)
 
 
-class Sight:
+class Visibility:
     """Decides which of many resources of an organization an actor may read, and reads each place once."""
 
     def __init__(self, source: Reads, actor: Actor, org: str) -> None:
         self._source = source
         self._actor = actor
         self.org = org
-        self.is_whole = may_below(actor, Scope.READ, Where(org))
-        self._known: dict[str, Where | None] = {org: Where(org)}
+        self.is_whole = may_below(actor, Scope.READ, ResourceLocation(org))
+        self._known: dict[str, ResourceLocation | None] = {org: ResourceLocation(org)}
 
     async def includes(self, family: str, id: str, parent: str) -> bool:
         """True if the actor may read a resource that lies in this parent."""
@@ -170,17 +174,17 @@ class Sight:
             return True
         where = await self._at(event.environment or event.project or self.org)
         if where is None:  # it is deleted
-            where = Where(self.org, project=event.project, environment=event.environment)
+            where = ResourceLocation(self.org, project=event.project, environment=event.environment)
         for family, id in ((event.subject_family, event.subject), (event.family, event.target)):
             if id and id != self.org and id not in where.ids:
                 where = where.below(family, id)
         return may_below(self._actor, Scope.READ, where)
 
-    async def _at(self, id: str) -> Where | None:
+    async def _at(self, id: str) -> ResourceLocation | None:
         """The place of a project, an environment or a cluster; None if there is none with this id."""
         if id not in self._known:
             chain = await self._source.tree.above(id)
-            self._known[id] = where_in(self.org, chain) if chain else None
+            self._known[id] = location_in(self.org, chain) if chain else None
         return self._known[id]
 
 
@@ -197,7 +201,7 @@ def forbidden(operation: Operation) -> Forbidden:
     )
 
 
-def refusal(call: Call, where: Where) -> Failure:
+def refusal(call: Call, where: ResourceLocation) -> Failure:
     """Says what would have to be otherwise: the limits of the token, or its scopes."""
     if may(replace(call.actor, limited_to=None), call.operation.need, where):
         return Forbidden(

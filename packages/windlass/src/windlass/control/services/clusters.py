@@ -15,7 +15,7 @@ from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.restored_database import OLDER
-from windlass.control.records.ports import PORT, PortOwner, beyond_share
+from windlass.control.records.ports import PORT, PortOwner, share_refusal
 from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -226,7 +226,7 @@ async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster
                 f"router_port: choose another port than {spec.router_port}: a service or another cluster has "
                 f"it"
             )
-        if advice := await beyond_share(ctx.settings, tx, PortOwner(org, "", cluster), wanted):
+        if advice := await share_refusal(ctx.settings, tx, PortOwner(org, "", cluster), wanted):
             raise Invalid(f"router_port: {advice}")
     for row in held:
         if row.name != wanted:
@@ -275,7 +275,7 @@ async def status(ctx: Context, call: Call) -> Reply:
     place = await ctx.places.at(row.id)
     message = place.refusal
     if place.is_connected and place.elsewhere is None:
-        message = await place.engine.trouble()
+        message = await place.engine.problem()
     if place.machine in ctx.ownership.lost:
         message = LOST
     if not message and row.id in ctx.places.newer:

@@ -8,7 +8,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.ports import public_port
 from windlass.control.records.reachability import check_here
 from windlass.control.request.paths import parent_of, target
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.control.request.reading import in_dialect
 from windlass.control.variables.uses import UsedServices
 from windlass.control.workloads.credentials import credentials_of
@@ -21,7 +21,7 @@ from windlass.families.database import Database
 async def list_applications(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     database = await target(source, call)
-    sight, share = Sight(source, call.actor, database.org), FairShare()
+    sight, share = Visibility(source, call.actor, database.org), FairShare()
     used = UsedServices(ctx, source)
     bodies: list[bytes] = []
     for row in await source.resources.of_parent(database.parent, application.name):

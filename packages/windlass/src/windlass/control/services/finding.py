@@ -12,9 +12,9 @@ from msgspec import Struct
 from windlass.base.errors import Invalid, Missing
 from windlass.control.context.call import READING, Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.request.permissions import Sight, forbidden
+from windlass.control.request.permissions import Visibility, forbidden
 from windlass.control.request.reading import EVERYTHING, paging, slice_of
-from windlass.core.access import Where, may
+from windlass.core.access import ResourceLocation, may
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.validation import did_you_mean
@@ -102,14 +102,14 @@ class Search:
         self._call = call
         self._source = ctx.store.reads
         self._names: dict[str, str] = {}
-        self._sights = {org: Sight(self._source, call.actor, org) for org in call.actor.organizations}
+        self._sights = {org: Visibility(self._source, call.actor, org) for org in call.actor.organizations}
 
     async def matches(self, parts: Sequence[PathPart]) -> list[Match]:
         orgs = await self._organizations(parts[0])
         if len(parts) == 1:
             return [Match((org,)) for org in orgs]
         listing = self._listing(parts)
-        if any(not may(self._call.actor, listing.need, Where(org)) for org in orgs):
+        if any(not may(self._call.actor, listing.need, ResourceLocation(org)) for org in orgs):
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
             above = await self.matches(parts[:-1])

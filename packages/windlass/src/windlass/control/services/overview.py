@@ -15,7 +15,7 @@ from windlass.control.records.links import links_of
 from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import shown_instances
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.control.request.reading import paging, slice_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
@@ -68,7 +68,7 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
         for family in ctx.kinds  # in the order of a deployment
         for columns in await source.tree.services(org, family, project, environment_id)
     ]
-    sight = Sight(source, call.actor, org)
+    sight = Visibility(source, call.actor, org)
     return [
         place
         for place in places

@@ -57,7 +57,7 @@ class Services(Behaviour[Spec]):
         await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
         place = await ctx.places.of_environment(tx, draft.parent.id)
-        if why := kind.hindrance(place):
+        if why := kind.obstacle(place):
             raise Invalid(why)
         _refuse_unmet(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)

@@ -10,7 +10,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.request.paths import parent_of, target
-from windlass.control.request.permissions import Sight, visible_below
+from windlass.control.request.permissions import Visibility, visible_below
 from windlass.control.request.reading import ROW_FILTERS, in_dialect, page_of, paging, slice_of
 from windlass.control.services.environments import services_of, status_of_environment
 from windlass.control.services.services import freshness
@@ -117,7 +117,7 @@ async def list_environment_overviews(ctx: Context, call: Call) -> Reply:
 async def list_organization_environments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     org = await target(source, call)
-    sight = Sight(source, call.actor, org.id)
+    sight = Visibility(source, call.actor, org.id)
     rows = [
         row
         for above in await source.resources.of_parent(org.id, project.name)

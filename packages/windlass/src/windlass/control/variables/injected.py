@@ -15,7 +15,7 @@ from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.kinds.service_kind import AnyKind, FindAddress
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
@@ -62,7 +62,7 @@ async def visible(
 ) -> list[ServiceVariables]:
     """Leaves out the variables of neighbours that this caller may not see. Those of a level are inherited."""
     here = {level.id for level in levels}
-    sight = Sight(source, actor, levels[0].org)
+    sight = Visibility(source, actor, levels[0].org)
     return [
         variable
         for variable in owned

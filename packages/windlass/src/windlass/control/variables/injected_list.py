@@ -8,7 +8,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import Sight
+from windlass.control.request.permissions import Visibility
 from windlass.control.variables.injected import injected_variables, kinds_in
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
@@ -40,7 +40,7 @@ async def _seen_neighbours(source: Reads, call: Call, owners: Collection[str]) -
     rows = [row for id in owners if (row := await source.resources.get(id))]
     if not rows:
         return []
-    sight = Sight(source, call.actor, rows[0].org)
+    sight = Visibility(source, call.actor, rows[0].org)
     return [row for row in rows if await sight.includes(row.family, row.id, row.parent)]
 
 

@@ -48,7 +48,7 @@ class StoredVariable(Struct):
 
 
 async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
-    """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
+    """Reads and resolves the variables of a run. Raises `UnresolvableVariable` with the remedy."""
     if not _takes_variables(ctx, service):
         digest = Digest(_digest_of(ctx, service, (), ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)

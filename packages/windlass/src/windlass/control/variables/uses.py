@@ -6,7 +6,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.variables.injected import InjectedVariables, injected_variables
 from windlass.control.variables.inputs import entry_of, is_used, used_as_deployed, variables_at
-from windlass.core.words.variables import DeclaredVariable, Unusable, resolve
+from windlass.core.words.variables import DeclaredVariable, UnresolvableVariable, resolve
 from windlass.engines.workload import ServiceAddress
 from windlass.store import Reads, Row
 
@@ -39,7 +39,7 @@ class UsedServices:
         injected = [await self._injected_at([own]), await self._injected_above(above)]
         try:
             used = resolve([*declared, [entry for part in injected for entry in part.entries]]).used
-        except Unusable:
+        except UnresolvableVariable:
             return frozenset()
         counted = (row for part in injected for row in part.counted)
         return frozenset(row.id for row in counted if is_used(self._ctx, row, used))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from windlass.base.shell import shell_command
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.detect.recipe import WEB
 from windlass.engines.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.families.application import Application
@@ -45,11 +45,13 @@ def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
     if command := artifact.processes.get(spec.process):
         return command
     if not artifact.processes:
-        raise Unusable(
+        raise UnresolvableVariable(
             "process: leave it out, or add a Procfile that names it: the repository names no process types"
         )
     names = ", ".join(sorted(artifact.processes))
-    raise Unusable(f"process: choose one of {names}: the repository names no process type {spec.process}")
+    raise UnresolvableVariable(
+        f"process: choose one of {names}: the repository names no process type {spec.process}"
+    )
 
 
 def _with_command(workload: Workload, command: tuple[str, ...]) -> Workload:
@@ -72,5 +74,7 @@ def _check_start(workload: Workload) -> None:
     if artifact.kind == "image" or artifact.static or artifact.command or workload.command:
         return
     if names := ", ".join(sorted(artifact.processes)):
-        raise Unusable(f"Set process to one of {names}: the repository names these, and no process type web")
-    raise Unusable("Set start_command: the repository names no command that can be started")
+        raise UnresolvableVariable(
+            f"Set process to one of {names}: the repository names these, and no process type web"
+        )
+    raise UnresolvableVariable("Set start_command: the repository names no command that can be started")

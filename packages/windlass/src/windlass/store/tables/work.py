@@ -197,7 +197,7 @@ class WorkChanges(WorkTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def ask(
+    async def schedule(
         self,
         kind: str,
         id: str,
@@ -216,7 +216,7 @@ class WorkChanges(WorkTable):
         await self._session.all(ASK, *_values_of(kind, id, moment, key, queue, builds=builds))
         self._session.nudge("work")
 
-    async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
+    async def schedule_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
         """Asks for one piece of work for each id, which comes with its organization."""
         await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
         self._session.nudge("work")
@@ -272,9 +272,9 @@ class WorkChanges(WorkTable):
     async def done(self, claim: Claim) -> None:
         """Ends the work, unless it was asked for once more meanwhile: then it is due again."""
         if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
-            await self.again(claim, self._session.now)
+            await self.reschedule(claim, self._session.now)
 
-    async def again(self, claim: Claim, due: int, attempts: int = 0) -> bool:
+    async def reschedule(self, claim: Claim, due: int, attempts: int = 0) -> bool:
         """Releases the claim; the work is due then, or when it is asked for. `attempts` counts failures.
 
         Returns whether the claim was still held."""

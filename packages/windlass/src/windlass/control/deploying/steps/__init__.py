@@ -8,7 +8,7 @@ from typing import Final
 
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.steps.build import build
-from windlass.control.deploying.steps.keep import clear, keep
+from windlass.control.deploying.steps.maintain import clear, keep
 from windlass.control.deploying.steps.release import abandon, release
 from windlass.control.deploying.steps.run import run
 from windlass.control.deploying.steps.stop import delete, stop, uninstall

@@ -13,12 +13,12 @@ from windlass.builders.builder import BuildError
 from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.freezing import build_input_of, freeze_to_start
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.retry_later import wait_while_away
+from windlass.control.deploying.retry_later import wait_while_unavailable
 from windlass.control.records.deployments import move, particulars
 from windlass.control.workloads.build_input import BuildInput, FetchedCommit
 from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import Progress, State
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
 from windlass.sources.git import GitError
@@ -43,7 +43,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         built, workload = await _prepare(ledger, making)
         await ctx.point("built")
         await freeze_to_start(ledger, workload, built, making.inputs.digest)
-    except (BuildError, GitError, EngineError, Unusable, TimeoutError) as error:
+    except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
         message = reason_of(error, ctx.settings.build_seconds)
         say(f"Failed: {message}")
         await _note_commit(ledger, fetched)
@@ -76,11 +76,11 @@ def reason_of(error: Exception, seconds: int) -> str:
 async def _prepare(ledger: Ledger, making: BuildInput) -> tuple[BuiltArtifact, Workload]:
     ctx = ledger.ctx
     kind = ctx.kinds[making.service.family]
-    if why := ledger.place.refusal or kind.hindrance(ledger.place):
+    if why := ledger.place.refusal or kind.obstacle(ledger.place):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds) as limit:
         making = replace(making, paused=partial(_paused, limit))
-        return await wait_while_away(
+        return await wait_while_unavailable(
             ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making), ledger.note_waiting
         )
 

@@ -18,7 +18,7 @@ from windlass.control.records.deployments import finish, move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import DeploymentStage, Progress
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import RELEASE_INDEX, Workload, as_run
 from windlass.store import DeploymentRow, Tx
@@ -39,7 +39,7 @@ async def run_one_off(ledger: Ledger) -> None:
         await ledger.give_up(failure, timed_out=True)
         await _end(ledger, workload, failure)
         return
-    except (Unusable, EngineError, BuildError) as error:
+    except (UnresolvableVariable, EngineError, BuildError) as error:
         await _close(ledger, Progress.FAILED, str(error))
         return
     report = report_of(outcome, await last_lines(ledger))
@@ -68,7 +68,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     assert details.made is not None
     if not await kind.is_kept(ctx, service, details.made.artifact):
         raise EngineError("Deploy the service again: the build that it runs is gone")
-    making = await build_input_of(ledger, details, DeploymentLog(_say_nothing, None))
+    making = await build_input_of(ledger, details, DeploymentLog(_discard_remark, None))
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     workload = as_run(await kind.compute(ctx, making, details.made.artifact), details.command)
     await _seal(ledger, workload)
@@ -76,7 +76,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     return workload
 
 
-def _say_nothing(line: str, stage: DeploymentStage | None) -> None:
+def _discard_remark(line: str, stage: DeploymentStage | None) -> None:
     """Leaves remarks on ports out of the log, which has the output of the command."""
 
 

@@ -31,7 +31,7 @@ from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.automatic_port import with_port
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import Progress
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, ListensElsewhere
 from windlass.engines.start_remedies import LOOKED_AT, remedy_of, with_remedy
 from windlass.engines.workload import Workload
@@ -42,7 +42,7 @@ async def release(ledger: Ledger) -> None:
     old = await ledger.find_serving()
     try:
         new = await freeze(ledger)
-    except (Unusable, EngineError, BuildError) as error:
+    except (UnresolvableVariable, EngineError, BuildError) as error:
         await ledger.fail(str(error))
         return
     if has_switched(ledger.deployment, ledger.status):

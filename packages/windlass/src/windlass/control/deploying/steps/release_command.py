@@ -10,7 +10,7 @@ import asyncio
 
 import msgspec
 
-from windlass.control.deploying.freezing import say_start
+from windlass.control.deploying.freezing import log_start
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.release import LAST_LINES, ReleaseFailed
 from windlass.control.deploying.retry_later import PAUSE, RetryLater
@@ -38,7 +38,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
         await _finish(ledger, report)
         await ledger.ctx.point("release command ended")
         if report.exit_code == 0:
-            say_start(ledger)
+            log_start(ledger)
     if report.exit_code != 0:
         raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
     say.begin(DeploymentStage.START)

@@ -18,7 +18,7 @@ from windlass.control.records.deployments import move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import Progress
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Workload
 from windlass.sources.git import GitError
@@ -45,7 +45,7 @@ async def run_before_removal(ledger: Ledger) -> None:
         return
     try:
         workload = await _freeze(ledger, sub_action)
-    except (Unusable, BuildError, GitError, TimeoutError) as error:
+    except (UnresolvableVariable, BuildError, GitError, TimeoutError) as error:
         raise RemovalFailed(str(error) or "the module could not be fetched in time") from error
     if workload is None:
         return

@@ -13,7 +13,7 @@ from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
-from windlass.core.words.variables import Unusable
+from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Workload
 
@@ -24,7 +24,7 @@ async def run(ledger: Ledger) -> None:
         return
     try:
         workload = await freeze(ledger)
-    except (Unusable, EngineError, BuildError) as error:
+    except (UnresolvableVariable, EngineError, BuildError) as error:
         await ledger.fail(str(error))
         return
     if workload.job is not None:

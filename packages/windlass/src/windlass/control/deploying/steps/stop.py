@@ -8,7 +8,7 @@ from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import end_up_to
-from windlass.control.deploying.retry_later import when_back
+from windlass.control.deploying.retry_later import run_when_available
 from windlass.control.deploying.routes import all_endpoints, give_up_public_ports, refresh
 from windlass.control.deploying.steps.job_commands import run_end_command
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
@@ -20,7 +20,7 @@ async def stop(ledger: Ledger) -> None:
     if not await run_end_command(ledger):
         return
     try:
-        await when_back(ledger, lambda: end_all(ledger))
+        await run_when_available(ledger, lambda: end_all(ledger))
     except EngineError as error:
         await ledger.fail(str(error))
         return
@@ -34,10 +34,10 @@ async def uninstall(ledger: Ledger) -> None:
         return
     try:
         await run_before_removal(ledger)
-        await when_back(ledger, lambda: end_all(ledger))
+        await run_when_available(ledger, lambda: end_all(ledger))
         await ctx.point("about to discard what it stored")
         await ledger.check_claim()
-        await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
+        await run_when_available(ledger, lambda: ledger.place.engine.discard(service.id))
         await ctx.sites.discard(service.id)
     except RemovalFailed as failed:
         await ledger.fail(str(failed), output=failed.output)
@@ -78,13 +78,13 @@ async def delete(ledger: Ledger) -> None:
     try:
         await run_before_removal(ledger)
         say("Ending what runs")
-        await when_back(ledger, lambda: end_all(ledger))
+        await run_when_available(ledger, lambda: end_all(ledger))
         await ctx.point("about to erase what it stored")
         await ledger.check_claim()
         say("Erasing what it stored")
-        await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
+        await run_when_available(ledger, lambda: ledger.place.engine.discard(service.id))
         await ctx.point("about to erase what was built")
-        await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
+        await run_when_available(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
         await ctx.sites.discard(service.id)
         await ctx.git.discard(service.id)

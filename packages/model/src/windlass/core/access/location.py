@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 LEVELS = frozenset({"organization", "project", "environment", "cluster"})
-"""Families that have a field in `Where`."""
+"""Families that have a field in `ResourceLocation`."""
 
 
-class Where(Struct, frozen=True, gc=False):
+class ResourceLocation(Struct, frozen=True, gc=False):
     """The ids from the organization down to a resource. With the organization alone, the organization
     itself."""
 
@@ -36,7 +36,7 @@ class Where(Struct, frozen=True, gc=False):
         """True for the organization and for a project itself."""
         return not (self.environment or self.cluster or self.item)
 
-    def below(self, family: str, id: str, mode: str = "") -> Where:
+    def below(self, family: str, id: str, mode: str = "") -> ResourceLocation:
         """Returns the place of a resource directly below this one."""
         if family in LEVELS:
             return replace(self, mode=mode, **{family: id})
@@ -44,7 +44,7 @@ class Where(Struct, frozen=True, gc=False):
             return replace(self, service=id)
         return replace(self, item=id)
 
-    def contains(self, other: Where) -> bool:
+    def contains(self, other: ResourceLocation) -> bool:
         """Returns whether the other place is this one or below it."""
         return (
             self.organization == other.organization
@@ -61,10 +61,10 @@ class Where(Struct, frozen=True, gc=False):
         return any(id and id in ids for id in self.ids)
 
 
-def where_along(levels: Iterable[tuple[str, str, str]]) -> Where:
+def location_along(levels: Iterable[tuple[str, str, str]]) -> ResourceLocation:
     """Returns the place at the end of a path: family, id and mode of each level, the organization first."""
     organization, *rest = levels
-    where = Where(organization[1])
+    where = ResourceLocation(organization[1])
     for family, id, mode in rest:
         where = where.below(family, id, mode)
     return where

@@ -19,7 +19,7 @@ INTERRUPTED: Final = 130
 """The exit code of a program that was ended with Ctrl-C, by the convention of shells."""
 
 
-class Stopped(click.ClickException):
+class CommandFailed(click.ClickException):
     """The command could not be carried out."""
 
     exit_code = 1
@@ -28,7 +28,7 @@ class Stopped(click.ClickException):
         click.echo(f"windlass: {plain(self.format_message())}", file=file, err=True)
 
 
-class Misused(Stopped):
+class InvalidUsage(CommandFailed):
     """The command was used wrongly."""
 
     exit_code = 2
