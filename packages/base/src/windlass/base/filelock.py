@@ -40,7 +40,7 @@ class LockTimeout(Exception):
 
 def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) -> None:
     """Locks an open file; waits until all other holders have released it. Shared locks do not exclude each
-    other. Raises LockKept after so many seconds of `patience`."""
+    other. Raises LockTimeout after so many seconds of `patience`."""
     if patience is None:
         fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return

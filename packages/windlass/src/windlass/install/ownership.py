@@ -108,7 +108,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
 
 
 async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
-    """Raises NotOurs if data directory and database do not belong together, unless `adopt` is set; and for a
+    """Raises DatabaseMismatch if data directory and database do not belong together, unless `adopt` is set; and for a
     copy of a data directory that is still there."""
     refuse_copy(settings)
     report = await examine(settings, parts_for)
@@ -123,7 +123,7 @@ async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -
 
 
 async def check(settings: Settings) -> None:
-    """Raises NotOurs unless the data directory belongs to the database. For commands beside the server."""
+    """Raises DatabaseMismatch unless the data directory belongs to the database. For commands beside the server."""
     refuse_copy(settings)
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
@@ -133,7 +133,7 @@ async def check(settings: Settings) -> None:
 
 
 def refuse_copy(settings: Settings) -> None:
-    """Raises NotOurs for a copy of a data directory that is still there: both would control the same
+    """Raises DatabaseMismatch for a copy of a data directory that is still there: both would control the same
     processes and containers."""
     if original := mark.original_of(settings):
         raise DatabaseMismatch(

@@ -159,7 +159,7 @@ def _read_token(from_stdin: bool, address: str) -> str:
 
 
 def _try(address: str, token: str) -> str:
-    """Returns the name of the token's organization; raises Stopped if the server refuses the token."""
+    """Returns the name of the token's organization; raises CommandFailed if the server refuses the token."""
     try:
         answer = Api(address, token).get("/organization")
     except ApiRefused as refused:

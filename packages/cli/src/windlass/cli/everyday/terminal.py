@@ -102,7 +102,7 @@ class TerminalRelay:
         self._waker, self._wakes = os.pipe()
 
     def until_end(self) -> int:
-        """Returns the exit code of the command; raises Stopped if its connection ended before."""
+        """Returns the exit code of the command; raises CommandFailed if its connection ended before."""
         with _resizing(self._wakes):
             try:
                 ready: list[Any] = [self._connection]  # something may have come with its opening
