@@ -59,8 +59,8 @@ PROVIDER = """
         async def diagnose_presence(self, settings, *, is_used):
             return None
 
-        async def shares_user(self, settings):
-            return False
+        async def shared_resource(self, settings):
+            return None
 
         async def server_host(self, settings):
             return ""

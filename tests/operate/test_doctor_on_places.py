@@ -15,6 +15,7 @@ from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation
 from windlass.engines.workload import StaticSite
 from windlass.install.server_id import existing_owner_id, owner_id
+from windlass.operate import serving as server
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners
 from windlass.store import Surroundings
@@ -96,6 +97,23 @@ async def test_organizations_whose_services_are_of_one_user_are_a_warning(
         said = [one.found for one in await diagnose(structs.replace(settings_of(world), engine="process"))]
     warned = "services of 2 organizations share a user"
     assert any(warned in one for one in said) is (identity == "namespace" and organizations == 2)
+
+
+@pytest.mark.parametrize(("is_limited", "organizations"), [(False, 2), (False, 1), (True, 2), (None, 2)])
+async def test_organizations_that_a_docker_engine_without_a_memory_limit_serves_are_a_warning(
+    tmp_path, monkeypatch, caplog, is_limited, organizations
+):
+    monkeypatch.setattr("windlass.docker.provider.is_limited", lambda host: is_limited)
+    async with make_world(folder=tmp_path) as world:
+        for one in [await shop(world) for _ in range(organizations)]:
+            assert (await one.deploy(world)).status == 202
+        settings = structs.replace(settings_of(world), engine="docker", docker_host="unix:///none")
+        said = [one.found for one in await diagnose(settings)]
+        await server._report(settings, world.installation.ctx.store.reads, is_first=False)
+    warned = "services of 2 organizations share the memory of this machine with the Docker engine"
+    expected = is_limited is False and organizations == 2
+    assert any(warned in one for one in said) is expected
+    assert (warned in caplog.text) is expected
 
 
 @pytest.mark.parametrize("shares", ["isolation_networks is off", ""])

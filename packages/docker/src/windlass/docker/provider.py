@@ -54,6 +54,7 @@ from windlass.engines.provider import (
     OpenedEngine,
     RemoteEngine,
     Server,
+    SharedResource,
     StartReport,
 )
 from windlass.engines.registries import BuildRegistry
@@ -69,6 +70,12 @@ _NEARLY: Final = 0.8
 _CACHE_ADVICE: Final = (
     "set `builder.gc` in the daemon.json of Docker, see docs/operations.md: without it, Docker keeps all "
     "that it ever built; `docker builder prune` makes room now"
+)
+ENGINE_MEMORY: Final = SharedResource(
+    "share the memory of this machine with the Docker engine, which has no limit: a hostile registry can have "
+    "the engine fill the memory, and the kernel then ends services of others",
+    "give docker.service a MemoryMax, and Docker live-restore, see docs/operations.md, unless these "
+    "organizations trust each other",
 )
 _CONTAINERS: Final = (
     "to run services in containers, install and start Docker, or say where it is with docker_host"
@@ -141,8 +148,8 @@ class DockerProvider:
     async def start_report(self, settings: DockerSettings) -> StartReport:
         return StartReport()
 
-    async def shares_user(self, settings: DockerSettings) -> bool:
-        return False
+    async def shared_resource(self, settings: DockerSettings) -> SharedResource | None:
+        return ENGINE_MEMORY if await in_thread(is_limited, settings.host) is False else None
 
     async def server_host(self, settings: DockerSettings) -> str:
         from windlass.docker.machine import server_host_of  # noqa: PLC0415

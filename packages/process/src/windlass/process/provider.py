@@ -12,10 +12,15 @@ from typing import Final, Literal
 from windlass.base.errors import BadSetting
 from windlass.base.subprocesses import in_thread
 from windlass.engines.findings import Finding, fail
-from windlass.engines.provider import Availability, OpenedEngine, Server, StartReport
+from windlass.engines.provider import Availability, OpenedEngine, Server, SharedResource, StartReport
 from windlass.process.settings import ProcessSettings, concerns, isolation_of
 
 NAME: Final = "process"
+ONE_USER: Final = SharedResource(
+    "share a user: one service can use up the kernel's limits of that user, such as epoll watches, and stop "
+    "all others and Windlass",
+    "run Windlass as root, or use the engine docker, unless these organizations trust each other",
+)
 
 
 class ProcessProvider:
@@ -68,11 +73,12 @@ class ProcessProvider:
 
         return await in_thread(report)
 
-    async def shares_user(self, settings: ProcessSettings) -> bool:
+    async def shared_resource(self, settings: ProcessSettings) -> SharedResource | None:
         try:
-            return not await in_thread(lambda: isolation_of(settings).gives_users())
+            has_users = await in_thread(lambda: isolation_of(settings).gives_users())
         except BadSetting:
-            return False  # said of isolation
+            return None  # said of isolation
+        return None if has_users else ONE_USER
 
     async def server_host(self, settings: ProcessSettings) -> str:
         return ""

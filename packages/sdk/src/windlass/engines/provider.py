@@ -89,6 +89,14 @@ class StartReport(Struct, frozen=True):
     """What each service has, to be kept apart from others, such as `its own user`."""
 
 
+class SharedResource(Struct, frozen=True):
+    """A resource of the machine that services of all organizations share without a limit."""
+
+    what: str
+    """What they share, and what one of them can do to others."""
+    advice: str
+
+
 class EngineProvider(Protocol):
     """One kind of engine. `settings` of its methods are values of its `settings_type`."""
 
@@ -131,8 +139,9 @@ class EngineProvider(Protocol):
         """Reports what answers on this machine, in use or not; None if there is nothing to report."""
         ...
 
-    async def shares_user(self, settings: Any) -> bool:
-        """Returns whether services of different organizations are of one user of the kernel."""
+    async def shared_resource(self, settings: Any) -> SharedResource | None:
+        """Returns a resource with which one organization can stop services of another; None if there is no
+        such."""
         ...
 
     async def server_host(self, settings: Any) -> str:

@@ -28,7 +28,6 @@ from windlass.control.records.deployments import particulars
 from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 from windlass.install.database import file_of, reading_snapshot
-from windlass.install.engines import own_settings, provider_in_use
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
 from windlass.install.server_id import existing_owner_id
@@ -38,7 +37,7 @@ from windlass.operate.disk import disk
 from windlass.operate.explain import OperatorError, explain_errors
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
-from windlass.operate.place_owners import examine_organizations, examine_owners
+from windlass.operate.place_owners import examine_organizations, examine_owners, examine_sharing
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
@@ -197,26 +196,13 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
 
 
 async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
-    """Warns of several organizations whose services are of one user of the kernel."""
+    """Warns of several organizations whose services share a resource of the machine."""
     if find_missing(migrations(), await moment.applied()):
         return ()
-    organizations = {org for org, _ in await moment.reads.statuses.deployed()}
-    if len(organizations) < 2 or not await _shares_user(settings):
-        return ()
-    state = (
-        f"services of {len(organizations)} organizations share a user: one service can use up the kernel's "
-        "limits of that user, such as epoll watches, and stop all others and Windlass"
-    )
-    advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
-    return (warn("Isolation", state, advice),)
-
-
-async def _shares_user(settings: Settings) -> bool:
     try:
-        provider = await provider_in_use(settings)
+        return await examine_sharing(moment.reads, settings)
     except BadSetting:
-        return False  # said of the engine
-    return await provider.shares_user(own_settings(provider, settings))
+        return ()  # said of the engine
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

@@ -1,13 +1,15 @@
 """Findings about places: whether the server that each belongs to runs, by the lease that it renews, and the
-organization that it serves alone."""
+organizations that they serve."""
 
 from __future__ import annotations
 
 from windlass.base.clock import stamp
+from windlass.config import Settings
 from windlass.control.records.sole_organization import sole_organizations
 from windlass.core.declare.stored import NamedDocument
 from windlass.engines.findings import Finding, ok, warn
 from windlass.families.organization import organization
+from windlass.install.engines import own_settings, provider_in_use
 from windlass.store import OwnerRow, Reads
 
 
@@ -26,6 +28,18 @@ async def examine_organizations(reads: Reads) -> list[Finding]:
             served = f"serves the organization {name} ({org}) alone, until it has deleted its services there"
             findings.append(ok(f"Place {place}", served))
     return findings
+
+
+async def examine_sharing(reads: Reads, settings: Settings) -> list[Finding]:
+    """Warns of several organizations whose services share a resource of this machine without a limit."""
+    organizations = {org for org, _ in await reads.statuses.deployed()}
+    if len(organizations) < 2:
+        return []
+    provider = await provider_in_use(settings)
+    shared = await provider.shared_resource(own_settings(provider, settings))
+    if shared is None:
+        return []
+    return [warn("Isolation", f"services of {len(organizations)} organizations {shared.what}", shared.advice)]
 
 
 def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:

@@ -15,6 +15,7 @@ import click
 import msgspec
 import uvloop
 
+from windlass.base.errors import Unavailable
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.log import log, start_logging
 from windlass.base.oom_score import SERVER, set_oom_score
@@ -31,6 +32,7 @@ from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
+from windlass.operate.place_owners import examine_sharing
 from windlass.operate.start_wait import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
@@ -88,7 +90,8 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         installation.ctx.calls.prepare()
         if first:
             tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
-        reporting.append(asyncio.create_task(_report(settings, is_first=bool(first))))
+        reads = installation.ctx.store.reads
+        reporting.append(asyncio.create_task(_report(settings, reads, is_first=bool(first))))
 
     with closing(sockets):
         await serve(installation, sockets.listening, announce, lambda: manager.tell("STOPPING=1"))
@@ -126,12 +129,15 @@ def take_port(settings: Settings) -> ApiSockets:
     return ApiSockets(folder, settings.host, {(settings.host, listening.getsockname()[1]): listening})
 
 
-async def _report(settings: Settings, *, is_first: bool) -> None:
+async def _report(settings: Settings, reads: Reads, *, is_first: bool) -> None:
     """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
     provider = await provider_in_use(settings)
     report = await provider.start_report(own_settings(provider, settings))
     for warning in report.warnings:
         _log.warning(warning)
+    with suppress(Unavailable):  # others log that the database is away
+        for finding in await examine_sharing(reads, settings):
+            _log.warning(f"The {finding.found}: {finding.advice}")
     if is_first and report.protection:
         click.echo(f"To keep services apart, each has {', '.join(report.protection)}.", err=True)
 
