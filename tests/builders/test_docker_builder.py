@@ -19,7 +19,7 @@ from tests.marks import nightly
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
 from windlass.builders.builder import BuildError, BuilderUnavailable, BuildSettings
 from windlass.docker.builds import builder
-from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client import Docker, EngineRefused, client
 from windlass.docker.client.images import image, pull, push
 from windlass.engines.registries import RegistryLogin
 from windlass.engines.workload import Artifact
@@ -387,6 +387,24 @@ async def test_discarding_removes_the_images_of_one_service_only(kit, host, tmp_
     await other.builder.discard(other.service)
     await other.builder.discard(other.service)
     assert await other.images() == []
+    await other.close()
+
+
+@pytest.mark.parametrize("in_parts", [True, False])
+async def test_services_are_found_where_one_list_of_all_their_images_is_too_long(kit, monkeypatch, in_parts):
+    other = kit.another_service()
+    for made in (kit, other):
+        await made.build(f"FROM {BOX}\nLABEL long={'x' * 1000}\n")
+    with monkeypatch.context() as shorter:
+        shorter.setattr(client, "LONGEST_LIST", 2500)
+        if in_parts:
+            assert await kit.builder.services() == {kit.service, other.service}
+            await kit.builder.sweep([kit.service])
+            assert await kit.builder.services() == {other.service}
+        else:  # the control
+            shorter.setattr(builder, "LONGEST_ID", 0)
+            with pytest.raises(BuildError, match="long labels"):
+                await kit.builder.services()
     await other.close()
 
 

@@ -49,6 +49,7 @@ from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.client.subnets import SubnetsUsedUp
+from windlass.engines.image_names import OURS
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.workload import MOST_EXPOSED, Artifact
 
@@ -68,6 +69,10 @@ SOON: Final = 1.0
 """Seconds that a build waits for its turn without saying so."""
 UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
+
+LONGEST_ID: Final = 36
+"""Characters of the id of a service."""
+_OF_IDS: Final = "0123456789abcdef-"
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
@@ -148,20 +153,18 @@ class DockerBuilder:
 
     async def discard(self, service: str) -> None:
         with self._translated():
-            for metadata in await self._images(f"{SERVICE}={service}"):
+            for metadata in await self._images(of=service):
                 await self._forget(metadata, force=True)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
         with self._translated():
-            for metadata in await self._images(f"{SERVICE}={service}"):
+            for metadata in await self._images(of=service):
                 if metadata["Labels"].get(KEY, "") not in keep:
                     await self._forget(metadata)
 
     async def services(self) -> Collection[str]:
         with self._translated():
-            return {
-                service for metadata in await self._images() if (service := metadata["Labels"].get(SERVICE))
-            }
+            return await self._services()
 
     async def set_aside(self, service: str, into: Path) -> None:
         """Does nothing: images stay on the engine, and nothing runs from them by itself."""
@@ -176,12 +179,13 @@ class DockerBuilder:
                 await self._clean(progress, scope)
             await self._networks.sweep()
             await self._engine_turn.sweep()
-            for metadata in await self._images():
-                service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
-                if (service, key) in self._building:
-                    continue
-                # An image loses its name to a later one that is built under the same key.
-                if service in erase or not _names(metadata):
+            # An image loses its name to a later one that is built under the same key.
+            unused = await self._images(dangling=True)
+            for service in erase:
+                unused += await self._images(of=service)
+            for metadata in unused:
+                labels = metadata["Labels"]
+                if (labels.get(SERVICE, ""), labels.get(KEY, "")) not in self._building:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
@@ -437,9 +441,23 @@ class DockerBuilder:
             await self._delete(f"/images/{ref}", force=True)
             raise BuildError(why)
 
-    async def _images(self, *labels: str) -> list[_ImageSummary]:
-        params = {"filters": {"label": [f"{INSTALLATION}={self._installation}", *labels]}}
+    async def _images(self, *, of: str = "", dangling: bool = False) -> list[_ImageSummary]:
+        """Returns the images built for services with this pattern, or those without a name. One list of all
+        could be too long: the engine repeats all labels of an image there."""
+        chosen = {"dangling": ["true"]} if dangling else {"reference": [f"{OURS}{of}"]}
+        params = {"filters": {"label": [f"{INSTALLATION}={self._installation}"], **chosen}}
         return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
+
+    async def _services(self, prefix: str = "") -> set[str]:
+        """Returns the services with images whose id begins so. A list that is too long is read in parts."""
+        try:
+            images = await self._images(of=f"{prefix}*")
+        except AnswerTooLong:
+            if len(prefix) >= LONGEST_ID:
+                raise
+            parts = [await self._services(prefix + character) for character in _OF_IDS]
+            return set().union(*parts)
+        return {service for metadata in images if (service := metadata["Labels"].get(SERVICE))}
 
     async def _forget(self, metadata: _ImageSummary, *, force: bool = False) -> None:
         for name in _names(metadata) or [metadata["Id"]]:
@@ -501,7 +519,7 @@ def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
 
 
 def _ref(service: str, key: str) -> str:
-    return f"windlass/{service}:{key}"
+    return f"{OURS}{service}:{key}"
 
 
 def _names(metadata: _ImageSummary) -> list[str]:
