@@ -103,6 +103,19 @@ async def test_a_volume_whose_folder_an_engine_would_read_otherwise_is_refused(t
             )
 
 
+@pytest.mark.parametrize("path", ["/proc", "//sys/", "/dev/shm"])
+async def test_a_volume_over_a_file_system_of_the_kernel_is_refused(tmp_path, path):
+    async with world_with("image", tmp_path) as world:
+        environment = await world.environment()
+        for family, own in (("application", GIT), ("container", IMAGE)):
+            storage = [DATA, {"size": 1, "mount_point": path}]
+            body = {"name": "one", "storage": storage} | own
+            answer = await world.post(f"/environment/{environment}/{family}", body)
+            assert (answer.status, "belongs to the system" in answer.message) == (400, True)
+            storage[1]["mount_point"] = f"/data{path}"
+            assert (await world.post(f"/environment/{environment}/{family}", body)).status == 201
+
+
 async def test_a_version_that_can_be_installed_is_accepted_and_its_deployment_says_what_to_do(tmp_path):
     async with world_with("native", tmp_path) as world:
         database = await world.database(version="11")

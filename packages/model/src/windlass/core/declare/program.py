@@ -164,6 +164,10 @@ def normalise_ports(ports: Sequence[PortRequest]) -> None:
         port.is_default = port is default
 
 
+SYSTEM_FOLDERS: Final = frozenset({"dev", "proc", "sys"})
+"""File systems of the kernel, which every instance has."""
+
+
 def check_mounts(storage: Sequence[StorageRequest]) -> None:
     """Refuses volumes that no engine can mount beside each other."""
     seen: set[str] = set()
@@ -171,6 +175,8 @@ def check_mounts(storage: Sequence[StorageRequest]) -> None:
         folder = posixpath.normpath(volume.mount_point).lstrip("/")
         if folder in seen:
             raise clash(f"storage[{index}].mount_point", f"another volume is mounted at /{folder}")
+        if folder.split("/")[0] in SYSTEM_FOLDERS:
+            raise clash(f"storage[{index}].mount_point", f"/{folder} belongs to the system, choose another")
         seen.add(folder)
 
 
