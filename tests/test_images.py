@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from windlass.docker import images
 from windlass.docker.client import EngineRefused
 from windlass.docker.client import images as pulls
 from windlass.docker.client.images import why_not_pulled
+from windlass.docker.client.pulled_images import PulledImages
 from windlass.engines.engine import EngineError
 from windlass.engines.registries import PullRequest
 
@@ -145,12 +147,12 @@ async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytes
 
 
 async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pulls, "LOOKING", 0.01)
     engine: Any = SilentRegistry()
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
-        await images.DockerImages(engine).resolve(PullRequest(REF), print)
+        await images.DockerImages(engine, PulledImages(engine, tmp_path)).resolve(PullRequest(REF), print)
     monkeypatch.setattr(pulls, "SILENT", 0.01)
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
-        await images.DockerImages(engine).have(REF)
+        await images.DockerImages(engine, PulledImages(engine, tmp_path)).have(REF)

@@ -19,19 +19,24 @@ engine_turn.LABEL = f"windlass.test-turn-{uuid.uuid4()}"
 class Bench:
     """A builder, the files that it builds from, and its log."""
 
-    def __init__(self, host: str, folder: Path, **given: Any) -> None:
+    def __init__(self, host: str, folder: Path, *, of_engine: Path | None = None, **given: Any) -> None:
+        """`of_engine` is the folder of an engine that runs what is built."""
         self.host = host
         self.source = folder / "source"
         self.source.mkdir(parents=True, exist_ok=True)
         self.installation = f"test-{uuid.uuid4()}"
-        self.builder = DockerBuilder(host=host, installation=self.installation, **given)
+        self.folder = of_engine or folder / "engine"
+        self.builder = DockerBuilder(host=host, installation=self.installation, folder=self.folder, **given)
         self.service = str(uuid.uuid4())
         self.log: list[str] = []
 
     def another_service(self, **given: Any) -> Bench:
         """Returns a bench for another service of the same installation."""
         made = Bench(self.host, self.source.parent, **given)
-        made.builder = DockerBuilder(host=self.host, installation=self.installation, **given)
+        made.folder = self.folder
+        made.builder = DockerBuilder(
+            host=self.host, installation=self.installation, folder=self.folder, **given
+        )
         made.installation = self.installation
         return made
 

@@ -107,6 +107,7 @@ class DeclarativeEngine:
         say: Callable[[str], None],
         login: RegistryLogin | None = None,
         org: str = "",
+        service: str = "",
     ) -> None:
         """A node pulls images itself."""
 

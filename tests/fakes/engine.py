@@ -156,6 +156,7 @@ class FakeEngine(RolloutEngine):
         say: Callable[[str], None],
         login: RegistryLogin | None = None,
         org: str = "",
+        service: str = "",
     ) -> None:
         self._answer()
         if self.missing:

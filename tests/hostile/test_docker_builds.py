@@ -350,7 +350,9 @@ async def test_a_step_reaches_no_step_of_another_service(host, tmp_path, kit, fl
     async with AsyncExitStack() as after:
         after.push_async_callback(victim.close)
         if server == "another":
-            attacker.builder = DockerBuilder(host=host, installation=victim.installation, buildkit=kit)
+            attacker.builder = DockerBuilder(
+                host=host, installation=victim.installation, buildkit=kit, folder=victim.folder
+            )
             after.push_async_callback(attacker.builder.stop)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(victim.build(LISTENING.format(box=BOX, flag=flag, word=word), org="victim"))

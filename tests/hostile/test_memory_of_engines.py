@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
-import io
-import json
 import sys
-import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.engines.dockers import docker_host
+from tests.engines.small_registry import SmallRegistry
 from windlass.docker.client import Docker, EngineRefused, engine_memory
 from windlass.docker.client import images as pulls
 from windlass.docker.client.engine_memory import TOO_MUCH, PullBackoff, is_limited
@@ -147,81 +142,15 @@ def test_a_limit_of_the_engine_is_that_of_its_groups(tmp_path, line, file, text,
     assert is_limited("tcp://elsewhere", tmp_path, tmp_path / "groups") is limited
 
 
-class Registry:
-    """A registry with one image without content, and a long description."""
-
-    def __init__(self, **more: Any) -> None:
-        layer = _empty_layer()
-        diff = f"sha256:{hashlib.sha256(gzip.decompress(layer)).hexdigest()}"
-        config = {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Cmd": ["/none"]},
-            "rootfs": {"type": "layers", "diff_ids": [diff]},
-            **more,
-        }
-        self._blobs = dict(map(_named, (layer, json.dumps(config).encode())))
-        names = list(self._blobs)
-        kinds = ("image.rootfs.diff.tar.gzip", "container.image.v1+json")
-        told = [
-            {
-                "mediaType": f"application/vnd.docker.{kind}",
-                "size": len(self._blobs[name]),
-                "digest": name,
-            }
-            for kind, name in zip(kinds, names, strict=True)
-        ]
-        self._kind = "application/vnd.docker.distribution.manifest.v2+json"
-        manifest = {"schemaVersion": 2, "mediaType": self._kind, "config": told[1], "layers": [told[0]]}
-        self._manifest = json.dumps(manifest).encode()
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        """Yields the host of the registry."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        method, _, rest = (await reader.read(4096)).decode(errors="replace").partition(" ")
-        if method not in ("GET", "HEAD"):  # the engine tries TLS first
-            writer.close()
-            return
-        path = rest.partition(" ")[0]
-        is_manifest = "/manifests/" in path
-        body = self._manifest if is_manifest else self._blobs.get(path.rpartition("/")[2], b"")
-        lines = (
-            "HTTP/1.1 200 OK",
-            f"Content-Type: {self._kind if is_manifest else 'application/octet-stream'}",
-            f"Docker-Content-Digest: {_named(self._manifest)[0]}",
-            f"Content-Length: {len(body)}",
-            "Connection: close",
-        )
-        writer.write("\r\n".join((*lines, "", "")).encode() + (b"" if method == "HEAD" else body))
-        await writer.drain()
-        writer.close()
-
-
-def _named(content: bytes) -> tuple[str, bytes]:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}", content
-
-
-def _empty_layer() -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w"):
-        pass
-    return gzip.compress(packed.getvalue(), mtime=0)
-
-
 LONG = "x" * (2 << 20)
-DESCRIPTIONS = [{"comment": LONG}, {"history": [{"created_by": LONG}]}]
+DESCRIPTIONS = [{"comment": LONG}, {"history": [{"created_by": LONG}]}, {"unknown": LONG}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("description", DESCRIPTIONS, ids=["configuration", "history"])
+@pytest.mark.parametrize("description", DESCRIPTIONS, ids=["configuration", "history", "unknown"])
 async def test_an_image_with_a_long_description_does_not_stay_on_the_engine(description):
     docker = Docker(docker_host())
-    async with Registry(**description).served() as host:
+    async with SmallRegistry(**description).served() as host:
         ref = f"{host}/acme/long:1"
         with pytest.raises(EngineRefused, match=pulls.TOO_LONG) as raised:
             await pull(docker, ref)
@@ -233,7 +162,7 @@ async def test_an_image_with_a_long_description_does_not_stay_on_the_engine(desc
 @pytest.mark.slow
 async def test_an_image_with_a_short_description_stays():
     docker = Docker(docker_host())
-    async with Registry(comment="x").served() as host:
+    async with SmallRegistry(comment="x").served() as host:
         ref = f"{host}/acme/short:1"
         await pull(docker, ref)
         assert await image(docker, ref) is not None

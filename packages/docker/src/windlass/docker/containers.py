@@ -14,6 +14,7 @@ from windlass.docker import create
 from windlass.docker import names as words
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE
+from windlass.docker.client.pulled_images import ImageUser
 from windlass.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of
 from windlass.docker.files import pack, read_packed
 from windlass.docker.host_ports import HostPorts
@@ -146,7 +147,8 @@ class ContainerClient:
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources
         await resources.check_volumes(workload)  # an image is of no use until the volume is back
-        image = await self._images.have(workload.artifact.ref, org=workload.org)
+        user = ImageUser(workload.service, workload.org)
+        image = await self._images.have(workload.artifact.ref, user=user)
         await resources.make_volumes(workload)
         count = len(create.published_ports(workload, once=once))
         async with resources.network(workload) as network, self._ports.claim(workload.org, count) as ports:

@@ -24,6 +24,7 @@ from windlass.base.log import log
 from windlass.docker import names
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE, refusal
+from windlass.docker.client.pulled_images import PULLED, ImageUser, PulledImages
 from windlass.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
 from windlass.docker.descriptions import (
     ContainerSummary,
@@ -102,7 +103,7 @@ class DockerEngine(RolloutEngine):
         self.identity = self._machine.remembered()
         self._installation = installation
         self._resources = DockerResources(self._docker, installation, pool)
-        self._images = DockerImages(self._docker, registry)
+        self._images = DockerImages(self._docker, PulledImages(self._docker, folder / PULLED), registry)
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
         self._removed = RemovedGenerations(folder / REMOVED, durable=True)
         self._containers = ContainerClient(
@@ -177,10 +178,16 @@ class DockerEngine(RolloutEngine):
             return await self._images.resolve(request, say)
 
     async def prepare(
-        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+        self,
+        artifact: Artifact,
+        say: Say,
+        login: RegistryLogin | None = None,
+        org: str = "",
+        service: str = "",
     ) -> None:
+        user = ImageUser(service, org) if service else None
         with self._translated():
-            await self._images.have(artifact.ref, say, login, org)
+            await self._images.have(artifact.ref, say, login, user)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         with self._translated():

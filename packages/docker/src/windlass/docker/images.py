@@ -13,6 +13,7 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.built_images import SERVICE, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
+from windlass.docker.client.pulled_images import ImageUser, PulledImages
 from windlass.engines.engine import ArtifactLost, EngineError, Say
 from windlass.engines.image_names import NOT_ITS_OWN, is_named_by_id, is_ours
 from windlass.engines.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
@@ -23,9 +24,9 @@ def _ignore(line: str) -> None:
 
 
 class DockerImages:
-    def __init__(self, docker: Docker, registry: BuildRegistry | None = None) -> None:
+    def __init__(self, docker: Docker, pulled: PulledImages, registry: BuildRegistry | None = None) -> None:
         """`registry` has the images that Windlass built, if it is set."""
-        self._docker = docker
+        self._docker, self._pulled = docker, pulled
         self._built = BuiltImages(docker, registry)
         self._backoff = PullBackoff()
 
@@ -47,10 +48,17 @@ class DockerImages:
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
-        self, ref: str, say: Say = _ignore, login: RegistryLogin | None = None, org: str = ""
+        self,
+        ref: str,
+        say: Say = _ignore,
+        login: RegistryLogin | None = None,
+        user: ImageUser | None = None,
     ) -> Mapping[str, Any]:
-        """Pulls an image unless it is on the engine. Returns its metadata."""
+        """Pulls an image unless it is on the engine. Returns its metadata. What a user has pulled is removed
+        once no service uses it."""
         if inspection := await self._own(ref):
+            if user:
+                await self._pulled.note_use(user, ref, str(inspection.get("Id")))
             return inspection
         if await self._built.fetch(ref):
             return await image(self._docker, ref) or {}
@@ -58,13 +66,15 @@ class DockerImages:
             raise ArtifactLost("Deploy again: the image of this release is no longer on the Docker engine")
         say(f"Pulling {ref}")
         try:
-            with self._backoff.of(org):
+            with self._backoff.of(user.org if user else ""):
                 await pull(self._docker, ref, login)
         except EngineRefused as refused:
             why = why_not_pulled(ref, refused.message, has_login=login is not None)
             if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service
                 raise ArtifactLost(f"The image is no longer on the Docker engine. {why}") from refused
             raise EngineError(why) from refused
+        if user and (id := str((await image(self._docker, ref) or {}).get("Id", ""))):
+            await self._pulled.note_pull(user, ref, id)
         return await self._own(ref) or {}
 
     async def _own(self, ref: str) -> Mapping[str, Any] | None:

@@ -72,8 +72,8 @@ _CACHE_ADVICE: Final = (
     "that it ever built; `docker builder prune` makes room now"
 )
 ENGINE_MEMORY: Final = SharedResource(
-    "share the memory of this machine with the Docker engine, which has no limit: a hostile registry can have "
-    "the engine fill the memory, and the kernel then ends services of others",
+    "share the memory of this machine with the Docker engine, which has no limit: a hostile registry can "
+    "have the engine fill the memory, and the kernel then ends services of others",
     "give docker.service a MemoryMax, and Docker live-restore, see docs/operations.md, unless these "
     "organizations trust each other",
 )
@@ -128,16 +128,18 @@ class DockerProvider:
         from windlass.docker.engine import DockerEngine  # noqa: PLC0415
 
         host, built, pool = settings.host, settings.build_registry, settings.pool
+        folder = server.folder / NAME
         return OpenedEngine(
             engine=DockerEngine(
-                host=host,
-                folder=server.folder / NAME,
-                installation=server.installation,
-                registry=built,
-                pool=pool,
+                host=host, folder=folder, installation=server.installation, registry=built, pool=pool
             ),
             builder=DockerBuilder(
-                host=host, installation=server.installation, registry=built, calls=server.calls, pool=pool
+                host=host,
+                folder=folder,
+                installation=server.installation,
+                registry=built,
+                calls=server.calls,
+                pool=pool,
             ),
             servers=NoServers(),
         )
@@ -196,7 +198,11 @@ class DockerProvider:
                 host=docker, folder=folder / NAME, installation=server.installation, pool=pool
             ),
             builder=DockerBuilder(
-                host=docker, installation=server.installation, calls=server.calls, pool=pool
+                host=docker,
+                folder=folder / NAME,
+                installation=server.installation,
+                calls=server.calls,
+                pool=pool,
             ),
             servers=NoServers(),
             reconnect=reconnect,

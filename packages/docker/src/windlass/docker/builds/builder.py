@@ -48,6 +48,7 @@ from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
+from windlass.docker.client.pulled_images import PULLED, ImageUser, PulledImages
 from windlass.docker.client.subnets import SubnetsUsedUp
 from windlass.engines.image_names import OURS
 from windlass.engines.registries import BuildRegistry
@@ -111,10 +112,12 @@ class DockerBuilder:
         registry: BuildRegistry | None = None,
         calls: BoundedCalls | None = None,
         pool: IPv4Network | None = None,
+        folder: Path,
     ) -> None:
         """`installation` tells our images from those of another Windlass on the same engine. The engine
         decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set. `calls`
-        read the files of commits. `pool` has the subnets of networks."""
+        read the files of commits. `pool` has the subnets of networks; `folder` is that of the
+        engine."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._built = BuiltImages(self._docker, registry)
         self._calls = calls or bounded_detection()
@@ -123,7 +126,7 @@ class DockerBuilder:
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
         self._left_steps = LeftSteps(self._docker)
-        self._backoff = PullBackoff()
+        self._backoff, self._pulled = PullBackoff(), PulledImages(self._docker, folder / PULLED)
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
         """Organizations, and images by digest that a registry gave them."""
@@ -155,16 +158,18 @@ class DockerBuilder:
         with self._translated():
             for metadata in await self._images(of=service):
                 await self._forget(metadata, force=True)
+            await self._pulled.discard(service)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
         with self._translated():
             for metadata in await self._images(of=service):
                 if metadata["Labels"].get(KEY, "") not in keep:
                     await self._forget(metadata)
+            await self._pulled.keep(service, "run", keep)
 
     async def services(self) -> Collection[str]:
         with self._translated():
-            return await self._services()
+            return {*await self._services(), *await self._pulled.services()}
 
     async def set_aside(self, service: str, into: Path) -> None:
         """Does nothing: images stay on the engine, and nothing runs from them by itself."""
@@ -183,6 +188,7 @@ class DockerBuilder:
             unused = await self._images(dangling=True)
             for service in erase:
                 unused += await self._images(of=service)
+                await self._pulled.discard(service)
             for metadata in unused:
                 labels = metadata["Labels"]
                 if (labels.get(SERVICE, ""), labels.get(KEY, "")) not in self._building:
@@ -226,6 +232,7 @@ class DockerBuilder:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and did not say why"
             )
+        await self._pulled.keep(order.service, "build", read.guarded.images)
         if why := await self._built.send(artifact.ref):
             say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
@@ -250,7 +257,7 @@ class DockerBuilder:
         has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not read.guarded.is_plain:
             return None
-        bases = [await self._base(ref, order.org, say) for ref in read.guarded.images]
+        bases = [await self._base(ref, order, say) for ref in read.guarded.images]
         return read if all(map(is_plain_image, bases)) else None
 
     async def _checked(
@@ -259,7 +266,7 @@ class DockerBuilder:
         """Returns the Dockerfile to send, with digests of the images that were checked, and its arguments."""
         platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
         for ref in read.guarded.images:
-            base = await self._base(ref, order.org, say)
+            base = await self._base(ref, order, say)
             check_image(ref, base, order.service, SERVICE, platform)
             digests[ref] = by_digest(ref, base)
             bases.append(base)
@@ -382,13 +389,16 @@ class DockerBuilder:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
-    async def _base(self, ref: str, org: str, say: Say) -> dict[str, Any]:
+    async def _base(self, ref: str, order: Order, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.
 
         The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly. One
         that is named by its digest may be there because another organization pulled it with a login: its
         registry decides each time. Where it does not answer, what it gave the organization before is used."""
+        org, user = order.org, ImageUser(order.service, order.org, "build")
         metadata = await image(self._docker, ref)
+        if metadata:
+            await self._pulled.note_use(user, ref, str(metadata["Id"]))
         if metadata and not has_digest(ref):
             return metadata
         say(f"Pulling {ref}")
@@ -407,8 +417,12 @@ class DockerBuilder:
             self._given[org, ref] = None
             if len(self._given) > MOST_GIVEN:
                 del self._given[next(iter(self._given))]
-        if metadata is None and (metadata := await image(self._docker, ref)) is None:
-            raise BuildError(f"Deploy again: the image {ref} was removed from the Docker engine meanwhile")
+        if metadata is None:
+            if (metadata := await image(self._docker, ref)) is None:
+                raise BuildError(
+                    f"Deploy again: the image {ref} was removed from the Docker engine meanwhile"
+                )
+            await self._pulled.note_pull(user, ref, str(metadata["Id"]))
         return metadata
 
     async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:

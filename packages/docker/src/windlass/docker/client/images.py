@@ -7,8 +7,10 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import AnswerTooLong, EngineRefused
 from windlass.docker.client.client import Docker
 from windlass.docker.client.engine_memory import PAUSED, TOO_MUCH, limited_memory
@@ -25,6 +27,8 @@ LEAST: Final = 64 * 1024
 """Bytes a second of all layers of a pull together, at least: the engine loads few at a time for all."""
 MEASURED: Final = 120.0
 """Seconds over which that is measured."""
+LONGEST_STORED: Final = 512 * 1024
+"""Bytes of the configuration of an image."""
 TOO_SLOW: Final = "the registry sends too slowly"
 TOO_LONG: Final = "the image says too much of itself"
 
@@ -87,14 +91,26 @@ async def _refuse_long(docker: Docker, ref: str) -> None:
     """Removes an image that was just pulled if its description is long: the engine reads those of all images
     for each of its lists."""
     try:
-        for part in ("json", "history"):
-            await docker.json("GET", f"/images/{ref}/{part}")
+        described, _ = [await docker.json("GET", f"/images/{ref}/{part}") for part in ("json", "history")]
+        if not docker.is_elsewhere and await _stored_size(docker, str(described["Id"])) > LONGEST_STORED:
+            raise AnswerTooLong(TOO_LONG)
     except AnswerTooLong as error:
         await docker.raw("DELETE", f"/images/{ref}")
         raise EngineRefused(413, TOO_LONG) from error
     except EngineRefused as refused:
         if refused.status != 404:
             raise
+
+
+async def _stored_size(docker: Docker, id: str) -> int:
+    """Returns the bytes of the configuration of an image, with fields that no answer tells, as an engine of
+    this machine has stored it; 0 if it cannot be seen."""
+    info = await docker.json("GET", "/info")
+    stored = Path(info["DockerRootDir"]) / "image" / info["Driver"] / "imagedb/content" / id.replace(":", "/")
+    try:
+        return int((await in_thread(stored.stat)).st_size)
+    except OSError:
+        return 0
 
 
 class _PullSpeed:
@@ -174,7 +190,7 @@ _REASONS: Final = (
     ),
     (
         TOO_LONG,
-        "Use an image with a shorter configuration and history than {ref}: they may have 1 MiB",
+        "Use an image with a shorter configuration and history than {ref}: they may have 512 KiB",
     ),
     (
         PAUSED,

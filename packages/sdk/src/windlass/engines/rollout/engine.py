@@ -47,7 +47,12 @@ class RolloutEngine(Engine, Copies):
         return request.ref
 
     async def prepare(
-        self, artifact: Artifact, say: Say, login: RegistryLogin | None = None, org: str = ""
+        self,
+        artifact: Artifact,
+        say: Say,
+        login: RegistryLogin | None = None,
+        org: str = "",
+        service: str = "",
     ) -> None:
         """Does nothing: what a builder made is on this machine."""
 

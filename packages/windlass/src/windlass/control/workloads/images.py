@@ -60,7 +60,7 @@ async def prepare_image(ctx: Context, making: BuildInput, image: ImageSource) ->
         if digest := parse_ref(ref).digest:
             making.say(f"Its tag stands for {digest}")
     artifact = Artifact(kind="image", ref=ref, key=ref)
-    await place.engine.prepare(artifact, making.say, login, org)
+    await place.engine.prepare(artifact, making.say, login, org, making.service.id)
     return BuiltArtifact(BuildResult(artifact), image_tag=image.tag)
 
 
@@ -73,7 +73,7 @@ async def fetch_image(
     is_from_there = registry is not None and host_of(registry.url or "") == parse_ref(artifact.ref).host
     login = await _login(ctx, registry) if is_from_there else None
     place = await ctx.places.of(making.service.id)
-    await place.engine.prepare(artifact, making.say, login, making.service.org)
+    await place.engine.prepare(artifact, making.say, login, making.service.org, making.service.id)
 
 
 async def find_registry(
