@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.needs import needs_root
 from tests.world import make_world
 from windlass.base import disk_reserve, process_memory, unnamed_files
@@ -340,3 +341,11 @@ async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, 
 def test_more_open_files_than_can_be_looked_through_are_hidden(tmp_path, monkeypatch, most, is_hidden):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
     assert unlinked(lambda: [os.getpid()], tmp_path).is_hidden is is_hidden
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+async def test_a_server_tells_whether_memory_is_measured(monkeypatch, is_measured: bool):
+    monkeypatch.setattr(FakeEngine, "measures_memory", is_measured)
+    async with make_world() as world:
+        answer = await world.get("/readyz")
+    assert answer["memory"] == ("measured" if is_measured else "not measured")

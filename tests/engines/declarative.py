@@ -182,6 +182,10 @@ class DeclarativeEngine:
         return ServiceAddress(f"{service}.windlass-{environment}.svc", internal)
 
     @property
+    def measures_memory(self) -> bool:
+        return True
+
+    @property
     def server_folder(self) -> str:
         return ""
 

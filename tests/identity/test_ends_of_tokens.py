@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import string
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
 from windlass.control.people.authenticate import Authenticator
 from windlass.core.access import Scope
+from windlass.operate.serving import keep_first_token
 from windlass.store import Store
 
 
@@ -202,3 +204,20 @@ async def test_verdicts_take_a_bounded_room():
         for blanks in islice(product(b" \t", repeat=14), 12_000):
             await gate.admit(b"Token " + bytes(blanks) + token)
         assert len(gate._known) <= 10_000
+
+
+async def test_the_token_of_a_first_start_that_failed_is_shown_by_the_next(tmp_path, clock):
+    async with opened(tmp_path, clock, "") as world:
+        first = world.installation.first_token
+        await keep_first_token(world.installation)
+        kept = Path(world.installation.ctx.settings.data_dir) / "first-token"
+        assert kept.stat().st_mode & 0o777 == 0o600
+    async with opened(tmp_path, clock, "") as world:
+        assert world.installation.first_token is None  # the control: without the file, it is lost
+        await keep_first_token(world.installation)
+        assert world.installation.first_token == first
+        assert world.installation.first_code
+    kept.write_text(f"{first}x")
+    async with opened(tmp_path, clock, "") as world:
+        await keep_first_token(world.installation)
+        assert world.installation.first_token is None

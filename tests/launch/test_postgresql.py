@@ -67,6 +67,16 @@ def test_the_data_lies_in_the_volume_and_only_without_one_where_pgdata_says(volu
         assert db.data.exists() is volume
 
 
+def test_a_data_folder_that_others_may_enter_is_closed_again():
+    """PostgreSQL refuses to start on one, as after `chmod -R a+rX` of the data directory."""
+    with database("postgresql") as db:
+        db.stop(db.started())
+        subprocess.run(["chmod", "-R", "a+rX", db.data], check=True)
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o755
+        db.started()
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o700
+
+
 @ROOT
 def test_as_root_the_server_runs_unprivileged_and_its_data_stays_private():
     with database("postgresql", new=True) as db:

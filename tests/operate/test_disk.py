@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from windlass.operate.disk import disk
+from windlass.operate.first_steps import way_to_write
 
 GIB = 1 << 30
 MANY = 1_000_000
@@ -24,9 +25,9 @@ def look(tmp_path, monkeypatch):
     for number in range(20):
         (builds / "cache" / "small" / str(number)).touch()
 
-    def found(free, files=MANY, of=MANY, reserve=0):
+    def found(free, files=MANY, of=MANY, reserve=0, whole=100 * GIB):
         facts = SimpleNamespace(
-            f_bavail=free // 4096, f_frsize=4096, f_blocks=100 * GIB // 4096, f_favail=files, f_files=of
+            f_bavail=free // 4096, f_frsize=4096, f_blocks=whole // 4096, f_favail=files, f_files=of
         )
         monkeypatch.setattr(os, "statvfs", lambda path: facts)
         return disk(tmp_path, tmp_path, reserve)
@@ -62,6 +63,20 @@ def test_a_disk_without_free_inodes_is_reported_with_the_folders_that_have_most_
     assert told.found.startswith(
         "5.0 GiB free, and 0 more files; most is in builds/cache (22 files), builds (3 files)"
     )
+
+
+@pytest.mark.parametrize(("whole", "is_small"), [(2 * GIB, True), (100 * GIB, False)])
+def test_an_empty_small_disk_has_no_advice_to_delete_anything(look, whole, is_small):
+    told = look(GIB, whole=whole)
+    assert ("; the whole disk has 2.0 GiB" in told.found) is is_small
+    assert ("move the data directory to a larger one" in told.advice) is is_small
+    assert ("can be deleted" in told.advice) is not is_small
+
+
+@pytest.mark.parametrize(("flags", "way"), [(os.ST_RDONLY, "read-only"), (0, "change its permissions")])
+def test_a_folder_on_a_read_only_disk_is_not_a_matter_of_permissions(monkeypatch, tmp_path, flags, way):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags))
+    assert way in way_to_write(tmp_path)
 
 
 def test_a_disk_with_room_is_not_measured(look):

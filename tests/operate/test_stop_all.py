@@ -30,7 +30,7 @@ from windlass.config import DATABASE, Settings
 from windlass.install import mark
 from windlass.install.ownership import DatabaseMismatch
 from windlass.install.parts import Parts
-from windlass.operate import stopping
+from windlass.operate import commands, stopping
 from windlass.operate.explain import explain
 from windlass.operate.serving import closing_line
 from windlass.terminal.command_errors import CommandFailed, CommandRefused
@@ -115,6 +115,16 @@ async def test_stop_all_does_not_fall_back_to_the_local_folder_if_nothing_listen
     assert said.err.endswith("nothing listens at http://127.0.0.1:1\n")
     folder = Path(Settings().data_dir).absolute()
     assert f"`windlass stop --all --data-dir {folder}`" in said.err
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_stop_all_of_a_folder_says_that_the_server_of_the_environment_is_not_called(
+    windlass, tmp_path, monkeypatch, is_named
+):
+    monkeypatch.setattr(commands, "start_logging", lambda *_: None)
+    url = {"url": "http://127.0.0.1:1"} if is_named else {"url": "http://127.0.0.1:8080"}
+    said = await windlass("stop", "--all", "--data-dir", str(tmp_path / "none"), **url)
+    assert ("http://127.0.0.1:1 is not called" in said.err) is is_named
 
 
 # Without a server

@@ -210,3 +210,17 @@ def test_a_crash_that_was_recorded_differs_from_nothing():
 
 def test_a_site_without_instances_is_never_absent():
     assert not compare([(3, replace(KEPT, instances=0, running=0, ready=0))], []).absent
+
+
+async def test_a_service_that_waits_for_its_volume_is_logged_once(world: World, caplog):
+    """The control is a service that gets lost meanwhile."""
+    gone = "instances that should run are gone"
+    await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+    world.engine.forgets_everything()
+    for _ in range(3):
+        await world.compare_instances()
+    assert caplog.text.count(gone) == 1
+    await deployed(world)
+    world.engine.forgets_everything()
+    await world.compare_instances()
+    assert caplog.text.count(gone) == 2

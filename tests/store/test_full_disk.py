@@ -15,7 +15,8 @@ import pytest
 from tests.store.changes import MEGABYTE, adds, fails_late, together
 from tests.store.stores import ORG, Place, names
 from tests.world import make_world
-from windlass.base.errors import Unavailable
+from windlass.api.answers import error_answer
+from windlass.base.errors import NO_DATA, Unavailable
 from windlass.store import Store, Write, sqlite
 from windlass.store.sqlite import SqliteStore
 
@@ -124,6 +125,38 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
         assert (await world.get("/readyz")).status == 200
         unbounded(world.installation.ctx.store)
         assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200
+
+
+@pytest.mark.parametrize("is_empty", [False, True], ids=["removed", "unmounted"])
+async def test_changes_are_answered_503_while_the_data_directory_is_away(tmp_path: Path, is_empty: bool):
+    """The control is the same directory back at its place."""
+    folder, aside = tmp_path / "data", tmp_path / "aside"
+    async with make_world(folder=folder) as world:
+        project = await world.project()
+        folder.rename(aside)
+        if is_empty:
+            folder.mkdir()
+        ready = await world.get("/readyz")
+        made = await world.post(f"/organization/{world.org}/project", {"name": "other"})
+        deleted = await world.call("DELETE", f"/project/{project}")
+        assert [answer.status for answer in (ready, made, deleted)] == [503] * 3
+        assert {answer.message for answer in (ready, made, deleted)} == {NO_DATA}
+        assert (await world.get(f"/project/{project}")).status == 200
+        if is_empty:
+            folder.rmdir()
+        aside.rename(folder)
+        assert (await world.get("/readyz")).status == 200
+        assert (await world.call("DELETE", f"/project/{project}")).status == 204
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_failure_that_no_part_expects_is_answered_503_if_the_data_directory_is_away(
+    tmp_path: Path, is_away: bool
+):
+    folder = tmp_path / "away" if is_away else tmp_path
+    answer = error_answer(FileNotFoundError(2, "No such file", str(folder / "x")), str(folder))
+    assert (answer.status, NO_DATA.encode() in answer.body) == ((503, True) if is_away else (500, False))
+    assert error_answer(ValueError("a bug"), str(folder)).status == 500
 
 
 @pytest.mark.parametrize("room", [0, 4 << 20], ids=["no room", "room"])

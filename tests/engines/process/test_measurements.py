@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -108,6 +109,27 @@ async def test_an_instance_that_cannot_be_weighed_does_not_keep_others_from_it(s
     await start_both(station, hanging, 0.1)
     assert "more than its memory" in (await station.ended(HEAVY)).reason
     assert not (await station.one(HANGS)).reason
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_memory_that_cannot_be_measured_is_reported(station, hanging, monkeypatch, hangs):
+    monkeypatch.setattr(resource_monitor, "_UNMEASURED", 3)
+    if not hangs:
+        hanging.may_answer.set()
+    watch = await start_both(station, hanging, 0.1)
+    since = time.monotonic()
+
+    async def is_reported() -> bool:
+        return not station.engine.measures_memory or time.monotonic() > since + 8
+
+    await until(is_reported)
+    assert station.engine.measures_memory is not hangs
+    hanging.may_answer.set()
+
+    async def is_well() -> bool:
+        return bool(watch.measures_memory)
+
+    await until(is_well)
 
 
 async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(station, hanging, monkeypatch):

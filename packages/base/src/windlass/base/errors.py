@@ -7,7 +7,12 @@ A message names the thing and the way out. It never carries a trace, SQL, a path
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
+
+NO_DATA: Final = (
+    "Mount the disk of the data directory, or bring the directory back: it is not there, and changes cannot "
+    "be stored"
+)
 
 
 class Failure(Exception):

@@ -42,7 +42,7 @@ from windlass.terminal.tables import plain, print_json
 
 
 def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool, as_json: bool) -> None:
-    """Follows a run of the job of this name. Raises CommandFailed if it ends in another way than it should."""
+    """Follows a run of the job of this name. Raises CommandFailed if it ends otherwise than it should."""
     path = f"/job/{run['job_id']}/run/{run['id']}"
     say(f"{plain(job)}: run {run['number']}")
     _show_log(api, path)

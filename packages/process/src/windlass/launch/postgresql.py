@@ -57,6 +57,8 @@ def start(variables: Variables) -> NoReturn:
     account, settings = account_of(variables), settings_of(variables)
     held = hold(data)  # before the owner changes: an earlier server may still use it
     leave_root(data, server)
+    if data.is_dir():  # PostgreSQL refuses a folder that others may enter, as after `chmod -R`
+        data.chmod(0o700)
     cluster = PostgresServer(server, data, held, select_passed_on(variables))
     cluster.check_major(variables.get(VERSION, ""))
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):

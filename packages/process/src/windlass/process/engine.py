@@ -286,6 +286,10 @@ class ProcessEngine(RolloutEngine):
         return routed
 
     @property
+    def measures_memory(self) -> bool:
+        return self._resource_monitor.measures_memory
+
+    @property
     def server_folder(self) -> str:
         return str(self._starter.server_folder)
 

@@ -53,6 +53,8 @@ _TIDY_EVERY: Final = 60.0
 """Seconds between two looks for networks that nothing needs."""
 _PATIENCE: Final = 30.0
 """Seconds after which an instance whose open files cannot be measured counts as one that hides them."""
+_UNMEASURED: Final = 60.0
+"""Seconds without a measurement after which the operator is told."""
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
@@ -136,9 +138,15 @@ class ResourceMonitor:
         self._under_way: set[Step] = set()
         self._weigh_at = time.monotonic() + weigh_every
         self._tidy_at = time.monotonic() + _TIDY_EVERY
+        self._weighed_at = time.monotonic()
+        """The last time that no instance was left that had to be measured and was not."""
         self._has_found = self._has_renewed = False
         self._notified = -1
         self._was_reading = False
+
+    @property
+    def measures_memory(self) -> bool:
+        return time.monotonic() - self._weighed_at < _UNMEASURED + self._weigh_every
 
     async def find(self) -> None:
         """Watches the instances that run already, and ends processes that must not run any more."""
@@ -230,7 +238,9 @@ class ResourceMonitor:
         """Ends programs that use more memory than was asked for, where no control group does."""
         records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
         if not records or not self._output.holds:
+            self._weighed_at = time.monotonic()
             return
+        hangs = False
         table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_memory)
         self._weights.forget_others({(key, record.process) for key, record in records.items()})
         for key, record in records.items():
@@ -244,6 +254,7 @@ class ResourceMonitor:
                     partial(memory.is_heavy, record, self._processes(table, key, record)),
                 )
             except MeasurementHangs:  # its result counts as soon as it is there
+                hangs = True
                 continue
             except TooManyMounts:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_MOUNTS
@@ -256,6 +267,8 @@ class ResourceMonitor:
                 continue
             if is_heavy:
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
+        if not hangs:
+            self._weighed_at = time.monotonic()
 
     async def _share_processes(self) -> None:
         scarce = kernel_shares.Scarce("processes", most_processes(), present_processes())

@@ -211,6 +211,12 @@ class Engine(Protocol):
         return False
 
     @property
+    def measures_memory(self) -> bool:
+        """False if the memory of an instance, which no control group limits, could not be measured for a
+        minute."""
+        return True
+
+    @property
     def server_host(self) -> str:
         """The name by which a workload that `calls_server` finds the machine of this server; empty if the
         engine gives it none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from windlass.api import sockets
 from windlass.api.limits import Window
 from windlass.api.quota import StreamPlace
 from windlass.api.requests import Request, Send
-from windlass.base.errors import Failure, Invalid
+from windlass.base.errors import NO_DATA, Failure, Invalid, Unavailable
 from windlass.control.context.call import Reply, encode
 from windlass.core.declare.registry import Operation
 
@@ -69,7 +70,10 @@ def failure_answer(failure: Failure) -> HttpAnswer:
     return HttpAnswer(failure.status, _error_body(failure.status, failure.message), headers)
 
 
-def internal_error() -> HttpAnswer:
+def error_answer(error: Exception, data_dir: str) -> HttpAnswer:
+    """Returns the answer to a failure that no part expects."""
+    if isinstance(error, OSError) and not Path(data_dir).is_dir():
+        return failure_answer(Unavailable(NO_DATA))
     message = "Something went wrong here; the log has the request id of this answer"
     return HttpAnswer(500, _error_body(500, message))
 

@@ -19,9 +19,9 @@ from windlass.api.answers import (
     ServedFile,
     answer_of,
     check_length,
+    error_answer,
     failure_answer,
     file_answer,
-    internal_error,
     rate_limit_headers,
     send_answer,
 )
@@ -90,12 +90,12 @@ class App:
             answer = await (self._open_socket(request) if is_websocket else self._answer(request, receive))
         except Failure as failure:
             answer = failure_answer(failure)
-        except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
+        except Exception as error:  # noqa: BLE001 (a bug goes to the log, and never to a client)
             enter_trace(request.trace)
             _log.exception(
                 "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
             )
-            answer = internal_error()
+            answer = error_answer(error, self._ctx.settings.data_dir)
         if is_websocket:
             return await self._follow(request, answer, began, receive, send)
         if answer.stream is None or answer.place is None:

@@ -123,6 +123,11 @@ class Installation:
         self.metrics.gauge(
             "place_lost", "1 if a server that runs services is gone", lambda: int(bool(ownership.lost))
         )
+        self.metrics.gauge(
+            "memory_measured",
+            "0 if memory of an instance, which no control group limits, was not measured for a minute",
+            lambda: int(ctx.places.local.engine.measures_memory),
+        )
         self.metrics.add(InstallationMetrics(ctx).all)
         self.metrics.add(ctx.places.local.router.metrics)
         store.measure_with(ctx.meters.take)
@@ -199,6 +204,12 @@ class Installation:
             host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
             self._run_socket = UnixForwarder(run_socket_in(folder, settings.port), host, settings.port)
             await self._run_socket.open()
+
+    async def take_first_token(self, token: str) -> None:
+        """Notes the Admin token of a first start, which is still to be shown, and makes a link with it."""
+        owner = await self.authenticator.admit(f"Token {token}".encode())
+        self.first_token = token
+        self.first_code, _ = await self.ctx.store.write(lambda tx: create_link(self.ctx, tx, owner))
 
     async def stop(self) -> None:
         self.stopping = True
@@ -393,10 +404,8 @@ async def _complete(
     if adopt:
         await in_thread(forget_removals, ctx.settings)
         await installation.place_owner.take()
-    installation.first_token = await ctx.store.write(lambda tx: seed(ctx, tx))
-    if installation.first_token:
-        owner = await installation.authenticator.admit(f"Token {installation.first_token}".encode())
-        installation.first_code, _ = await ctx.store.write(lambda tx: create_link(ctx, tx, owner))
+    if token := await ctx.store.write(lambda tx: seed(ctx, tx)):
+        await installation.take_first_token(token)
     if report.reason:
         await take_over(ctx, report, parts_for)
     await bring_back(ctx)

@@ -108,8 +108,8 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
 
 
 async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
-    """Raises DatabaseMismatch if data directory and database do not belong together, unless `adopt` is set; and for a
-    copy of a data directory that is still there."""
+    """Raises DatabaseMismatch if data directory and database do not belong together, unless `adopt` is set;
+    and for a copy of a data directory that is still there."""
     refuse_copy(settings)
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
@@ -123,7 +123,8 @@ async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -
 
 
 async def check(settings: Settings) -> None:
-    """Raises DatabaseMismatch unless the data directory belongs to the database. For commands beside the server."""
+    """Raises DatabaseMismatch unless the data directory belongs to the database. For commands beside the
+    server."""
     refuse_copy(settings)
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)

@@ -96,6 +96,8 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     usual = address_of(settings.host, settings.port) if settings.port else USUAL
     api = connect(options, usual=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
+    if named and api.url != usual:
+        _say(f"{api.url} is not called: --data-dir or --config names the installation.")
     if not named and stopping.answers(api):
         with ended_by_user("It goes on by itself."):
             return stopping.through(api, sure)

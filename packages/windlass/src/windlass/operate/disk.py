@@ -17,6 +17,8 @@ from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 _ENOUGH, _SCANT = 2 * GIB, GIB // 4
+_SMALL: Final = 2 * _ENOUGH
+"""Bytes of a disk that is short although little is on it."""
 _ENOUGH_FILES, _SCANT_FILES = 100_000, 10_000
 _SHOWN: Final = 4
 _PARTS: Final = (
@@ -62,9 +64,14 @@ def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
     taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
     if taken:
         space += f"; most is in {taken}"
-    deleted = "while nothing is built, builds/cache, git and work can be deleted"
+    whole = facts.f_blocks * facts.f_frsize
+    if whole < _SMALL:
+        space += f"; the whole disk has {whole / GIB:.1f} GiB"
+        deleted = "move the data directory to a larger one (docs/moving.md): no build has enough on this one"
+    else:
+        deleted = "while nothing is built, builds/cache, git and work can be deleted"
     if free < _SCANT or files < _SCANT_FILES:
-        return fail("Disk", space, f"free disk space: nothing more can be stored without it; {deleted}")
+        return fail("Disk", space, f"free disk space: soon, nothing more can be stored; {deleted}")
     if short:
         return warn("Disk", space, f"{_RESERVE}; {deleted}")
     return warn("Disk", space, f"free disk space soon: builds and logs need it; {deleted}")

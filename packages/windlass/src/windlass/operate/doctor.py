@@ -35,6 +35,7 @@ from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.disk import disk
 from windlass.operate.explain import OperatorError, explain_errors
+from windlass.operate.first_steps import way_to_write
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import examine_organizations, examine_owners, examine_sharing
@@ -110,7 +111,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
         yield fail("Data directory", problem, advice)
     elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
+        advice = f"{way_to_write(nearest)}, or choose another with --data-dir (WINDLASS_DATA_DIR)"
         yield fail("Data directory", f"{nearest} cannot be written", advice)
     elif nearest == folder:
         yield ok("Data directory", f"{folder} can be written")

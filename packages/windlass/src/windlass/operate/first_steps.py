@@ -37,6 +37,14 @@ def check_folder(settings: Settings) -> None:
         ) from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise CommandRefused(
-            f"the data directory {folder} cannot be read and written by this user: change its permissions, "
+            f"the data directory {folder} cannot be read and written by this user: {way_to_write(folder)}, "
             "or choose another with --data-dir"
         )
+
+
+def way_to_write(folder: Path) -> str:
+    """Returns what to do about a folder that cannot be written."""
+    with suppress(OSError):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return "mount its disk writable, as it is read-only now (a damaged one becomes that: see `dmesg`)"
+    return "change its permissions"

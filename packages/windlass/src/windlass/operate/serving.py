@@ -15,7 +15,7 @@ import click
 import msgspec
 import uvloop
 
-from windlass.base.errors import Unavailable
+from windlass.base.errors import Unauthorized, Unavailable
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.log import log, start_logging
 from windlass.base.oom_score import SERVER, set_oom_score
@@ -72,6 +72,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         installation = await install(settings, adopt=adopt, gateway=gateway)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(installation.stop)
+            await keep_first_token(installation)
             await installation.start()
             undo.pop_all()
         return installation
@@ -90,6 +91,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         installation.ctx.calls.prepare()
         if first:
             tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
+            _first_token_file(settings).unlink(missing_ok=True)
         reads = installation.ctx.store.reads
         reporting.append(asyncio.create_task(_report(settings, reads, is_first=bool(first))))
 
@@ -169,6 +171,23 @@ async def check_engine(settings: Settings) -> None:
             f"installation run ({count}), or stop them first: `{to_type(settings, 'stop --all')}`. Volumes "
             "stay with the engine that they were made on"
         )
+
+
+def _first_token_file(settings: Settings) -> Path:
+    """Returns the file with the Admin token of a first start that was not shown yet."""
+    return Path(settings.data_dir) / "first-token"
+
+
+async def keep_first_token(installation: Installation) -> None:
+    """Keeps the Admin token of a first start in a file until it is shown: the rest of the start may fail. The
+    next start shows one that was kept, unless it is not valid any more."""
+    file = _first_token_file(installation.ctx.settings)
+    if token := installation.first_token:
+        private_file(file)
+        file.write_text(token)
+    elif file.exists():
+        with suppress(Unauthorized):
+            await installation.take_first_token(file.read_text())
 
 
 FIRST_STEPS: Final = "first-steps"

@@ -177,7 +177,7 @@ class PostgresStore(GroupCommit):
             return "The database does not answer"
         return "" if row and row[0] == self._migrations else OUTDATED
 
-    def shortage(self) -> str:
+    def shortage(self, *, ends_something: bool) -> str:
         """Returns nothing: the disk is that of another program, which refuses a change by itself."""
         return ""
 

@@ -19,7 +19,7 @@ import apsw
 from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.commit_thread import CommitThread
-from windlass.base.errors import Unavailable
+from windlass.base.errors import NO_DATA, Unavailable
 from windlass.base.private import private_file
 from windlass.base.subprocesses import in_thread
 from windlass.store.groups import GroupCommit, Outcome
@@ -257,10 +257,17 @@ class SqliteStore(GroupCommit):
 
     async def problem(self) -> str:
         await self.reads.counters.get("event")
-        return self.shortage()
+        return self.shortage(ends_something=False)
 
-    def shortage(self) -> str:
-        if _free(self._path.parent) < _LEAST:
+    def shortage(self, *, ends_something: bool) -> str:
+        try:
+            is_there = filelock.is_at(self._lock.fileno(), _lock_file(self._path))
+            free = _free(self._path.parent)
+        except OSError:
+            is_there = False
+        if not is_there:
+            return NO_DATA
+        if free < _LEAST and not ends_something:
             return (
                 "Free space on the disk of the data directory, or stop or delete a service: the disk is "
                 "full, and other changes cannot be stored"
@@ -328,12 +335,16 @@ def _applied_migrations(connection: apsw.Connection) -> dict[int, str]:
 
 def own(path: Path) -> IO[bytes]:
     """Locks the file for this process: two processes would not see each other's changes."""
-    place = path.with_name(path.name + ".lock")
+    place = _lock_file(path)
     private_file(place)
     lock = filelock.try_hold(place)
     if lock is None:
         raise InUse("another Windlass runs on this data directory: stop it first")
     return os.fdopen(lock, "rb")
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
 
 
 def _translate(error: apsw.ConstraintError) -> Exception:

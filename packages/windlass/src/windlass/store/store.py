@@ -49,9 +49,9 @@ class Store(Protocol):
         """Says why this server cannot store changes; empty if it can. Asks the database, in bounded time."""
         ...
 
-    def shortage(self) -> str:
-        """Says what to do if the disk has no room for changes but those that end something; empty if it has.
-        Waits for nothing."""
+    def shortage(self, *, ends_something: bool) -> str:
+        """Says what to do if a change cannot be stored: the disk is away, or is full, where a change that
+        ends something has room that was kept for it. Empty if it can. Waits for nothing."""
         ...
 
     @property

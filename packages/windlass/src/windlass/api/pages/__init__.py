@@ -115,14 +115,17 @@ class Pages:
 
     async def _readyz(self) -> Rendered:
         """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
-        instance on this machine has a network of its own, and whether the disk is short of its reserve."""
+        instance on this machine has a network of its own, whether the disk is short of its reserve, and
+        whether memory that no control group limits is measured."""
         problem = await self._ready()
         if problem:
             body = {"status": 503, "error": "Service Unavailable", "message": problem, "detail": problem}
             return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
         network = "shared" if await self._ctx.places.local.engine.shared_network() else "own"
         disk = "short" if await asyncio.to_thread(self._is_disk_short) else "enough"
-        return 200, encode({"status": "ready", "network": network, "disk": disk}), _JSON, ()
+        memory = "measured" if self._ctx.places.local.engine.measures_memory else "not measured"
+        ready = {"status": "ready", "network": network, "disk": disk, "memory": memory}
+        return 200, encode(ready), _JSON, ()
 
     def _is_disk_short(self) -> bool:
         settings = self._ctx.settings

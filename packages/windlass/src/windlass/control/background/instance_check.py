@@ -75,6 +75,8 @@ class InstanceCheck:
         self._due: set[str] = set()
         """Places to compare."""
         self._is_due = asyncio.Event()
+        self._absent: dict[str, frozenset[str]] = {}
+        """Services of which nothing was there at the last look, by place. One may wait for its volume."""
 
     def note(self, place: str) -> None:
         """Schedules a comparison of a place, because its engine may have missed notifications."""
@@ -146,8 +148,10 @@ class InstanceCheck:
 
     async def _mark_absent(self, place: Place, absent: Sequence[StatusRow]) -> None:
         """Records that nothing runs of these services, before each of them is started again."""
-        if absent:
-            extra = {"place": place.machine or place.id, "services": len(absent)}
+        before, now = self._absent.get(place.id, frozenset()), frozenset(status.id for status in absent)
+        self._absent[place.id] = now
+        if new := now - before:
+            extra = {"place": place.machine or place.id, "services": len(new)}
             _log.warning("instances that should run are gone: they are started again", extra=extra)
         for first in range(0, len(absent), _AT_ONCE):
             await self._ctx.store.write(partial(_mark_absent, absent[first : first + _AT_ONCE]))

@@ -62,7 +62,7 @@ class Dispatch:
 
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
         """Returns the reply, and true if it is that of an earlier request with the same key."""
-        if not call.operation.ends_something and (shortage := self._ctx.store.shortage()):
+        if shortage := self._ctx.store.shortage(ends_something=call.operation.ends_something):
             raise Unavailable(shortage)
         handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):
