@@ -25,9 +25,9 @@ from tests.world import make_world
 from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
-EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)
+EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(1, 10)
 """Number of generated cases for each operation, besides those that its schema requires."""
-COVERING = either(3, None)
+COVERING = either(2, None)
 """Number of cases that the coverage phase tries for an operation."""
 FEW = either(0.1, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""

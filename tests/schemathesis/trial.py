@@ -152,7 +152,7 @@ class Trial:
                     "fuzzing": {"enabled": "fuzzing" in phases, **deaf, "error-feedback": {"enabled": False}},
                     "stateful": {
                         "enabled": "stateful" in phases,
-                        "generation": {"max-examples": 3 * self._examples},
+                        "generation": {"max-examples": max(6, 3 * self._examples)},
                     },
                 },
             }
