@@ -151,7 +151,8 @@ def instances(data: Path) -> list[tuple[Key, int]]:
     mark, found = f"WINDLASS_FILES={data}/run/services/".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            for word in (process / "environ").read_bytes().split(b"\0"):
+            environment = (process / "environ").read_bytes()
+            for word in environment.split(b"\0") if mark in environment else ():
                 if word.startswith(mark):
                     service, home = word[len(mark) :].decode().split("/")[:2]
                     generation, _, index = home.partition("-")
