@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -22,7 +21,7 @@ TABS = {
     "terraform": ("", "/plan", "/settings"),
 }
 SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
-TELLS_ITS_WORDS = '#!/bin/sh\nexec python3 -c "import json, sys; print(json.dumps(sys.argv[1:]))" "$@"\n'
+TELLS_ITS_WORDS = """#!/bin/sh\nprintf '%s\\0' "$@"\n"""
 
 
 def words_of(command: str, shell: str, folder: Path) -> list[str]:
@@ -32,7 +31,7 @@ def words_of(command: str, shell: str, folder: Path) -> list[str]:
         [shell, "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=20
     )
     assert not (folder / "HIT").exists(), f"{shell} ran a part of a name: {command}"
-    return list(json.loads(ran.stdout)) if ran.stdout else []
+    return ran.stdout.split("\0")[:-1]
 
 
 def copied_commands(page: Page) -> list[str]:
