@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engines.docker.watched import FOREVER, restarted, until, wanted
+from tests.engines.docker.watched import FOREVER, again, restarted, until, wanted
+from windlass.docker import follow, output_budget
 
 pytestmark = pytest.mark.slow
 
@@ -49,3 +50,34 @@ class TestOutput:
         await watched.engine.run(it, 0)
         await until(lambda: watched.said()[-1:] == ["end"])
         assert watched.said() == [*map(str, range(1, 50_001)), "end"]
+
+    async def test_more_output_than_is_read_is_left_out_and_the_last_lines_are_not(
+        self, watched, raw, monkeypatch
+    ):
+        for name, most in (("BURST", 200_000), ("PART", 100_000), ("RATE", 50_000), ("SHARED", 200_000)):
+            monkeypatch.setattr(output_budget, name, most)
+        monkeypatch.setattr(follow, "LAST_LINES", 100)
+        it = wanted("seq 1 50000; echo end; " + FOREVER, cpu=1000)
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said()[-1:] == ["end"])
+        said = watched.said()
+        cut = next(at for at, line in enumerate(said) if line.startswith("[windlass] output of "))
+        assert said[:cut] == [*map(str, range(1, cut + 1))]
+        assert 1000 < cut < 10_000
+        assert said[-100:] == [*map(str, range(49_902, 50_001)), "end"]
+        count = len(said)
+        await watched.begin_anew()  # lines that were left out are not read later
+        await watched.engine.run(again(it, command=("sh", "-c", "echo up")), 1)
+        await until(lambda: "up" in watched.said())
+        assert watched.said()[count:] == ["up"]
+
+    async def test_the_last_lines_of_a_flood_are_read_when_the_container_ends(self, watched, monkeypatch):
+        monkeypatch.setattr(output_budget, "BURST", 200_000)
+        monkeypatch.setattr(output_budget, "SHARED", 1)  # a pause of days
+        it = wanted("trap 'kill %1; wait; echo bye; exit 0' TERM; yes & wait", cpu=1000)
+        await watched.engine.run(it, 0)
+        follower = next(iter(watched.engine._watch._followers.values()))
+        await until(lambda: follower._is_behind)
+        await watched.engine.remove(it.service, grace=20)
+        assert watched.said()[-1] == "bye"
+        assert len(watched.said()) < 20_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -12,11 +13,14 @@ from windlass.base.log import log
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.raw_connection import pieces
 from windlass.docker.inspection import milliseconds
+from windlass.docker.output_budget import OutputBudget
 from windlass.docker.position import SLACK, Position, Positions
 from windlass.docker.reader_lock import ReaderLock
 from windlass.engines.workload import OutputLine
 
 LONGEST: Final = 16 * 1024
+LAST_LINES: Final = 1000
+"""Lines that are read after a pause, because the program wrote too much: those that it wrote last."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 LEAVING: Final = "marked for removal"
@@ -38,23 +42,37 @@ Write = Callable[[str, Sequence[OutputLine]], None]
 
 class ContainerFollower:
     def __init__(
-        self, docker: Docker, positions: Positions, turn: ReaderLock, source: ContainerOutput, write: Write
+        self,
+        docker: Docker,
+        positions: Positions,
+        turn: ReaderLock,
+        source: ContainerOutput,
+        budget: OutputBudget,
+        write: Write,
     ) -> None:
         self._docker = docker
         self._turn = turn
         self._positions = positions
-        self._source = source
+        self._source, self._budget = source, budget
+        self._is_behind = False
+        """True if the program wrote more than was read: what it wrote last comes next."""
         self._write = write
-        self._woken = asyncio.Event()
+        self._woken, self._hurried = asyncio.Event(), asyncio.Event()
         self._silent = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
         """Goes on reading, because the container runs again."""
         self._woken.set()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Ends a pause, because the container has stopped."""
+        self._hurried.set()
 
     async def wait_until_read(self, patience: float) -> None:
         """Waits until all output of a stopped container was passed on."""
+        self.hurry()
         try:
             async with asyncio.timeout(patience):
                 await self._silent.wait()
@@ -68,6 +86,7 @@ class ContainerFollower:
     async def end(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._budget.end()
         self._positions.let_go(self._source.container)
 
     async def _run(self) -> None:
@@ -101,8 +120,18 @@ class ContainerFollower:
                 self._silent.set()
                 await self._woken.wait()
                 self._silent.clear()
+            elif self._is_behind:
+                await self._pause(self._budget.pause())
         self._silent.set()
+        self._budget.end()
         self._positions.forget(self._source.container)
+
+    async def _pause(self, seconds: float) -> None:
+        """Reads nothing for some time, or until the container has stopped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
+        self._hurried.clear()
 
     def _about(self, reason: str) -> dict[str, str]:
         return {"pod": self._source.pod, "reason": reason}
@@ -112,20 +141,34 @@ class ContainerFollower:
         return inspection["State"]["Status"] in ("running", "paused")
 
     async def _read(self, *, follow: bool) -> None:
-        reading = NewOutput(self._positions.load(self._source.container))
+        """Reads new output. Stops early if the program writes too much."""
+        reading = NewOutput(self._positions.load(self._source.container), is_behind=self._is_behind)
         params = {
             "follow": follow,
             "stdout": True,
             "stderr": True,
             "timestamps": True,
             "since": reading.since,
+            "tail": str(LAST_LINES) if self._is_behind else None,
         }
+        self._is_behind = False
         path = f"/containers/{self._source.container}/logs"
         async with self._docker.stream("GET", path, params=params, patience=None) as answer:
             async for chunk in pieces(answer.chunks()):
                 if lines := [self._line(stamp, text) for stamp, text in reading.new(chunk)]:
+                    if reading.left_out:
+                        lines.insert(0, [self._notice(lines[0][0].at, reading.left_out)])
+                        reading.left_out = 0
                     self._write(self._source.service, [line for piece in lines for line in piece])
                 self._positions.save(self._source.container, reading.position)
+                if not self._budget.spend(sum(map(len, chunk))) and follow:
+                    self._is_behind = True
+                    return
+
+    def _notice(self, at: int, left_out: int) -> OutputLine:
+        seconds = left_out / 1000
+        message = f"[windlass] output of {seconds:.1f} s is left out: more was written than is read"
+        return OutputLine(at, message, self._source.pod, self._source.version)
 
     def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
         at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
@@ -144,8 +187,12 @@ class ContainerFollower:
 class NewOutput:
     """Finds the lines that were not read before; see `position`."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: Position, *, is_behind: bool = False) -> None:
+        """`is_behind`: only the last lines are read, and others before them may be left out."""
         self.position = position
+        self.left_out = 0
+        """Milliseconds between the last line before those that were left out, and the next line."""
+        self._is_behind = is_behind
         self._skip = position.count
         self._until = position.latest
         self._next = Position()
@@ -159,7 +206,13 @@ class NewOutput:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
             # The engine adds remarks of its own without a time, such as "Error grabbing logs".
-            if stamp[:4].isdecimal() and not self._is_known(stamp):
+            if not stamp[:4].isdecimal():
+                continue
+            is_known = self._is_known(stamp)
+            if self._is_behind and not is_known:
+                self._leave_out(stamp)
+            self._is_behind = False
+            if not is_known:
                 self._count(stamp)
                 yield stamp, text
 
@@ -173,6 +226,11 @@ class NewOutput:
             return False
         self._skip -= 1
         return True
+
+    def _leave_out(self, until: str) -> None:
+        """Begins the position anew: lines that were left out are not read later."""
+        self.left_out = max(milliseconds(until) - milliseconds(self.position.latest), 1)
+        self.position.anchor, self.position.count, self.position.latest = until, 0, ""
 
     def _count(self, stamp: str) -> None:
         position = self.position

@@ -16,6 +16,7 @@ from windlass.docker.client.answers import EngineAnswer
 from windlass.docker.descriptions import ContainerList, instances_of
 from windlass.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
 from windlass.docker.inspection import LastExit, exit_code
+from windlass.docker.output_budget import OutputBudget
 from windlass.docker.position import Positions, is_container_id
 from windlass.docker.reader_lock import ReaderLock
 from windlass.engines.engine import Missed, Notice, Sink, ignore_lost_lines
@@ -55,6 +56,8 @@ class EventWatcher:
         self._positions = Positions(folder)
         self._turn = ReaderLock(folder.with_name("reads"))
         self._followers: dict[str, ContainerFollower] = {}
+        self._used_up: set[OutputBudget] = set()
+        """Budgets of output that are used up."""
         self._leaving: list[ContainerFollower] = []
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
@@ -117,8 +120,10 @@ class EventWatcher:
                 str(labels[words.POD])[:_LONGEST_LABEL],
                 str(labels.get(words.DEPLOYMENT, ""))[:_LONGEST_LABEL],
             )
+            org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
+            budget = OutputBudget(org, self._used_up)
             self._followers[container] = ContainerFollower(
-                self._docker, self._positions, self._turn, source, self._write
+                self._docker, self._positions, self._turn, source, budget, self._write
             )
         else:
             follower.wake()
@@ -240,6 +245,7 @@ class EventWatcher:
             case "die" if container in self._followers:
                 self._begun_here.discard(container)
                 self._note_end(container, labels)
+                self._followers[container].hurry()
             case "destroy":
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
