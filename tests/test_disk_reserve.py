@@ -111,6 +111,29 @@ def test_an_organization_that_is_no_reason_of_a_shortage_keeps_its_instances():
     assert disk_reserve.heaviest(seen, MANY_SMALL, ORGS) is None
 
 
+def test_an_organization_with_much_in_volumes_that_grow_is_ended_before_a_neighbour_with_larger_files():
+    seen, uses = room(lost=90 * MIB), {"a": use(0, 90 * MIB), "b": use(80 * MIB, new=80 * MIB)}
+    orgs, held = {"a": "a", "b": "b"}, {"a": 5000 * MIB, "b": 80 * MIB}
+    assert disk_reserve.heaviest(seen, uses, orgs, held) == "a"
+    assert disk_reserve.heaviest(seen, uses, orgs) == "b", "unless it is known what each holds"
+
+
+def test_a_large_database_that_does_not_grow_is_not_ended_for_a_neighbour_that_fills_the_disk():
+    seen, orgs, held = room(lost=90 * MIB), {"a": "a", "b": "b"}, {"a": 9000 * MIB, "b": 80 * MIB}
+    database = DiskShare(Amount(), Amount(9000 * MIB, new_bytes=9000 * MIB), stored=9000 * MIB)
+    uses = {"a": database.grown_from(9000 * MIB), "b": use(90 * MIB, new=90 * MIB)}
+    assert disk_reserve.heaviest(seen, uses, orgs, held) == "b"
+    assert disk_reserve.heaviest(seen, uses | {"a": database}, orgs, held) == "a", "it changes large files"
+
+
+def test_near_the_reserve_only_organizations_above_their_share_are_chosen():
+    seen, uses = room(free=150 * MIB), {"a": use(90 * MIB), "b": use(80 * MIB)}
+    orgs = {"a": "a", "b": "b"}
+    assert disk_reserve.heaviest(seen, uses, orgs, payers={"b"}) == "b"
+    assert disk_reserve.heaviest(seen, uses, orgs, payers=()) is None
+    assert disk_reserve.heaviest(seen, {"b": use(80 * MIB)}, orgs, payers={"a"}) is None
+
+
 def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
     deep = tmp_path / "home" / "a" / "b"
     deep.mkdir(parents=True)

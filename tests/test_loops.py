@@ -38,6 +38,7 @@ async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World,
         (installation, "_note_sharing"),
         (installation.ctx.places, "follow_clusters"), (installation.key_rotation, "run"),
         (installation.routes, "watch_sites"), (installation.sampler, "run"),
+        (installation.disk_meter, "run"),
         (installation.instance_check, "run"), (installation.audit_check, "run"),
     )  # fmt: skip
     failing = [FailingLoop() for _ in loops]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.engines.engine import (
     UNKNOWN,
+    DiskMeasurement,
     EngineError,
     Execution,
     ExecutionRequest,
@@ -194,6 +195,12 @@ class DeclarativeEngine:
 
     async def why_one_organization(self) -> str:
         return ""
+
+    async def volume_sizes(self) -> Mapping[str, int]:
+        return {}
+
+    def note_disk_use(self, use: DiskMeasurement) -> None:
+        """Has no disk to share."""
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
         return ()

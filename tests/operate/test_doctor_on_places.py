@@ -13,11 +13,12 @@ from tests.running.test_shared_machine import shop
 from tests.world import make_world
 from windlass.base.clock import SystemClock
 from windlass.base.isolation import isolation
+from windlass.control.records.disk_shares import note_disk, record_of
 from windlass.engines.workload import StaticSite
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate import serving as server
 from windlass.operate.doctor import diagnose
-from windlass.operate.place_owners import examine_owners
+from windlass.operate.place_owners import examine_disk, examine_owners
 from windlass.store import Surroundings
 
 LEASE = 15_000
@@ -144,3 +145,16 @@ async def test_the_doctor_names_services_whose_build_is_elsewhere_but_no_site_an
 
 async def serving(settings) -> list[str]:
     return [found.found for found in await diagnose(settings) if found.found.startswith("serves ")]
+
+
+async def test_the_doctor_names_the_organizations_that_hold_most_of_the_disk(world):
+    store = world.installation.ctx.store
+    org = (await world.get("/organization"))["results"][0]["id"]
+    assert not await examine_disk(store.reads)
+    for share, level in ((4 << 30, "ok"), (2 << 30, "warn")):
+        record = record_of({org: 3 << 30, "gone": 1 << 30, "b": 5, "c": 4}, share)
+        await store.write(lambda tx, record=record: note_disk(tx, "local", record))
+        (found,) = await examine_disk(store.reads)
+        assert found.level == level
+        assert f"({org}) 3.0 GiB, gone 1.0 GiB, b 0.0 GiB, of {share >> 30}.0 GiB each" in found.found
+    assert "raise organization_disk_bytes" in found.advice

@@ -153,6 +153,15 @@ async def test_a_user_without_rights_can_read_files(engine, watched, raw):
     await until(lambda: watched.said() == ["seen"])
 
 
+async def test_the_files_in_the_volumes_of_a_service_are_measured(engine):
+    it = wanted(volumes=(Volume(name="data", mount="/data"),))
+    instance = await engine.run(it, 0)
+    before = (await engine.volume_sizes())[it.service]
+    code, _ = await engine.execute(instance, ["sh", "-c", "head -c 3145728 /dev/zero > /data/zeros"], 30)
+    assert code == 0
+    assert (await engine.volume_sizes())[it.service] - before >= 3 << 20
+
+
 async def test_a_volume_outlives_instances_and_ends_with_the_service(engine, raw):
     it = wanted(volumes=(Volume(name="my data", mount="/data"), Volume(name="my-data", mount="/other")))
     first = await engine.run(it, 0)

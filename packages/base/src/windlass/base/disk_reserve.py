@@ -99,9 +99,19 @@ class DiskShare(Struct, frozen=True):
     """In its own folders, which are erased when it is ended."""
     changed: Amount
     """Files in its volumes that changed in the last minute. They stay when it is ended."""
+    stored: int = 0
+    """Bytes of all files in its volumes."""
 
     def __add__(self, other: DiskShare) -> DiskShare:
-        return DiskShare(self.own + other.own, self.changed + other.changed)
+        return DiskShare(self.own + other.own, self.changed + other.changed, self.stored + other.stored)
+
+    def grown_from(self, before: int) -> DiskShare:
+        """Returns what counts if the volumes had so many bytes before: no more has changed than was added."""
+        grown, changed = max(0, self.stored - before), self.changed
+        bounded = structs.replace(
+            changed, bytes=min(changed.bytes, grown), new_bytes=min(changed.new_bytes, grown)
+        )
+        return structs.replace(self, changed=bounded)
 
     def size(self, room: Room) -> int:
         """Returns what counts. A database that has always been large changes files, too: no more counts than
@@ -131,8 +141,9 @@ def has_room_to_start(folder: Path, wanted: int) -> bool:
     return all(room.free >= room.reserve // _LAST for room in rooms(folder, wanted))
 
 
-def is_short(folder: Path, wanted: int) -> bool:
-    return any(room.free < room.reserve for room in rooms(folder, wanted))
+def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
+    """Returns whether less is free than so many times the reserve."""
+    return any(room.free < room.reserve * times for room in rooms(folder, wanted))
 
 
 def has_little(folder: Path) -> bool:
@@ -151,12 +162,12 @@ class DiskWatch:
         """The most that was free in each of the last minutes, and when."""
         self._minute_began = 0.0
 
-    def shortage(self) -> Room | None:
-        """Returns the room that is smaller than its reserve; None if there is enough."""
+    def shortage(self, times: int = 1) -> Room | None:
+        """Returns the room that is smaller than so many times its reserve; None if there is enough."""
         present = rooms(self._folder, self._wanted)
         self._note(present, time.time())
         for room in present:
-            if room.free < room.reserve:
+            if room.free < room.reserve * times:
                 lately = max(seen.get(room.unit, 0) for seen in self._seconds)
                 most, at = max(seen.get(room.unit, (0, 0.0)) for seen in self._minutes)
                 lost, hour_lost = lately - room.free, most - room.free
@@ -180,28 +191,50 @@ class DiskWatch:
         self._pace.postpone(room.free, took)
 
 
-def heaviest(room: Room, uses: Mapping[K, DiskShare], orgs: Mapping[K, str] | None = None) -> K | None:
+def heaviest(
+    room: Room,
+    uses: Mapping[K, DiskShare],
+    orgs: Mapping[K, str] | None = None,
+    held: Mapping[str, int] | None = None,
+    payers: Collection[str] | None = None,
+) -> K | None:
     """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
     if there is none: then something else has filled the disk, and ends of instances would not help.
 
-    `orgs`: the organizations of the instances. If there are several, the one whose instances together have
-    most is chosen first: many small instances do not leave the end to a larger one of another organization.
+    `orgs`: the organizations of the instances. If there are several, one of these is chosen first: of those
+    whose instances together are a reason, the one that holds most of the disk. Many small instances, or one
+    that fills its volume slowly, do not leave the end to an instance of another organization. `held`: bytes
+    that organizations were last known to hold in all, with volumes, builds and what does not run. `payers`:
+    the organizations that may be chosen; None for all.
     """
     sums: dict[str, DiskShare] = {}
     for key, use in uses.items():
         org = orgs[key] if orgs else ""
         sums[org] = sums[org] + use if org in sums else use
-    if orgs is None or len(sums) < 2:
+    if orgs is None or (len(sums) < 2 and payers is None):
         return _heaviest(room, uses, uses)
-    payer = _heaviest(room, sums, sums)
+    weights = (held or {}) if room.unit == "bytes" else {}
+    reasons = _reasons(room, sums, sums, {org: use.whole(room) for org, use in sums.items()})
+    chosen = reasons if payers is None else [org for org in reasons if org in payers]
+    payer = max(chosen, key=lambda org: sums[org].size(room) + weights.get(org, 0), default=None)
     own = {key: use for key, use in uses.items() if orgs[key] == payer}
-    return _heaviest(room, own, uses) or max(own, key=lambda key: own[key].size(room), default=None)
+    return _heaviest(room, own, uses) or max(own, key=lambda key: own[key].whole(room), default=None)
 
 
 def _heaviest(room: Room, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]) -> K | None:
-    """Returns the one with most of those that are a reason of the shortage, beside all others."""
-    least = max(_LEAST[room.unit], room.free // _WORTH)
+    """Returns the one with most of those that are a reason of the shortage."""
     sizes = {key: use.size(room) for key, use in candidates.items()}
+    return max(_reasons(room, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None)
+
+
+def _reasons(
+    room: Room,
+    candidates: Mapping[K, DiskShare],
+    all_uses: Mapping[K, DiskShare],
+    sizes: Mapping[K, int],
+) -> list[K]:
+    """Returns those that are a reason of the shortage, beside all others, and worth an end by their size."""
+    least = max(_LEAST[room.unit], room.free // _WORTH)
     all_own = sum(use.own.size(room) for use in all_uses.values())
     all_new = sum(use.own.new(room) for use in all_uses.values())
 
@@ -212,12 +245,16 @@ def _heaviest(room: Room, candidates: Mapping[K, DiskShare], all_uses: Mapping[K
         has_much = use.whole(room) * _REASON >= reserve
         return has_much and (use.new(room) * _REASON >= lost or use.whole(room) >= room.hour_lost)
 
-    reasons = (key for key, use in candidates.items() if sizes[key] >= least and is_reason(use))
-    return max(reasons, key=lambda key: sizes[key], default=None)
+    return [key for key, use in candidates.items() if sizes[key] >= least and is_reason(use)]
 
 
 def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> Amount:
     """Measures files, and those below folders, that changed after this second. Follows no links."""
+    return measure_with_all(places, since, new_since)[0]
+
+
+def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> tuple[Amount, int]:
+    """The same, with the bytes of all files, also of those that did not change."""
     count = _Count(since, new_since)
     is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
@@ -237,7 +274,7 @@ def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> A
                 count.add(os.lstat(place))
         except OSError:
             is_hidden = True
-    return count.amount() + Amount(is_hidden=is_hidden)
+    return count.amount() + Amount(is_hidden=is_hidden), count.all_bytes
 
 
 class _Count:
@@ -245,10 +282,11 @@ class _Count:
 
     def __init__(self, since: float, new_since: float) -> None:
         self._since, self._new_since = since, new_since - _MOMENT
-        self._bytes = self._files = self._new_bytes = self._new_files = 0
+        self._bytes = self._files = self._new_bytes = self._new_files = self.all_bytes = 0
 
     def add(self, facts: os.stat_result) -> None:
         size = facts.st_blocks * _BLOCK
+        self.all_bytes += size
         if facts.st_ctime >= self._since:
             self._bytes += size
             self._files += 1

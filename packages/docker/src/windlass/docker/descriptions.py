@@ -39,6 +39,18 @@ class VolumeList(TypedDict):
     Volumes: Annotated[list[VolumeSummary], Meta(max_length=MOST_LISTED)] | None
 
 
+class VolumeSize(TypedDict):
+    Size: int
+
+
+class MeasuredVolume(VolumeSummary):
+    UsageData: VolumeSize | None
+
+
+class MeasuredVolumes(TypedDict):
+    Volumes: Annotated[list[MeasuredVolume], Meta(max_length=MOST_LISTED)] | None
+
+
 class MachineSummary(Struct):
     """The fields of `/info` about the machine."""
 

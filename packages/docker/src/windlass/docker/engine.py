@@ -292,6 +292,10 @@ class DockerEngine(RolloutEngine):
             return str(error)
         return ""
 
+    async def volume_sizes(self) -> Mapping[str, int]:
+        with self._translated():
+            return await self._resources.volume_sizes()
+
     async def _stored_data(self) -> dict[str, StoredData]:
         """Returns the data of each service."""
         copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()

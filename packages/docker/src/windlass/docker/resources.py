@@ -15,6 +15,7 @@ from windlass.docker.client.subnets import SubnetsUsedUp, make_network
 from windlass.docker.descriptions import (
     ContainerList,
     ContainerSummary,
+    MeasuredVolumes,
     NetworkList,
     NetworkSummary,
     VolumeList,
@@ -25,6 +26,8 @@ from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.workload import Volume, Workload
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
+_PATIENT: Final = 600.0
+"""Seconds in which an engine counts the files of all volumes."""
 PREFIX: Final = 25
 """The size of the network of an environment: 125 instances."""
 SHARE: Final = 8
@@ -109,6 +112,17 @@ class DockerResources:
 
     async def volumes_by_service(self) -> Counter[str]:
         return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
+
+    async def volume_sizes(self) -> Counter[str]:
+        """Returns the bytes in the volumes of each service. The engine counts their files."""
+        path = "/system/df?type=volume"
+        listed = await self._docker.read_list(path, MeasuredVolumes, patience=_PATIENT)
+        wanted, sizes = {"installation": self._installation}, Counter[str]()
+        for volume in listed["Volumes"] or ():
+            labels, usage = volume["Labels"], volume["UsageData"]
+            if usage and labels and has_labels(labels, wanted):
+                sizes[labels[words.SERVICE]] += max(0, usage["Size"])
+        return sizes
 
     async def _network(self, wanted: Workload) -> str:
         environment = wanted.environment

@@ -24,6 +24,7 @@ from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.base.loops import keep_running
 from windlass.engines.engine import (
+    DiskMeasurement,
     EngineError,
     EngineLimits,
     EngineUnavailable,
@@ -48,6 +49,7 @@ from windlass.engines.workload import (
     Workload,
 )
 from windlass.process import execute, files, memory, ports
+from windlass.process.disk_shares import DiskShares
 from windlass.process.environment import InstanceEnvironment, with_this_python
 from windlass.process.execution import open_execution
 from windlass.process.exit_reason import Pauses, as_outcome
@@ -107,6 +109,7 @@ class ProcessEngine(RolloutEngine):
         self._isolation = isolation or Isolation("auto", folder)
         environment = InstanceEnvironment(self._records, self._claims)
         self._builds = builds
+        self._shares = DiskShares()
         self._starter = InstanceStarter(
             self._records,
             environment,
@@ -117,6 +120,7 @@ class ProcessEngine(RolloutEngine):
             builds,
             disk_reserve,
             backlog,
+            self._shares,
         )
         self._instances = Instances(
             self._records,
@@ -139,6 +143,7 @@ class ProcessEngine(RolloutEngine):
             self._starter.networks,
             weigh,
             disk_reserve,
+            self._shares,
         )
         self._prepared = False
         self._round: asyncio.Task[None] | None = None
@@ -190,6 +195,9 @@ class ProcessEngine(RolloutEngine):
             with suppress(TimeoutError):  # another engine may see the end, and sets no event here
                 async with asyncio.timeout(EVERY):
                     await change.wait()
+
+    def note_disk_use(self, use: DiskMeasurement) -> None:
+        self._shares.note(use)
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
         key = InstanceKey(workload.service, workload.generation, index)

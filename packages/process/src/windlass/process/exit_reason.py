@@ -25,6 +25,7 @@ _MEANING: Final = {
     signal.SIGILL: "it has an instruction that this processor does not know",
     signal.SIGFPE: "an arithmetic error, such as a division by zero",
 }
+_ERASED: Final = "its files outside of volumes are erased"
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )
@@ -146,9 +147,14 @@ def filled_the_disk(use: DiskShare, room: Room) -> str:
         amount = f"wrote {use.size(room)} files"
     else:
         amount = f"wrote {use.size(room) / (1 << 20):.0f} MiB"
+    if room.free >= room.reserve:
+        return (
+            f"{amount}, its organization holds more than its share of the disk, and little is free: delete "
+            f"data, or ask the operator to raise organization_disk_bytes; {_ERASED}"
+        )
     return (
         f"{amount}, and the disk of the machine is full: store less, or ask the operator to free disk "
-        "space; its files outside of volumes are erased"
+        f"space; {_ERASED}"
     )
 
 

@@ -36,3 +36,10 @@ def disk_is_full() -> EngineUnavailable:
     return EngineUnavailable(
         "Ask the operator to free disk space: the disk of the machine that runs Windlass is full"
     )
+
+
+def above_share() -> EngineUnavailable:
+    return EngineUnavailable(
+        "Delete data of the organization, such as services with volumes, or ask the operator to set "
+        "organization_disk_bytes: the organization holds more than its share of the disk, and little is free"
+    )

@@ -14,6 +14,8 @@ from functools import partial
 from itertools import starmap
 from typing import Final
 
+from msgspec import structs
+
 from windlass.base import cgroups, closed_connections, disk_reserve, kernel
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
@@ -31,6 +33,7 @@ from windlass.base.process_memory import (
 )
 from windlass.base.repeated_measurement import measure_until_stable
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
+from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.instances import Instances
 from windlass.process.measurements import MeasurementHangs, Measurements
 from windlass.process.memory_shares import MemoryUse
@@ -114,11 +117,12 @@ class ResourceMonitor:
         networks: Networks,
         weigh_every: float,
         reserve: int,
+        shares: DiskShares,
     ) -> None:
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
-        self._disk = DiskWatch(records.folder, reserve)
+        self._disk, self._shares = DiskWatch(records.folder, reserve), shares
         self._memory_pace = MeasurementInterval()
         self._memory_uses: Measurements[MemoryUse] = Measurements()
         self._next_warnings: dict[str, float] = {}
@@ -342,9 +346,9 @@ class ResourceMonitor:
             _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
-        """Ends the instance that holds most of the organization that holds most, once the reserve of the
-        disk is used."""
-        room = self._disk.shortage() if self._output.holds else None
+        """Ends the heaviest instance of the organization that holds most, once the reserve of the disk is
+        used; of organizations above their share, already when the disk is near its reserve."""
+        room = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
         if room is None or not self._disk.is_due(room):
             return
         began, table = time.monotonic(), await self._counting.now()
@@ -357,12 +361,13 @@ class ResourceMonitor:
             if not record.process or kernel.is_running(record.process)
         }
         orgs = {key: records[key].org or key.service for key in uses}
-        key = disk_reserve.heaviest(room, uses, orgs)
+        payers = None if room.free < room.reserve else self._shares.above
+        key = disk_reserve.heaviest(room, uses, orgs, self._shares.held, payers)
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
             _log.warning(
-                "the disk has no more than its reserve: the instance with most of its organization is ended",
+                "the disk is near its reserve or below: the instance with most of its organization is ended",
                 extra={
                     "instance": key.id,
                     "organization": orgs[key],
@@ -371,12 +376,13 @@ class ResourceMonitor:
                 },
             )
             await self._instances.end_and_empty(key, record.process, verdict)
-        else:
+            return
+        if room.free < room.reserve:
             known = sum(use.whole(room) for use in uses.values())
             facts = {"free": room.free, "of services": known, "unit": room.unit}
             have_more = [key.id for key, use in uses.items() if use.own.has_unmeasured]
             self._warn(_DISK_UNEXPLAINED, facts | ({"may have more": have_more} if have_more else {}))
-            self._disk.postpone(room, time.monotonic() - began)
+        self._disk.postpone(room, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
         """Ends the instance or the service that has too much memory, once the reserve of the machine is
@@ -459,11 +465,14 @@ class ResourceMonitor:
         made_at = record.made_at / 1000
 
         def measure() -> DiskShare:
-            return DiskShare(
+            volumes = [self._records.volumes / key.service]
+            share = DiskShare(
                 disk_reserve.measure([*own, self._records.caches / key.service], 0, new_since)
                 + disk_reserve.measure([home / "app"], made_at, max(made_at, new_since)),
-                disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT, new_since),
+                *disk_reserve.measure_with_all(volumes, time.time() - _RECENT, new_since),
             )
+            before = self._shares.least_of_volumes(key.service)
+            return share if before is None else share.grown_from(before)
 
         try:
             held = await self._open_files.measure(
@@ -472,4 +481,4 @@ class ResourceMonitor:
         except MeasurementHangs as hangs:
             held = Amount(is_hidden=hangs.seconds > _PATIENCE)
         share = await asyncio.to_thread(measure)
-        return DiskShare(share.own + held, share.changed)
+        return structs.replace(share, own=share.own + held)

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from windlass.base import cgroups, kernel
 from windlass.base.clock import Clock
-from windlass.base.disk_reserve import has_room_to_start
+from windlass.base.disk_reserve import has_room_to_start, is_short
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
@@ -23,8 +23,9 @@ from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
 from windlass.launch.instance import LISTEN
 from windlass.process import files, run_recorder
+from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.environment import InstanceEnvironment, command
-from windlass.process.failures import disk_is_full
+from windlass.process.failures import above_share, disk_is_full
 from windlass.process.networks import Networks
 from windlass.process.output import BACKLOG
 from windlass.process.ports import PortAddresses
@@ -51,11 +52,12 @@ class InstanceStarter:
         builds: Path | None = None,
         disk_reserve: int = 0,
         backlog: int = BACKLOG,
+        shares: DiskShares | None = None,
     ) -> None:
         """`builds` has all artifacts below it; None: they may be anywhere. `disk_reserve`: bytes of the disk
         that instances leave free. `backlog`: bytes of output that may wait to be read."""
         self._after = (unread_output.__name__, str(records.folder), str(backlog))
-        self._disk_reserve = disk_reserve
+        self._disk_reserve, self._shares = disk_reserve, shares or DiskShares()
         self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
@@ -93,7 +95,7 @@ class InstanceStarter:
 
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         self.check_place(workload)
-        self._check_room()
+        self._check_room(workload)
         files.check_volumes(self._records.volumes, workload)
         home = self._records.home(key)
         network = await self._network(key, workload, record)
@@ -113,10 +115,15 @@ class InstanceStarter:
         request = await self._spawn_request(key, home, workload, record, network)
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
-    def _check_room(self) -> None:
-        """Raises EngineUnavailable while the disk is full but for the last of its reserve."""
-        if not has_room_to_start(self._records.folder, self._disk_reserve):
+    def _check_room(self, workload: Workload) -> None:
+        """Raises EngineUnavailable while the disk is full but for the last of its reserve; for a service with
+        volumes of an organization above its share, also while the disk is near its reserve."""
+        folder = self._records.folder
+        if not has_room_to_start(folder, self._disk_reserve):
             raise disk_is_full()
+        is_held_back = bool(workload.volumes) and workload.org in self._shares.above
+        if is_held_back and is_short(folder, self._disk_reserve, NEAR):
+            raise above_share()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
         """Returns the network of an instance; None for that of the machine. An instance that an earlier

@@ -78,6 +78,17 @@ PORTS_OF_ENGINES: Final = range(10_000, 30_000)
 32768 by default, and none of them is one of `public_ports`."""
 
 
+class DiskMeasurement(Struct, frozen=True):
+    """What organizations hold of the disk of this machine, as it was last measured."""
+
+    share: int = 0
+    """Bytes that an organization may hold."""
+    held: Mapping[str, int] = {}
+    """Bytes, by organization."""
+    volumes: Mapping[str, int] = {}
+    """Bytes in the volumes of services that are folders, by service."""
+
+
 class ExecutionRequest(Struct, frozen=True):
     """A command to run beside the program of an instance."""
 
@@ -349,6 +360,15 @@ class Engine(Protocol):
     async def usage(self) -> Mapping[str, Usage]:
         """Returns the usage of every running instance, by its id."""
         ...
+
+    async def volume_sizes(self) -> Mapping[str, int]:
+        """Returns the bytes in the volumes of services, if these are not folders of the data directory."""
+        return {}
+
+    def note_disk_use(self, use: DiskMeasurement) -> None:
+        """Takes a measurement of the disk, to choose by it which organization gives up an instance when the
+        disk gets full. An engine that leaves this to others does nothing."""
+        return
 
     async def services(self) -> Mapping[str, StoredData]:
         """Returns all services of which the engine stores anything, even only a record."""

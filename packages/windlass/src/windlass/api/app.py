@@ -245,7 +245,7 @@ class App:
 
     async def _write(self, request: Request, call: Call, body: bytes) -> HttpAnswer:
         repeatable = repeatable_of(request, body) if request.method == "POST" else None
-        reply, replayed = await self._dispatch.write(call, repeatable)
+        reply, replayed = await self._dispatch.write(call, repeatable, len(body))
         answer = answer_of(call.operation, reply)
         if not replayed:
             return answer

@@ -243,6 +243,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             le=2**50,
         ),
     ] = 2 * 1024 * 1024 * 1024
+    organization_disk_bytes: Annotated[
+        int,
+        _says(
+            "Bytes of the disk and of the database that one organization may hold; above them, its builds, "
+            "uploads and large requests are refused. 0: three times what is free besides disk_reserve_bytes, "
+            "and at least an equal part of the disk",
+            ge=0,
+            le=2**50,
+        ),
+    ] = 0
     build_cache_bytes: Annotated[
         int,
         _says(

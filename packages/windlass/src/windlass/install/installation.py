@@ -29,6 +29,7 @@ from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.console.files import find_file
 from windlass.control.background.all_places import run_at_all_places
+from windlass.control.background.disk_meter import DiskMeter
 from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.sampling import Sampler
@@ -101,6 +102,7 @@ class Installation:
         self.worker = Worker(ctx, lease)
         self.place_owner = PlaceLease(ctx, lease)
         self.sampler = Sampler(ctx)
+        self.disk_meter = DiskMeter(ctx)
         self.key_rotation = rotation_of(ctx)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
@@ -187,6 +189,7 @@ class Installation:
             self._note_uses,
             self._note_marks,
             self.sampler.run,
+            self.disk_meter.run,
             self._note_changes,
             self.instance_check.run,
             self.audit_check.run,

@@ -38,7 +38,12 @@ from windlass.operate.explain import OperatorError, explain_errors
 from windlass.operate.first_steps import way_to_write
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
-from windlass.operate.place_owners import examine_organizations, examine_owners, examine_sharing
+from windlass.operate.place_owners import (
+    examine_disk,
+    examine_organizations,
+    examine_owners,
+    examine_sharing,
+)
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
@@ -193,7 +198,8 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     if find_missing(migrations(), await moment.applied()):
         return ()
     owners = await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
-    return (*owners, *await examine_organizations(moment.reads))
+    reads = moment.reads
+    return (*owners, *await examine_organizations(reads), *await examine_disk(reads))
 
 
 async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:

@@ -1,16 +1,21 @@
-"""Findings about places: whether the server that each belongs to runs, by the lease that it renews, and the
-organizations that they serve."""
+"""Findings about places: whether the server that each belongs to runs, by the lease that it renews, the
+organizations that they serve, and those that hold most of their disks."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from windlass.base.clock import stamp
 from windlass.config import Settings
+from windlass.control.records.disk_shares import read_disk
 from windlass.control.records.sole_organization import sole_organizations
 from windlass.core.declare.stored import NamedDocument
 from windlass.engines.findings import Finding, ok, warn
 from windlass.families.organization import organization
 from windlass.install.engines import own_settings, provider_in_use
-from windlass.store import OwnerRow, Reads
+from windlass.store import FIRST_PLACE, OwnerRow, Reads
+
+_GIB: Final = 1 << 30
 
 
 async def examine_owners(reads: Reads, own: str, now: int) -> list[Finding]:
@@ -40,6 +45,27 @@ async def examine_sharing(reads: Reads, settings: Settings) -> list[Finding]:
     if shared is None:
         return []
     return [warn("Isolation", f"services of {len(organizations)} organizations {shared.what}", shared.advice)]
+
+
+async def examine_disk(reads: Reads) -> list[Finding]:
+    """Names the organizations that hold most of the disk of each machine, and warns of those above their
+    share."""
+    findings = []
+    for place in sorted({FIRST_PLACE, *(row.place for row in await reads.owners.all())}):
+        record = await read_disk(reads, place)
+        sizes = [f"{await _name(reads, org)} {size / _GIB:.1f} GiB" for org, size in record.largest.items()]
+        state = f"organizations hold {', '.join(sizes)}, of {record.share / _GIB:.1f} GiB each"
+        if record.above:
+            advice = "have them delete data, or raise organization_disk_bytes: until then they build nothing"
+            findings.append(warn("Disk shares", f"{place}: {state}; above it: {len(record.above)}", advice))
+        elif sizes:
+            findings.append(ok("Disk shares", f"{place}: {state}"))
+    return findings
+
+
+async def _name(reads: Reads, org: str) -> str:
+    row = await reads.resources.find(organization.name, org)
+    return f"{row.read(NamedDocument).name} ({org})" if row else org
 
 
 def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:

@@ -36,6 +36,7 @@ from windlass.store.postgres_limits import (
 from windlass.store.statements import LOOKING
 from windlass.store.store import KeyGuard
 from windlass.store.tables.figures import Figure, FigureTable
+from windlass.store.tables.row_sizes import RowSizeTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
 
@@ -188,6 +189,9 @@ class PostgresStore(GroupCommit):
 
     async def figures(self, now: int) -> list[Figure]:
         return await FigureTable(self.reads.session).all(now)
+
+    async def row_sizes(self) -> dict[str, int]:
+        return await RowSizeTable(self.reads.session).all()
 
     async def close(self) -> None:
         """Waits for changes under way, but not for a database that stalls: then connections are cut."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -27,6 +27,7 @@ from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_mis
 from windlass.store.store import KeyGuard
 from windlass.store.tables import work
 from windlass.store.tables.figures import Figure, FigureTable
+from windlass.store.tables.row_sizes import RowSizeTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
 
@@ -293,13 +294,16 @@ class SqliteStore(GroupCommit):
         return {}
 
     async def figures(self, now: int) -> list[Figure]:
-        """Reads in a thread: counting takes longer than an answer may wait."""
-        return await in_thread(self._read_figures, now)
+        return await in_thread(self._read_apart, lambda session: FigureTable(session).all(now))
 
-    def _read_figures(self, now: int) -> list[Figure]:
+    async def row_sizes(self) -> dict[str, int]:
+        return await in_thread(self._read_apart, lambda session: RowSizeTable(session).all())
+
+    def _read_apart(self, read: Callable[[SqliteSession], Coroutine[Any, Any, T]]) -> T:
+        """Reads in a thread: this takes longer than an answer may wait."""
         try:
             with contextlib.closing(self.snapshot()) as connection:
-                return _finish(FigureTable(SqliteSession(connection)).all(now))
+                return _finish(read(SqliteSession(connection)))
         except _AWAY as error:
             raise _unreadable() from error
 

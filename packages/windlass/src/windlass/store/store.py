@@ -63,6 +63,10 @@ class Store(Protocol):
         """Returns figures of the whole installation. Other reads do not wait for it."""
         ...
 
+    async def row_sizes(self) -> dict[str, int]:
+        """Returns the bytes that each organization has in the database. Other reads do not wait for it."""
+        ...
+
     def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
         """Calls `listener` with every nudge of every replica. `kinds`: the first parts of words, up to a
         colon, if it does not listen to all."""

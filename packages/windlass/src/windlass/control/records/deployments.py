@@ -14,13 +14,15 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
-from windlass.control.context.call import Call, Origin, encode
+from windlass.control.context.call import ITSELF, Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records import sole_organization
+from windlass.control.records.disk_shares import refuse_above_share
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.served_names import host_names
+from windlass.control.records.stored_clusters import place_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
@@ -47,6 +49,8 @@ async def accept(
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_cluster(tx, status.cluster, service.org, do)
+        if do is not Do.RESTART and version.made is None and call.origin != ITSELF:
+            await _refuse_above_share(tx, status.cluster, service.org)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
         raise Conflict(f"Wait until {name_of(service)} is gone, and create it again: it is being deleted")
@@ -143,6 +147,14 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
         raise Conflict(NOT_CONNECTED)
     if do is not Do.RESTART:  # what runs already goes on
         await sole_organization.admit(tx, row, org)
+
+
+async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:
+    """Refuses what is built anew, but no rebuild of what serves: an organization above its share of the disk
+    of the cluster's machine adds nothing."""
+    row = await tx.resources.find(cluster.name, id)
+    if row is not None and (place := place_of(row.read(Cluster))):
+        await refuse_above_share(tx, org, place)
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:

@@ -25,6 +25,7 @@ from windlass.control.context.call import (
     results,
 )
 from windlass.control.context.context import Context
+from windlass.control.records.disk_shares import LARGE, refuse_above_share
 from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.idempotency import Repeatable, answer_once
 from windlass.control.request.reading import paging, slice_of
@@ -60,10 +61,13 @@ class Dispatch:
         reading = self._reading[call.operation](self._ctx, call)
         return _page_of(call, reading) if call.paging_asked and call.operation.pages_if_asked else reading
 
-    async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
-        """Returns the reply, and true if it is that of an earlier request with the same key."""
+    async def write(self, call: Call, repeatable: Repeatable | None, size: int = 0) -> tuple[Reply, bool]:
+        """Returns the reply, and true if it is that of an earlier request with the same key. `size`: bytes of
+        the body."""
         if shortage := self._ctx.store.shortage(ends_something=call.operation.ends_something):
             raise Unavailable(shortage)
+        if size > LARGE:
+            await self._refuse_large(call)
         handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):
             await prepare(self._ctx, call)
@@ -75,6 +79,14 @@ class Dispatch:
             return await answer_once(self._ctx, tx, call, handler, repeatable)
 
         return await self._ctx.store.write(change)
+
+    async def _refuse_large(self, call: Call) -> None:
+        """Refuses a large body to an organization that holds more than its share of the disk."""
+        reads = self._ctx.store.reads
+        row = await reads.resources.get(call.ids[0]) if call.ids else None
+        for org in call.actor.organizations:
+            if row is None or row.org == org:
+                await refuse_above_share(reads, org)
 
 
 async def _page_of(call: Call, reading: Awaitable[Reply]) -> Reply:

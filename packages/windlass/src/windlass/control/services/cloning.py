@@ -13,6 +13,7 @@ from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_in_deletion
+from windlass.control.records.disk_shares import refuse_above_share
 from windlass.control.records.served_names import known_as
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden_fields import own_hidden
@@ -38,6 +39,7 @@ from windlass.store import Row, Tx
 async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, asked = await target(tx, call), call.sent(CloneRequest)
     place = await _environment(tx, call, service, asked.environment_id)
+    await refuse_above_share(tx, service.org)
     await tx.foresee_copy(service)
     names = ctx.registry[service.family].names or "name"
     copy, reply = await _copy(ctx, tx, call, service, place, {names: asked.name})
@@ -64,6 +66,7 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     if asked.cluster_id:
         await check_reference(tx, "cluster_id", cluster.name, asked.cluster_id, original.org, call.actor)
         changes |= {"cluster_id": asked.cluster_id, "cluster": None}
+    await refuse_above_share(tx, original.org)
     await tx.foresee_copy(original)
     copy, _ = await _copy(ctx, tx, call, original, place, changes)
     levels = [CopiedLevel(original, copy)]

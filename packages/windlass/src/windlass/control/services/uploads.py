@@ -16,6 +16,7 @@ from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, prepares, writes
 from windlass.control.context.context import Context
 from windlass.control.context.upload_files import StoredUpload
+from windlass.control.records.disk_shares import refuse_above_share
 from windlass.control.records.kept_builds import kept_commits
 from windlass.control.records.reachability import check_here
 from windlass.control.request.behaviour import Behaviour, Draft, behaves
@@ -45,6 +46,7 @@ async def make_room(ctx: Context, call: Call) -> None:
     uploads that nothing needs, the oldest first, if the application would have too many."""
     parent = await parent_of(ctx.store.reads, call)
     await check_here(ctx, parent.id)
+    await refuse_above_share(ctx.store.reads, parent.org, ctx.ownership.place)
     size, settings = call.sent(Upload).size, ctx.settings
     if size > min(settings.upload_bytes, settings.upload_kept_bytes):
         return  # it is refused, and nothing goes for it

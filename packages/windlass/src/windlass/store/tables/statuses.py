@@ -46,6 +46,7 @@ FROM status JOIN deployment ON deployment.id = status.serving
 WHERE status.serving IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM deployment AS next WHERE next.service = status.id AND next.status IN ({OPEN_STATES})
 )"""
+ORGANIZATIONS: Final = "SELECT id, org FROM status"
 SERVICES: Final = "SELECT id FROM status ORDER BY id"
 CLUSTERS: Final = "SELECT DISTINCT cluster FROM status WHERE cluster <> '' ORDER BY cluster"
 ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
@@ -87,6 +88,10 @@ class StatusTable(Table):
 
     async def services(self) -> list[str]:
         return [row[0] for row in await self._session.all(SERVICES)]
+
+    async def organizations(self) -> dict[str, str]:
+        """Returns the organization of each service."""
+        return {row[0]: row[1] for row in await self._session.all(ORGANIZATIONS)}
 
     async def clusters(self) -> list[str]:
         """Returns the clusters that environments or services are on."""

@@ -1,0 +1,157 @@
+"""Measures what each organization holds of the disk of this machine, and of the database.
+
+Files are counted a moment at a time, so that millions of them take a twentieth of one processor at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.disk_reserve import rooms
+from windlass.base.errors import Unavailable
+from windlass.base.ids import is_id
+from windlass.base.subprocesses import in_thread
+from windlass.control.context.context import Context
+from windlass.control.records.disk_shares import note_disk, read_disk, record_of, share_of
+from windlass.engines.engine import DiskMeasurement, EngineError
+from windlass.store import FIRST_PLACE
+
+EVERY: Final = 300.0
+"""Seconds between two measurements; fewer while an organization waits that what it has deleted counts."""
+SOON: Final = 60.0
+_FIRST: Final = 20.0
+_TURN: Final = 0.02
+_REST: Final = 19
+"""A turn of the count is followed by so many times its length without."""
+_LONG_REST: Final = 50
+_VOLUMES: Final = "run/volumes"
+_CACHES: Final = "builds/cache/.services"
+"""Has a folder for each organization; the others below have one for each service."""
+_PARTS: Final = (
+    _VOLUMES,
+    "run/caches",
+    "run/services",
+    "builds",
+    "databases",
+    "git/kept",
+    "uploads",
+    "sites",
+    "logs",
+    _CACHES,
+)
+Key = tuple[str, str]
+"""A part of the data directory, and the name of a folder in it."""
+
+
+class FileCount:
+    """Sums up the bytes of files below folders, a moment at a time. Links to one file count once."""
+
+    def __init__(self, folders: Iterable[tuple[Key, Path]]) -> None:
+        self.bytes: Counter[Key] = Counter()
+        self._waiting = [(key, str(path)) for key, path in folders]
+        self._linked: set[tuple[int, int]] = set()
+        self._entries = self._count_all()
+
+    def go_on(self, seconds: float) -> bool:
+        """Counts for so long; returns whether more is left."""
+        until = time.monotonic() + seconds
+        return any(time.monotonic() >= until for _ in self._entries)
+
+    def _count_all(self) -> Iterator[None]:
+        while self._waiting:
+            key, place = self._waiting.pop()
+            with suppress(OSError), os.scandir(place) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        if entry.is_dir(follow_symlinks=False):
+                            self._waiting.append((key, entry.path))
+                        self._add(key, entry.stat(follow_symlinks=False))
+                    yield
+
+    def _add(self, key: Key, facts: os.stat_result) -> None:
+        if facts.st_nlink > 1:
+            file = facts.st_dev, facts.st_ino
+            if file in self._linked:
+                return
+            self._linked.add(file)
+        self.bytes[key] += facts.st_blocks * 512
+
+
+class DiskMeter:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._folder = Path(ctx.settings.data_dir)
+        self._rows: dict[str, int] = {}
+        """The bytes of organizations in the database, when these were last counted."""
+        self._rows_due = self._volumes_due = 0.0
+        self._volumes: dict[Key, int] = {}
+
+    async def run(self) -> None:
+        await asyncio.sleep(_FIRST)
+        while True:
+            began = time.monotonic()
+            is_any_above = self._ctx.ownership.is_owner and await self.look()
+            await asyncio.sleep(max(SOON if is_any_above else EVERY, time.monotonic() - began))
+
+    async def look(self, rest: int = _REST) -> bool:
+        """Measures, and records the result. Returns whether an organization holds more than its share."""
+        ctx = self._ctx
+        count = FileCount(await in_thread(self._folders))
+        is_left = True
+        while is_left:
+            began = time.monotonic()
+            is_left = await in_thread(count.go_on, _TURN)
+            await asyncio.sleep(rest * (time.monotonic() - began))
+        owners = await ctx.store.reads.statuses.organizations()
+        sizes = count.bytes + Counter(await self._volumes_elsewhere())
+        held = Counter(await self._row_sizes())
+        for (part, name), size in sizes.items():
+            if org := name if part == _CACHES else owners.get(name):
+                held[org] += size
+        room = rooms(self._folder, ctx.settings.disk_reserve_bytes)[0]
+        share = share_of(ctx.settings.organization_disk_bytes, room, len(held))
+        volumes = {name: size for (part, name), size in sizes.items() if part == _VOLUMES}
+        ctx.places.local.engine.note_disk_use(DiskMeasurement(share, held, volumes))
+        record = record_of(held, share)
+        if record != await read_disk(ctx.store.reads, ctx.ownership.place):
+            await ctx.store.write(lambda tx: note_disk(tx, ctx.ownership.place, record))
+        return bool(record.above)
+
+    async def _row_sizes(self) -> dict[str, int]:
+        """Returns the bytes of organizations in the database, which one server of it counts. Counting takes a
+        fiftieth of the time at most; while it fails, the last result counts."""
+        began = time.monotonic()
+        if self._ctx.ownership.place == FIRST_PLACE and began >= self._rows_due:
+            with suppress(Unavailable):
+                self._rows = await self._ctx.store.row_sizes()
+            now = time.monotonic()
+            self._rows_due = now + _LONG_REST * (now - began)
+        return self._rows
+
+    def _folders(self) -> list[tuple[Key, Path]]:
+        found = []
+        for part in _PARTS:
+            with suppress(OSError):
+                found += [
+                    ((part, path.name), path) for path in (self._folder / part).iterdir() if is_id(path.name)
+                ]
+        return found
+
+    async def _volumes_elsewhere(self) -> dict[Key, int]:
+        """Returns the sizes of volumes that are not folders of the data directory. The engine counts files
+        for a fiftieth of the time at most; while it is away, the last result counts."""
+        began = time.monotonic()
+        if began >= self._volumes_due:
+            with suppress(EngineError, TimeoutError):
+                sizes = await self._ctx.places.local.engine.volume_sizes()
+                self._volumes = {("", service): size for service, size in sizes.items()}
+            now = time.monotonic()
+            self._volumes_due = now + _LONG_REST * (now - began)
+        return self._volumes

@@ -1,0 +1,73 @@
+"""Shares of the disk: which organizations hold more than theirs, as it was last measured.
+
+An organization above its share adds nothing: no builds, uploads, copies and large documents. It goes on
+deleting, and what runs goes on. The measurements are those of `control.background.disk_meter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.disk_reserve import Room
+from windlass.base.errors import Conflict
+from windlass.store import FIRST_PLACE, Reads, Tx
+
+LARGE: Final = 64 * 1024
+"""Bytes of a request body from which on an organization above its share cannot send it."""
+_FACT: Final = "disk use at "
+_SHOWN: Final = 3
+_TIMES_FREE: Final = 3
+_GIB: Final = 1 << 30
+
+
+class DiskRecord(Struct, frozen=True):
+    """The last measurement of the disk of one machine."""
+
+    share: int = 0
+    largest: Mapping[str, int] = {}
+    """The three that hold most, with their bytes."""
+    above: Mapping[str, int] = {}
+    """Those that hold more than their share."""
+
+
+NONE: Final = DiskRecord()
+
+
+def share_of(setting: int, room: Room, organizations: int) -> int:
+    """Returns the bytes that an organization may hold. Without a setting: three times what is free besides
+    the reserve, and in any case an equal part of the disk, so a machine with one organization has no limit.
+    """
+    if setting:
+        return setting
+    equal_part = room.whole // max(1, organizations)
+    return max(_TIMES_FREE * (room.free - room.reserve), equal_part)
+
+
+def record_of(held: Mapping[str, int], share: int) -> DiskRecord:
+    largest = sorted(held, key=lambda org: held[org], reverse=True)[:_SHOWN]
+    above = {org: size for org, size in held.items() if size > share}
+    return DiskRecord(share, {org: held[org] for org in largest}, above)
+
+
+async def read_disk(source: Reads, place: str = FIRST_PLACE) -> DiskRecord:
+    stored = await source.facts.get(f"{_FACT}{place}")
+    return msgspec.json.decode(stored, type=DiskRecord) if stored else NONE
+
+
+async def note_disk(tx: Tx, place: str, record: DiskRecord) -> None:
+    await tx.facts.set(f"{_FACT}{place}", msgspec.json.encode(record))
+
+
+async def refuse_above_share(source: Reads, org: str, place: str = FIRST_PLACE) -> None:
+    """Raises Conflict if an organization holds more than its share of the disk of a machine."""
+    record = await read_disk(source, place)
+    if org in record.above:
+        raise Conflict(
+            "Delete services, uploads or data in volumes that are not needed, or ask the operator to raise "
+            f"organization_disk_bytes: the organization holds {record.above[org] / _GIB:.1f} GiB, more than "
+            f"its share of {record.share / _GIB:.1f} GiB of the disk. A deletion counts some minutes later"
+        )

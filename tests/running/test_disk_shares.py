@@ -1,0 +1,124 @@
+"""Organizations above their share of the disk add nothing; all others, deletions and what runs go on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.world import World, make_world
+from windlass.base.disk_reserve import Room
+from windlass.control.background.disk_meter import DiskMeter, FileCount
+from windlass.control.records.disk_shares import DiskRecord, note_disk, read_disk, share_of
+from windlass.engines.engine import DiskMeasurement
+from windlass.store import FIRST_PLACE
+
+GIB = 1 << 30
+MIB = 1 << 20
+SHA = "0" * 64
+
+
+async def note(world: World, above: dict[str, int]) -> None:
+    record = DiskRecord(GIB, above, above)
+    await world.installation.ctx.store.write(lambda tx: note_disk(tx, FIRST_PLACE, record))
+
+
+async def own_organization(world: World) -> str:
+    return str((await world.get("/organization"))["results"][0]["id"])
+
+
+async def adding(world: World, application: str, environment: str) -> list[int]:
+    """Asks for what adds data, and returns the statuses of the answers."""
+    upload = {"size": 1000, "sha256": SHA}
+    one = {"scope": "APPLICATION", "is_secret": False, "value": "x" * 1000}
+    many = {"vars": [one | {"name": f"NAME_{number}"} for number in range(70)]}
+    return [
+        (await world.post(f"/application/{application}/deploy", {})).status,
+        (await world.post(f"/application/{application}/upload", upload)).status,
+        (await world.post(f"/environment/{environment}/clone", {"name": world.name("copy")})).status,
+        (await world.post(f"/application/{application}/environmentVariable/import", many)).status,
+    ]
+
+
+async def test_an_organization_above_its_share_adds_nothing_until_it_has_deleted_enough():
+    async with make_world() as world:
+        environment = await world.environment()
+        application = await world.application(environment)
+        org = await own_organization(world)
+        await note(world, {org: 2 * GIB})
+        assert await adding(world, application, environment) == [409] * 4
+        refused = await world.post(f"/application/{application}/deploy", {})
+        assert refused.message.startswith("Delete services, uploads or data in volumes that are not needed,")
+        assert "holds 2.0 GiB, more than its share of 1.0 GiB" in refused.message
+        await note(world, {})
+        assert 409 not in await adding(world, application, environment)
+
+
+async def test_an_organization_above_its_share_changes_stops_and_deletes():
+    async with make_world() as world:
+        application = await world.application()
+        await world.post(f"/application/{application}/deploy", {})
+        await world.settle()
+        await note(world, {await own_organization(world): 2 * GIB})
+        assert (await world.patch(f"/application/{application}", {"memory": 256})).status == 200
+        assert (await world.post(f"/application/{application}/restart-service", {})).status == 202
+        assert (await world.post(f"/application/{application}/stop", {})).status == 202
+        await world.settle()
+        assert (await world.delete(f"/application/{application}")).status == 204
+
+
+async def test_a_neighbour_of_an_organization_above_its_share_goes_on():
+    async with make_world() as world:
+        environment = await world.environment()
+        application = await world.application(environment)
+        other, _ = await world.organization()
+        await note(world, {other: 2 * GIB})
+        assert 409 not in await adding(world, application, environment)
+
+
+async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
+    async with make_world(organization_disk_bytes=8 * MIB) as world:
+        application, org = await world.application(), await own_organization(world)
+        meter, data = DiskMeter(world.installation.ctx), Path(world.installation.ctx.settings.data_dir)
+        assert not await meter.look(rest=0)
+        before = (await read_disk(world.installation.ctx.store.reads)).largest[org]
+        assert 1000 < before < MIB, "rows alone"
+        for part in ("run/volumes", "builds", "uploads"):
+            (data / part / application).mkdir(parents=True)
+            (data / part / application / "zeros").write_bytes(os.urandom(3 * MIB))
+        noted: list[DiskMeasurement] = []
+        monkeypatch.setattr(world.engine, "note_disk_use", noted.append)
+        assert await meter.look(rest=0)
+        record = await read_disk(world.installation.ctx.store.reads)
+        assert 9 * MIB + before <= record.above[org] < 10 * MIB
+        assert noted[0].share == record.share == 8 * MIB
+        assert noted[0].volumes[application] >= 3 * MIB
+
+
+def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_path: Path):
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    (tmp_path / "a" / "deep" / "zeros").write_bytes(os.urandom(MIB))
+    for number in range(50):
+        (tmp_path / "a" / f"link{number}").hardlink_to(tmp_path / "a" / "deep" / "zeros")
+    count, turns = FileCount([(("part", "a"), tmp_path / "a")]), 1
+    while count.go_on(0):
+        turns += 1
+    assert turns > 50
+    assert MIB <= count.bytes["part", "a"] < 2 * MIB
+
+
+@pytest.mark.parametrize(
+    ("setting", "free", "organizations", "share"),
+    [
+        (5, 50, 2, 5),
+        (0, 50, 1, 200),  # no other is there
+        (0, 50, 2, 100),  # an equal part
+        (0, 90, 4, 210),  # three times what is free
+        (0, 10, 4, 50),  # the disk is full: an equal part
+        (0, 50, 0, 200),
+    ],
+)
+def test_a_share_is_three_times_what_is_free_or_an_equal_part(setting, free, organizations, share):
+    room = Room("bytes", free, whole=200, reserve=20)
+    assert share_of(setting, room, organizations) == share
