@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
-from windlass.control.kinds.service_kind import AnyKind, ServiceKind
+from windlass.control.kinds.service_kind import AnyKind, Precedence, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
 from windlass.core.declare.resource import Family, Shown, Spec, Trait
 from windlass.core.declare.traits import deployable
@@ -30,8 +30,8 @@ def family(name: str = "rope", *traits: Trait) -> Family:
     )
 
 
-def kind(of: Family, *waits_for: str) -> AnyKind:
-    made = type("RopeKind", (ServiceKind,), {"family": of, "waits_for": frozenset(waits_for)})()
+def kind(of: Family, precedence: Precedence = Precedence.PROGRAM) -> AnyKind:
+    made = type("RopeKind", (ServiceKind,), {"family": of, "precedence": precedence})()
     assert isinstance(made, ServiceKind)
     return made
 
@@ -52,18 +52,6 @@ def test_two_kinds_of_one_family_stop_the_start() -> None:
     rope = family()
     with pytest.raises(LookupError, match="two kinds of one family"):
         kinds_of(kind(rope), kind(rope))
-
-
-def test_kinds_that_wait_for_each_other_stop_the_start() -> None:
-    with pytest.raises(LookupError, match=r"wait for each other"):
-        kinds_of(kind(family("rope"), "sail"), kind(family("sail"), "rope"))
-
-
-def test_a_kind_that_waits_for_what_is_no_service_stops_the_start() -> None:
-    rope = family("rope", deployable())
-    families = registry_of(*declared_families(), rope)
-    with pytest.raises(LookupError, match=r"kind of rope waits for project"):
-        check_kinds(families, kinds_of(*find_kinds(), kind(rope, "project")))
 
 
 def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
@@ -104,7 +92,6 @@ def test_the_page_on_kinds_names_the_methods_and_fields_that_kinds_have() -> Non
     assert sorted(names) == sorted(name for name in vars(ServiceKind) if not name.startswith("_"))
 
 
-def test_kinds_that_others_wait_for_come_first() -> None:
-    order = [*kinds_of(*find_kinds())]
-    for name, one in kinds_of(*find_kinds()).items():
-        assert all(order.index(other) < order.index(name) for other in one.waits_for)
+def test_kinds_are_in_the_order_in_which_their_services_are_deployed() -> None:
+    ropes = {precedence: kind(family(precedence.name.lower()), precedence) for precedence in Precedence}
+    assert [*kinds_of(*reversed(ropes.values())).values()] == [ropes[number] for number in sorted(ropes)]

@@ -273,7 +273,8 @@ async def test_an_environment_deploys_all_services_those_first_that_others_wait_
     kinds = stage.world.installation.ctx.kinds
     for one in services:
         assert await state(stage, one) == "RUNNING"
-        waited_for = [other for other in services if other.family.name in kinds[one.family.name].waits_for]
+        own = kinds[one.family.name].precedence
+        waited_for = [other for other in services if kinds[other.family.name].precedence < own]
         assert all(began.index(other.id) < began.index(one.id) for other in waited_for)
 
 

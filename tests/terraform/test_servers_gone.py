@@ -23,6 +23,7 @@ from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
 from windlass.control.context.place import Place
+from windlass.control.context.server_addresses import address_at
 from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
 from windlass.control.workloads import terraform_programs
 from windlass.launch.launcher import LaunchRefused
@@ -86,7 +87,7 @@ async def test_a_module_is_applied_although_the_server_that_started_it_is_gone(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     needs_program()
-    port, address_at = free_port(), terraform_programs.address_at
+    port = free_port()
     servers: list[tuple[Settings, Place]] = []
 
     def of_one_that_is_gone(settings: Settings, place: Place) -> str:

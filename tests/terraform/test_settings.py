@@ -23,11 +23,8 @@ from tests.terraform.modules import document
 from tests.world import World, make_world
 from windlass.base.errors import Invalid
 from windlass.config import Settings
-from windlass.control.workloads.terraform_programs import (
-    address_for_containers,
-    launcher_archive,
-    program_of,
-)
+from windlass.control.context.server_addresses import address_for_containers
+from windlass.control.workloads.terraform_programs import launcher_archive, program_of
 from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer

@@ -38,6 +38,7 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
+from windlass.control.context.server_addresses import EVERYWHERE, run_socket_in
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.route_updates import RouteUpdates, request_check
 from windlass.control.deploying.routes import take_over_routes
@@ -51,7 +52,6 @@ from windlass.control.records.names import note_api_port
 from windlass.control.records.sole_organization import note_sharing
 from windlass.control.reporting.audit_check import AuditCheck
 from windlass.control.reporting.metrics import InstallationMetrics
-from windlass.control.workloads.terraform_programs import EVERYWHERE, run_socket_in
 from windlass.core.declare.registry import Registry
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from windlass.base.environment import for_tools
 from windlass.base.errors import Invalid
 from windlass.config import Settings
-from windlass.control.workloads.terraform_programs import address_for_containers
+from windlass.control.context.server_addresses import address_for_containers
 from windlass.engines.findings import Finding, fail, first_line_from, ok, warn
 from windlass.engines.provider import EngineProvider
 from windlass.install.engines import choose_engine, kept_engine, names, own_settings, providers

@@ -18,11 +18,11 @@ from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
+from windlass.control.context.server_addresses import known_address
 from windlass.control.records.recording import About, emit
 from windlass.control.records.run_servers import announce_address
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.records.stored_clusters import place_of
-from windlass.control.workloads.terraform_programs import known_address
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError

@@ -34,7 +34,7 @@ async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow
 async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
     """A deployment that runs to its end may take as long as its program wants: it holds up its own request,
     and no others."""
-    for family in sorted(ctx.kinds[service.family].waits_for):
+    for family in _earlier_families(ctx, service):
         lasts = runs_once(ctx.kinds[family].family)
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
@@ -77,12 +77,19 @@ async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: Deployme
 
 def _later_families(ctx: Context, service: Row) -> list[str]:
     """Returns the families whose services are deployed after this one, and so end before it."""
-    return [name for name, kind in ctx.kinds.items() if service.family in kind.waits_for]
+    own = ctx.kinds[service.family].precedence
+    return [name for name, kind in ctx.kinds.items() if kind.precedence > own]
+
+
+def _earlier_families(ctx: Context, service: Row) -> list[str]:
+    """Returns the families whose services are deployed before this one, and so end after it."""
+    own = ctx.kinds[service.family].precedence
+    return [name for name, kind in ctx.kinds.items() if kind.precedence < own]
 
 
 async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
     """Asks for the deployments that may have waited for this service."""
-    for family in {*_later_families(ctx, service), *ctx.kinds[service.family].waits_for}:
+    for family in [*_later_families(ctx, service), *_earlier_families(ctx, service)]:
         for neighbour in await tx.resources.of_parent(service.parent, family):
             if await tx.deployments.open(neighbour.id):
                 await tx.work.schedule(
@@ -97,7 +104,7 @@ async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: Deployment
     if not (begins or (failed.action in _ENDS and kind.has_runs)):
         return
     reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
-    for family in sorted(_later_families(ctx, service) if begins else kind.waits_for):
+    for family in (_later_families if begins else _earlier_families)(ctx, service):
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
                 is_same = (row.action in BUILDS) is begins and _is_of_same_request(failed, row)

@@ -6,7 +6,6 @@ automatically, and so are the modules that installed packages name as entry poin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 
 from windlass.base.entry_points import modules_of
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
@@ -15,23 +14,11 @@ from windlass.core.declare.resource import Family
 
 
 def kinds_of(*kinds: AnyKind) -> Mapping[str, AnyKind]:
-    """By the name of their family; those that others wait for come first."""
+    """By the name of their family, in the order in which they are deployed."""
     by_name = {kind.family.name: kind for kind in kinds}
     if len(by_name) < len(set(kinds)):
         raise LookupError("There are two kinds of one family: leave one of them in control/kinds")
-    return {name: by_name[name] for name in _in_order(by_name) if name in by_name}
-
-
-def _in_order(kinds: Mapping[str, AnyKind]) -> Iterator[str]:
-    sorter = TopologicalSorter({name: kind.waits_for for name, kind in sorted(kinds.items())})
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        raise LookupError(f"Kinds of services wait for each other: {' → '.join(error.args[1])}") from error
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        yield from ready
-        sorter.done(*ready)
+    return dict(sorted(by_name.items(), key=lambda item: (item[1].precedence, item[0])))
 
 
 def find_kinds() -> Iterator[AnyKind]:
@@ -55,8 +42,6 @@ def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
                 f"control/kinds has a kind of {name}, which is no family that can be deployed: "
                 f"add the trait `deployable` to families/{name}.py, or remove the kind"
             )
-        if unknown := sorted(kind.waits_for - services.keys()):
-            raise LookupError(f"The kind of {name} waits for {unknown[0]}, which is no family of services")
 
 
 def _check_service_types(services: Iterable[Family]) -> None:

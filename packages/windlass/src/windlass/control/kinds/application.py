@@ -27,15 +27,11 @@ from windlass.core.deploy.automatic_port import marked_as_automatic
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.engines.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
-from windlass.families.database import database
-from windlass.families.job import job
-from windlass.families.terraform import terraform
 from windlass.store import Row, Tx
 
 
 class ApplicationKind(ProgramKind[Application]):
     family = application
-    waits_for = frozenset({database.name, job.name, terraform.name})
     host_word = "app"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:

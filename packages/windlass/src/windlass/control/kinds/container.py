@@ -20,15 +20,11 @@ from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.engines.workload import Artifact
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
-from windlass.families.database import database
-from windlass.families.job import job
-from windlass.families.terraform import terraform
 from windlass.store import Row, Tx
 
 
 class ContainerKind(ProgramKind[Container]):
     family = container
-    waits_for = frozenset({database.name, job.name, terraform.name})
     image_field = "image_name"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Container]) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
+from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import PortOwner, public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
@@ -30,6 +30,7 @@ VOLUME = "data"
 
 class DatabaseKind(ServiceKind[Database]):
     family = database
+    precedence = Precedence.DATA
     is_counted = True
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:

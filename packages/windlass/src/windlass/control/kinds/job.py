@@ -14,7 +14,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.kinds.program_kind import MOST_CPU, MOST_MEMORY
-from windlass.control.kinds.service_kind import NO_IMAGES, FindAddress, Offer, ServiceKind
+from windlass.control.kinds.service_kind import NO_IMAGES, FindAddress, Offer, Precedence, ServiceKind
 from windlass.control.records.job_outputs import outputs_of, store_outputs
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
@@ -45,7 +45,6 @@ from windlass.core.words.due_times import UnknownZone, zone
 from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.job_plans import JobPlan, RunCommand, RunEvent
 from windlass.engines.workload import Artifact, Workload
-from windlass.families.database import database
 from windlass.families.job import (
     CRON,
     LIFECYCLE,
@@ -73,7 +72,7 @@ _EVENT_OF: Final = {Do.RUN: RunEvent.ON_START, Do.STOP: RunEvent.ON_STOP} | dict
 
 class JobKind(ServiceKind[Job]):
     family = job
-    waits_for = frozenset({database.name})
+    precedence = Precedence.PREPARATION
     has_runs = True
     more_time = "raise max_duration_seconds"
 

@@ -7,6 +7,7 @@ control plane asks the kind and never for the name of a family. This file has th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -64,6 +65,16 @@ class Offer(Struct, frozen=True):
     """For the build log."""
 
 
+class Precedence(IntEnum):
+    """The turn of services among those of their environment: each waits for those of earlier turns that are
+    deployed together with it, and ends before them."""
+
+    DATA = 0
+    PREPARATION = 1
+    """Runs to its end before programs start, and may leave variables for them."""
+    PROGRAM = 2
+
+
 NO_IMAGES: Final = (
     "the cluster of this environment runs no images: start the server with the Docker engine "
     "(WINDLASS_ENGINE=docker), or create an application, which is built from a repository"
@@ -75,8 +86,8 @@ class ServiceKind(Generic[S]):
     methods that differ."""
 
     family: ClassVar[Family]
-    waits_for: ClassVar[frozenset[str]] = frozenset()
-    """Families whose services, where they are to be deployed too, are deployed first."""
+    precedence: ClassVar[Precedence] = Precedence.PROGRAM
+    """Its turn where services of several kinds are deployed together."""
     image_field: ClassVar[str] = ""
     """The field that chooses an image; empty is a kind that runs without images."""
     host_word: ClassVar[str] = ""

@@ -20,7 +20,7 @@ from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
+from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, ServiceKind, SizeSettings
 from windlass.control.records.deployments import particulars
 from windlass.control.records.run_servers import other_addresses
 from windlass.control.records.terraform_states import (
@@ -77,7 +77,6 @@ from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs
 from windlass.engines.engine import Demand
 from windlass.engines.workload import Artifact, Volume, Workload
-from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
@@ -97,7 +96,7 @@ _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUN
 
 class TerraformKind(ServiceKind[Terraform]):
     family = terraform
-    waits_for = frozenset({database.name})
+    precedence = Precedence.PREPARATION
     more_time = "raise timeout_sec"
     has_sub_actions = True
     size_fields: ClassVar = {

@@ -1,6 +1,5 @@
-"""Chooses the program that runs a module at a place: one of the machine, or that of an image.
-
-Also the address at which it reaches this server, and the launcher that containers get."""
+"""Chooses the program that runs a module at a place: one of the machine, or that of an image; also the
+launcher that containers get."""
 
 from __future__ import annotations
 
@@ -9,10 +8,8 @@ import re
 import zipfile
 from functools import cache
 from importlib import resources
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
@@ -21,6 +18,7 @@ from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.context.server_addresses import address_at
 from windlass.engines.registries import parse_ref
 from windlass.families.terraform import Terraform
 from windlass.terraform.programs import NAMES, InstalledProgram, choose
@@ -40,11 +38,6 @@ _COMMANDS: Final = {
     "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
     "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
 }
-EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104
-_NOT_REACHED: Final = (
-    "engine: containers do not reach this server, which listens on {host} alone, and runs keep their state "
-    "there: ask the operator to set containers_url to an address that they reach, or host to 0.0.0.0"
-)
 
 
 class RunProgram(Struct, frozen=True, kw_only=True):
@@ -64,28 +57,6 @@ async def program_of(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
     if place.takes == "image":
         return image_program(ctx.settings, place, spec)
     return await in_thread(_program_here, ctx, place, spec)
-
-
-def address_at(settings: Settings, place: Place) -> str:
-    """Returns the address of this server for runs at a place; raises Invalid if they do not reach it."""
-    if place.takes == "image":
-        return address_for_containers(settings, place.engine.server_host)
-    if folder := place.engine.server_folder:
-        return f"http+unix://{quote(str(run_socket_in(folder, settings.port)), safe='')}"
-    return _address(settings, "127.0.0.1")
-
-
-def run_socket_in(folder: str, port: int) -> Path:
-    """Returns the socket of a server in the folder that runs see. Servers of one machine differ in ports."""
-    return Path(folder) / str(port)
-
-
-def known_address(settings: Settings, place: Place) -> str:
-    """Returns the same; empty if runs do not reach this server."""
-    try:
-        return address_at(settings, place)
-    except Invalid:
-        return ""
 
 
 def _program_here(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
@@ -146,18 +117,6 @@ def image_versions(settings: Settings) -> list[tuple[str, str]]:
     return [(engine, tag) for engine, tag in tags.items() if _VERSION.fullmatch(tag)]
 
 
-def address_for_containers(settings: Settings, server_host: str) -> str:
-    """Returns the address of this server for containers, which know its machine as `server_host`. Raises
-    Invalid if they cannot reach it."""
-    if settings.containers_url:
-        return settings.containers_url.rstrip("/")
-    if server_host and not _is_loopback(settings.host):
-        return _address(settings, server_host)
-    if settings.public_url and not _is_loopback(urlsplit(settings.public_url).hostname or ""):
-        return settings.public_url.rstrip("/")
-    raise Invalid(_NOT_REACHED.format(host=settings.host))
-
-
 @cache
 def launcher_archive() -> bytes:
     """Returns the launcher as one file, for a Python that knows nothing of Windlass."""
@@ -187,16 +146,3 @@ def _asked_version(spec: Terraform) -> str:
 def _image(settings: Settings, spec: Terraform) -> str:
     usual, version = images(settings)[spec.engine], _asked_version(spec)
     return f"{parse_ref(usual).name}:{version}" if version else usual
-
-
-def _address(settings: Settings, here: str) -> str:
-    """Returns the address of this server, where its machine is known as `here`."""
-    host = here if settings.host in EVERYWHERE else settings.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
