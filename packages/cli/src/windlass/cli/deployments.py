@@ -18,8 +18,10 @@ from msgspec import Struct
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import RetryTimer, retry_until_done
 from windlass.cli.formatting import duration
+from windlass.core.declare.registry import sub_actions_of
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.core.words.naming import kebab
+from windlass.families import registry
 from windlass.terminal.command_errors import CommandFailed, in_sentence
 from windlass.terminal.tables import paint, plain
 
@@ -170,14 +172,6 @@ _VERBS: Final[Mapping[Do, str]] = {
 }
 
 
-_OTHER_OUTCOMES: Final = {
-    "TERRAFORM_PLAN_ONLY": "is planned, and nothing is changed",
-    "TERRAFORM_FORCE_UNLOCK_STATE": "has no lock on its state now, and nothing else is changed",
-    "TERRAFORM_MIGRATE_STATE": "has its state in the present backend now",
-}
-"""The result of a run that deploys nothing, by its action."""
-
-
 def is_under_way(status: Mapping[str, Any]) -> bool:
     state = str(status["state"])
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
@@ -194,10 +188,7 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_duration_of(deployment)}); its settings and history stay"
     if action is Do.RUN:
-        what = _OTHER_OUTCOMES.get(
-            (deployment.get("status_details") or {}).get("sub_action", ""), "is deployed"
-        )
-        return f"{name} {what} ({_duration_of(deployment)}, v{deployment['number']})"
+        return f"{name} {_outcome_of_run(deployment)} ({_duration_of(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
@@ -208,6 +199,14 @@ def summary(ended: EndedDeployment, url: str) -> str:
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
     return f"{name} is {place} ({facts})"
+
+
+def _outcome_of_run(deployment: Mapping[str, Any]) -> str:
+    word = (deployment.get("status_details") or {}).get("sub_action", "")
+    for family in registry().families.values():
+        if found := sub_actions_of(family).get(word):
+            return found.outcome
+    return "is deployed"
 
 
 def serves(ended: EndedDeployment) -> bool:

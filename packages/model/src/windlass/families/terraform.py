@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, field
 
 from windlass.core.access import Scope
-from windlass.core.declare.actions import get, post
+from windlass.core.declare.actions import SubAction, get, post
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -125,6 +125,23 @@ terraform = Family(
             TerraformDeployRequest,
             ChosenTerraform,
             runs_once=True,
+            sub_actions=(
+                SubAction(
+                    word="TERRAFORM_PLAN_ONLY",
+                    trigger="DEPLOY_DRY_RUN",
+                    outcome="is planned, and nothing is changed",
+                ),
+                SubAction(
+                    word="TERRAFORM_FORCE_UNLOCK_STATE",
+                    trigger="TERRAFORM_FORCE_UNLOCK",
+                    outcome="has no lock on its state now, and nothing else is changed",
+                ),
+                SubAction(
+                    word="TERRAFORM_MIGRATE_STATE",
+                    trigger="TERRAFORM_MIGRATE_STATE",
+                    outcome="has its state in the present backend now",
+                ),
+            ),
             removal=TerraformRemoval,
             uninstall_query=UninstallQuery,
         ),

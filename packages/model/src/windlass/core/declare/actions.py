@@ -78,6 +78,17 @@ class Action(Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
+class SubAction(Struct, frozen=True, kw_only=True):
+    """Work that a deployment may do instead of all that it can, such as a plan alone."""
+
+    word: str
+    """The word for it in the status of the deployment."""
+    trigger: str
+    """The word for its request in histories."""
+    outcome: str
+    """The line after a success: *the service* `is planned`."""
+
+
 class Trait(Struct, frozen=True, kw_only=True):
     """Actions and other abilities that several families share."""
 
@@ -91,6 +102,7 @@ class Trait(Struct, frozen=True, kw_only=True):
     """True if deleting a resource with this trait ends services: itself, or those below it."""
     runs_once: bool = False
     """True if a deployment runs the service to its end, and nothing of it goes on running."""
+    sub_actions: tuple[SubAction, ...] = ()
     removal: type[Spec] | None = None
     """The query of a deletion, if it has more fields than that of other services."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.declare.actions import WORD, Action, Itself, Trait
+from windlass.core.declare.actions import WORD, Action, Itself, SubAction, Trait
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
 from windlass.core.declare.queries import MOST_PER_PAGE as MOST_PER_PAGE
@@ -304,6 +304,11 @@ def is_service(family: Family) -> bool:
 
 def runs_once(family: Family) -> bool:
     return any(trait.runs_once for trait in family.traits)
+
+
+def sub_actions_of(family: Family) -> Mapping[str, SubAction]:
+    """Returns what deployments may do instead of all that they can, by the word in their status."""
+    return {action.word: action for trait in family.traits for action in trait.sub_actions}
 
 
 def _item_path(family: Family | AnyOf) -> str:

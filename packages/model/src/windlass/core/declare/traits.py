@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from windlass.base import ids
 from windlass.core.access import Scope
-from windlass.core.declare.actions import Trait, get, post
+from windlass.core.declare.actions import SubAction, Trait, get, post
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Id,
@@ -244,17 +244,20 @@ def deployable(
     chosen: type[Chosen] | None = None,
     *,
     runs_once: bool = False,
+    sub_actions: tuple[SubAction, ...] = (),
     query: type[Spec] | None = None,
     removal: type[Removal] | None = None,
     uninstall_query: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
-    holds further choices of a deploy and a redeploy; `removal` and `uninstall_query` are the queries of a
-    deletion and of `uninstall`."""
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted.
+    `sub_actions` are what a deployment may do instead of all that it can. `query` holds further choices of a
+    deploy and a redeploy; `removal` and `uninstall_query` are the queries of a deletion and of `uninstall`.
+    """
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
         runs_once=runs_once,
+        sub_actions=sub_actions,
         removal=removal,
         chosen=chosen,
         needs_behaviour=True,

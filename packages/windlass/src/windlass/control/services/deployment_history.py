@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Final
 
 from msgspec import Struct
 
@@ -29,18 +28,11 @@ from windlass.control.services.deployment_groups import (
 from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.queries import PastDeploymentsQuery
+from windlass.core.declare.registry import sub_actions_of
 from windlass.core.deploy.states import Do, Progress, State, action_status
 from windlass.families.deployment_history import HistoryQuery
 from windlass.families.environment import LISTS
-from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Reads, Row
-
-_PARTS: Final = {
-    PLAN_ONLY: "DEPLOY_DRY_RUN",
-    UNLOCK: "TERRAFORM_FORCE_UNLOCK",
-    MIGRATE: "TERRAFORM_MIGRATE_STATE",
-}
-"""Words of requests that do a part of a deployment, by the word that their statuses have."""
 
 # One service
 
@@ -205,18 +197,19 @@ def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> D
         "identifier": {"execution_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
         "status": call.dialect.exact(state),
-        "trigger_action": _trigger(group),
+        "trigger_action": _trigger(ctx, group),
         "total_duration": duration,
         "stages": [stage],
         "action_status": action_status(state),
     }
 
 
-def _trigger(group: Group) -> str:
+def _trigger(ctx: Context, group: Group) -> str:
     action, parts = group[0].row.action, {past.details.sub_action for past in group}
-    if action == Do.RUN:
-        return _PARTS.get(parts.pop(), Do.DEPLOY) if len(parts) == 1 else Do.DEPLOY
-    return action
+    if action != Do.RUN:
+        return action
+    part = sub_actions_of(ctx.registry[group[0].service.family]).get(parts.pop()) if len(parts) == 1 else None
+    return part.trigger if part else Do.DEPLOY
 
 
 def _auditing_data(group: Group) -> Document:
@@ -283,7 +276,7 @@ def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
     return {
         "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
-        "trigger_action": _trigger(group),
+        "trigger_action": _trigger(ctx, group),
         "stages": [{"name": STAGE, "status": _stage_status(state_of(group)), "services": services}],
     }
 

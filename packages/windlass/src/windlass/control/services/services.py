@@ -37,7 +37,7 @@ from windlass.control.workloads.repositories import source_of
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
-from windlass.core.declare.registry import runs_once
+from windlass.core.declare.registry import runs_once, sub_actions_of
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.hosts import label
@@ -240,7 +240,7 @@ async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) ->
     """Returns the status of a service, with what its last deployment does if that may be a part."""
     status = await status_as_reachable(ctx, await status_of(source, service))
     document = shown_status(call, service, status, await freshness(ctx, source, service, status))
-    if ctx.kinds[service.family].has_sub_actions and status.deployment:
+    if sub_actions_of(ctx.registry[service.family]) and status.deployment:
         last = await source.deployments.get(status.deployment)
         if last:
             document["status_details"] = details_of(status.state, particulars(last).sub_action)
