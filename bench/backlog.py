@@ -37,7 +37,6 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Queue, Store, Tx, builds_beside
-from windlass.terraform.programs import InstalledPrograms
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4
@@ -279,7 +278,6 @@ async def deployer(folder: Path, services: int, at_once: int = AT_ONCE) -> Async
         connector=ClusterConnector(
             Settings(data_dir=str(folder)), server(folder, "bench"), GatewayLink(folder)
         ),
-        programs=InstalledPrograms({}),
     )
     settings = Settings(
         data_dir=str(folder),

@@ -38,7 +38,6 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
-from windlass.terraform.programs import InstalledPrograms
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 LOOPBACK = ("127.0.0.0/8",)
@@ -217,7 +216,6 @@ async def measure(given: Calling, url: str, dead: str) -> Called:
     parts = Parts(
         engine=engine, builder=FakeBuilder(engine.takes), router=FakeRouter(), git=FakeRepositories(),
         servers=FakeServers(), connector=_connector(given.folder),
-        programs=InstalledPrograms({}),
     )  # fmt: skip
     settings = Settings(
         data_dir=given.folder, admin_token=ADMIN, rate_limit=1_000_000_000, outbound_allow=LOOPBACK

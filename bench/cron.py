@@ -34,7 +34,6 @@ from windlass.install.installation import install
 from windlass.install.parts import Parts
 from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
-from windlass.terraform.programs import InstalledPrograms
 
 _EACH = 100
 """Jobs of an environment."""
@@ -102,7 +101,6 @@ async def _installed(folder: Path, clock: Clock, engine: RunEngine) -> AsyncIter
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
-        programs=InstalledPrograms({}),
         connector=ClusterConnector(settings, server(folder, "bench"), GatewayLink(folder)),
     )
     installation = await install(settings, parts=parts, out=HttpSender(()), clock=clock)

@@ -34,7 +34,9 @@ from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.control.context.places import LOCAL, Places
+from windlass.control.kinds import find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
+from windlass.control.kinds.terraform import TerraformKind
 from windlass.control.records.sole_organization import note_sharing
 from windlass.core.declare.registry import Registry
 from windlass.engines.servers import Servers
@@ -293,7 +295,6 @@ def fake_parts(
     servers: Servers | None = None,
     owner: str | Callable[[], str] = "",
     home: str = "",
-    programs: Programs | None = None,
     server: str = "",
 ) -> Parts:
     return Parts(
@@ -303,7 +304,6 @@ def fake_parts(
         git=git or FakeRepositories(),
         servers=servers or FakeServers(),
         connector=FakeConnector(),
-        programs=programs or FakePrograms(),
         owner=owner if callable(owner) else (lambda: owner) if owner else None,
         home=home,
         server=server,
@@ -348,12 +348,10 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(
-                engine, router, git, servers, owner, home, programs, where.name if owner else ""
-            ),
+            parts=fake_parts(engine, router, git, servers, owner, home, where.name if owner else ""),
             fetcher=fetcher,
             families=families,
-            kinds=kinds,
+            kinds=_with_programs(kinds or kinds_of(*find_kinds()), programs or FakePrograms()),
             out=out,
         )
         places, note = installation.ctx.places, installation.instance_check.note
@@ -368,6 +366,14 @@ async def make_world(
             yield world
         finally:
             await installation.stop()
+
+
+def _with_programs(kinds: Mapping[str, AnyKind], programs: Programs) -> Mapping[str, AnyKind]:
+    """No test starts the programs of its machine, unless it says so."""
+    return {
+        name: TerraformKind(programs) if isinstance(kind, TerraformKind) else kind
+        for name, kind in kinds.items()
+    }
 
 
 def _put_database(file: Path) -> None:

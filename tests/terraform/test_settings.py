@@ -157,7 +157,9 @@ async def test_a_place_with_images_runs_the_version_that_is_asked_for():
             row = await world.installation.ctx.store.reads.resources.get(service)
             assert row is not None
             ctx = world.installation.ctx
-            program = await program_of(ctx, await ctx.places.of(service), row.read(Terraform))
+            program = await program_of(
+                ctx.settings, NoPrograms(), await ctx.places.of(service), row.read(Terraform)
+            )
             assert (program.image, program.path) == (image, "terraform")
 
 

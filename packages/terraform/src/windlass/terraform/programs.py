@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from windlass.base.environment import for_tools
 from windlass.base.log import log
 
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
@@ -34,7 +35,7 @@ class InstalledProgram(Struct, frozen=True):
 
 
 class Programs(Protocol):
-    """The programs that run modules; see `control.kinds.terraform`."""
+    """The programs that run modules."""
 
     def look(self) -> Sequence[InstalledProgram]:
         """Returns all of them, the newest of each engine first. May run each of them."""
@@ -44,8 +45,9 @@ class Programs(Protocol):
 class InstalledPrograms:
     """The programs in the folders of a PATH: `terraform`, `tofu`, and versions such as `terraform-1.10`."""
 
-    def __init__(self, surroundings: Mapping[str, str]) -> None:
-        self._path = surroundings.get("PATH", os.defpath)
+    def __init__(self, surroundings: Mapping[str, str] | None = None) -> None:
+        """`surroundings` are those of this process, unless others are given."""
+        self._surroundings = surroundings
         self._known: dict[tuple[str, int, int], InstalledProgram | None] = {}
         self.unusable: dict[str, str] = {}
         """The paths of programs that did not answer with a version, each with the reason."""
@@ -56,7 +58,8 @@ class InstalledPrograms:
         return sorted(by_version.values(), key=_newest_first)
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        for folder in dict.fromkeys(self._path.split(os.pathsep)):
+        surroundings = for_tools() if self._surroundings is None else self._surroundings
+        for folder in dict.fromkeys(surroundings.get("PATH", os.defpath).split(os.pathsep)):
             # An inherited path, for example from root, can name folders and links that we may not follow.
             if not folder.startswith("/") or not os.access(folder, os.X_OK):
                 continue

@@ -46,7 +46,7 @@ from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import find_access
 from windlass.core.access import SYSTEM
-from windlass.core.declare.registry import Registry
+from windlass.core.declare.registry import Registry, runs_once
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
 from windlass.install.key import check_keys, given_keys, load_encryption
@@ -115,10 +115,12 @@ def assemble(
         routing=Routing(),
         server=own.server,
         ownership=Ownership(settings.place, own.owner, own.home),
-        programs=own.programs,
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)
+    for name, kind in kinds.items():
+        if runs_once(kind.family):
+            ctx.meters.expect_runs(name, may_skip=kind.has_runs)
     return ctx
 
 

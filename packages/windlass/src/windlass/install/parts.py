@@ -9,7 +9,6 @@ from msgspec import Struct, field
 
 from windlass.base.bounded import BoundedCalls, CallLimits
 from windlass.base.clock import Clock
-from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
 from windlass.builders.detecting import bounded_detection
@@ -27,7 +26,6 @@ from windlass.install.server_id import home_of, owner_id
 from windlass.sources.bundled import BundledRepositories
 from windlass.sources.git import Git
 from windlass.store import FIRST_PLACE
-from windlass.terraform.programs import InstalledPrograms, Programs
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -40,8 +38,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     owner: Callable[[], str] | None = None
     """Returns the id of the server as the owner of its place, or an empty text while that is not known. None
     where no other server can be."""
-    programs: Programs
-    """Terraform and OpenTofu."""
     server: str = ""
     """The id of the server of this data directory; empty if it is the only one of its database."""
     home: str = ""
@@ -83,7 +79,6 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         git=BundledRepositories(git, folder / "bundled"),
         servers=opened.servers,
         connector=ClusterConnector(settings, server, link),
-        programs=InstalledPrograms(for_tools()),
         owner=await _owner(settings, provider, opened.engine),
         server=await in_thread(owner_id, settings) if settings.database_url else "",
         home=await in_thread(home_of, folder) if provider.is_of_server else "",

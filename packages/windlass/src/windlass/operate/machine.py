@@ -6,17 +6,15 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Iterator
 
-from windlass.base.environment import for_tools
-from windlass.base.errors import Invalid
 from windlass.config import Settings
-from windlass.control.context.server_addresses import address_for_containers
+from windlass.control.kinds import find_kinds, kinds_of
+from windlass.control.kinds.service_kind import MachineOfRuns
 from windlass.engines.findings import Finding, fail, first_line_from, ok, warn
 from windlass.engines.provider import EngineProvider
 from windlass.install.engines import choose_engine, kept_engine, names, own_settings, providers
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of
 from windlass.serve.server import listen
-from windlass.terraform.programs import InstalledPrograms
 
 
 async def runs(settings: Settings) -> AsyncIterator[Finding]:
@@ -39,10 +37,10 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
     yield _git()
     yield _node(settings, has_images=provider.takes == "image")
-    if provider.takes == "image":
-        yield _images_of_terraform(settings, await provider.server_host(own))
-    else:
-        for finding in await asyncio.to_thread(lambda: [*_terraform()]):
+    host = await provider.server_host(own) if provider.takes == "image" else ""
+    machine = MachineOfRuns(takes=provider.takes, server_host=host)
+    for kind in kinds_of(*find_kinds()).values():
+        for finding in await asyncio.to_thread(kind.diagnose, settings, machine):
             yield finding
 
 
@@ -80,32 +78,6 @@ def _node(settings: Settings, *, has_images: bool) -> Finding:
     return ok(
         "Node.js", "not found; only applications in JavaScript need it: install nodejs and npm for them"
     )
-
-
-def _images_of_terraform(settings: Settings, server_host: str) -> Finding:
-    try:
-        address = address_for_containers(settings, server_host)
-    except Invalid as refused:
-        return ok("Terraform", f"not yet; only Terraform services need it: {refused}")
-    images = f"{settings.terraform_image} and {settings.opentofu_image}"
-    return ok("Terraform", f"runs in {images}, and reaches this server at {address}")
-
-
-def _terraform() -> Iterator[Finding]:
-    installed = InstalledPrograms(for_tools())
-    programs = installed.look()
-    for path, why in installed.unusable.items():
-        yield warn(
-            "Terraform",
-            f"{path} is not used, because it does not say its version: {why}",
-            f"try `{path} version -json`, and install the program again or remove it",
-        )
-    if programs:
-        yield ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
-    elif not installed.unusable:
-        yield ok(
-            "Terraform", "not found; only Terraform services need it: install terraform or tofu for them"
-        )
 
 
 # Ports

@@ -33,7 +33,6 @@ from windlass.registries.client import RequestPauses
 from windlass.routers.sites.store import SiteStore
 from windlass.sources.git import GitCommit, GitSource
 from windlass.store import Store
-from windlass.terraform.programs import Programs
 
 if TYPE_CHECKING:
     from windlass.control.kinds.service_kind import AnyKind
@@ -126,8 +125,6 @@ class Context(Struct, frozen=True, kw_only=True):
     """The id of this server, by its data directory; empty if it is the only one of its database."""
     ownership: Ownership
     """The owner of the local place."""
-    programs: Programs
-    """Terraform and OpenTofu on the machine of this server."""
     registry_pauses: RequestPauses = field(default_factory=RequestPauses)
     """Container registries that allow no more requests for now."""
     usage: UsageHistory = field(default_factory=UsageHistory)

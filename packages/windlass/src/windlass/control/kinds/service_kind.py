@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
+from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
@@ -31,6 +32,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.states import Do
 from windlass.core.words.naming import enum_value
 from windlass.engines.engine import Demand
+from windlass.engines.findings import Finding
 from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
@@ -75,6 +77,14 @@ class Precedence(IntEnum):
     PROGRAM = 2
 
 
+class MachineOfRuns(Struct, frozen=True, kw_only=True):
+    """What `windlass doctor` knows of the engine in use."""
+
+    takes: Literal["native", "image"]
+    server_host: str
+    """The name by which its instances find the machine of the server; see `Engine.server_host`."""
+
+
 NO_IMAGES: Final = (
     "the cluster of this environment runs no images: start the server with the Docker engine "
     "(WINDLASS_ENGINE=docker), or create an application, which is built from a repository"
@@ -96,8 +106,6 @@ class ServiceKind(Generic[S]):
     """The fields of the resources of an instance, where they have other names than cpu, memory and gpu."""
     has_runs: ClassVar[bool] = False
     """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
-    has_sub_actions: ClassVar[bool] = False
-    """True if a deployment of it may do a part of what others do: a plan alone, or the release of a lock."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
@@ -115,6 +123,10 @@ class ServiceKind(Generic[S]):
     def demand(self, spec: S) -> Demand:
         """Returns the resources that each instance needs."""
         return msgspec.convert(spec, Demand, from_attributes=True)
+
+    def diagnose(self, settings: Settings, machine: MachineOfRuns) -> Sequence[Finding]:
+        """Returns what `windlass doctor` says about the programs of this kind. May start them."""
+        return ()
 
     # As a resource. Each step is in the transaction of the change.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -17,10 +17,19 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.segments import line_filter
 from windlass.builders.builder import BuildError
+from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, ServiceKind, SizeSettings
+from windlass.control.context.server_addresses import address_for_containers
+from windlass.control.kinds.service_kind import (
+    FindAddress,
+    MachineOfRuns,
+    Offer,
+    Precedence,
+    ServiceKind,
+    SizeSettings,
+)
 from windlass.control.records.deployments import particulars
 from windlass.control.records.run_servers import other_addresses
 from windlass.control.records.terraform_states import (
@@ -76,12 +85,14 @@ from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs
 from windlass.engines.engine import Demand
+from windlass.engines.findings import Finding, ok, warn
 from windlass.engines.workload import Artifact, Volume, Workload
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
 from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
 from windlass.store import DeploymentRow, Reads, Row, Tx
+from windlass.terraform.programs import InstalledPrograms, Programs
 
 VOLUME: Final = "terraform"
 GRACE: Final = 60.0
@@ -98,21 +109,28 @@ class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     precedence = Precedence.PREPARATION
     more_time = "raise timeout_sec"
-    has_sub_actions = True
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",
         "gpu": "job_resources.gpu",
     }
 
+    def __init__(self, programs: Programs | None = None) -> None:
+        self.programs = programs or InstalledPrograms()
+
     def demand(self, spec: Terraform) -> Demand:
         resources = spec.job_resources
         return Demand(resources.cpu_milli, resources.ram_mib, resources.gpu)
 
+    def diagnose(self, settings: Settings, machine: MachineOfRuns) -> Sequence[Finding]:
+        if machine.takes == "image":
+            return [_images_found(settings, machine.server_host)]
+        return [*_programs_found(InstalledPrograms())]
+
     # As a resource
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
-        _check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
+        self._check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
         draft.sealed[SECRETS] = take_secrets(
             draft.spec, secrets_of(ctx, draft.copy_of) if draft.copy_of else {}
         )
@@ -124,11 +142,16 @@ class TerraformKind(ServiceKind[Terraform]):
             change.before.engine,
             change.before.provider_version,
         ):
-            _check_place(ctx, await ctx.places.of(change.row.id), change.spec)
+            self._check_place(ctx, await ctx.places.of(change.row.id), change.spec)
         before = secrets_of(ctx, change.row)
         change.sealed[SECRETS] = take_secrets(change.spec, before)
         change.extras |= _added_fields(change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
+
+    def _check_place(self, ctx: Context, place: Place, spec: Terraform) -> None:
+        """Refuses a service that cannot run at its place, as far as that is known here."""
+        if place.is_connected and place.elsewhere is None:
+            check_program(ctx.settings, self.programs, place, spec)
 
     def size(self, service: Row) -> SizeSettings:
         spec = service.read(Terraform)
@@ -171,7 +194,7 @@ class TerraformKind(ServiceKind[Terraform]):
     async def _fetch(self, ctx: Context, making: BuildInput, commit: str | None = None) -> BuiltArtifact:
         place = await ctx.places.of(making.service.id)
         try:
-            program = await program_of(ctx, place, making.service.read(Terraform))
+            program = await program_of(ctx.settings, self.programs, place, making.service.read(Terraform))
         except Invalid as error:
             raise BuildError(str(error)) from error
         return await fetch_module(ctx, making, program.image, commit)
@@ -196,7 +219,7 @@ class TerraformKind(ServiceKind[Terraform]):
         if details.sub_action != MIGRATE:
             await refuse_moved_state(ctx, making)
         place = await ctx.places.of(making.service.id)
-        program = await program_of(ctx, place, spec)
+        program = await program_of(ctx.settings, self.programs, place, spec)
         others = await other_addresses(ctx.store.reads, place.machine, program.server, ctx.clock.now())
         usual = self._usual_workload(ctx, making, artifact)
         variables = input_variables(spec, secrets_of(ctx, making.service))
@@ -268,13 +291,35 @@ def _in_container(usual: Workload) -> Workload:
     )
 
 
+# The machine
+
+
+def _images_found(settings: Settings, server_host: str) -> Finding:
+    try:
+        address = address_for_containers(settings, server_host)
+    except Invalid as refused:
+        return ok("Terraform", f"not yet; only Terraform services need it: {refused}")
+    names = f"{settings.terraform_image} and {settings.opentofu_image}"
+    return ok("Terraform", f"runs in {names}, and reaches this server at {address}")
+
+
+def _programs_found(installed: InstalledPrograms) -> Iterator[Finding]:
+    programs = installed.look()
+    for path, why in installed.unusable.items():
+        yield warn(
+            "Terraform",
+            f"{path} is not used, because it does not say its version: {why}",
+            f"try `{path} version -json`, and install the program again or remove it",
+        )
+    if programs:
+        yield ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
+    elif not installed.unusable:
+        yield ok(
+            "Terraform", "not found; only Terraform services need it: install terraform or tofu for them"
+        )
+
+
 # Settings
-
-
-def _check_place(ctx: Context, place: Place, spec: Terraform) -> None:
-    """Refuses a service that cannot run at its place, as far as that is known here."""
-    if place.is_connected and place.elsewhere is None:
-        check_program(ctx, place, spec)
 
 
 def _added_fields(spec: Terraform, row: Row | None) -> Document:
@@ -342,3 +387,10 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
 
 
 kind = TerraformKind()
+
+
+def programs_of(ctx: Context) -> Programs:
+    """Returns the programs of the machine of this server."""
+    kind = ctx.kinds[terraform.name]
+    assert isinstance(kind, TerraformKind)
+    return kind.programs

@@ -13,6 +13,7 @@ from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
+from windlass.control.kinds.terraform import programs_of
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.records.recording import emit_asked
 from windlass.control.records.terraform_states import (
@@ -51,7 +52,7 @@ from windlass.store.tables.terraform import StateVersion, StoredPlan
 @prepares("terraform.create", "terraform.update", "terraform.patch")
 async def look_for_programs(ctx: Context, call: Call) -> None:
     """Asks programs of the machine for their versions before the transaction, which waits for none."""
-    await in_thread(ctx.programs.look)
+    await in_thread(programs_of(ctx).look)
 
 
 @reads("listTerraformVersions")
@@ -59,7 +60,7 @@ async def list_versions(ctx: Context, call: Call) -> Reply:
     if ctx.places.local.takes == "image":
         versions = image_versions(ctx.settings)
     else:
-        programs = await in_thread(ctx.programs.look)
+        programs = await in_thread(programs_of(ctx).look)
         versions = [(program.engine, program.version) for program in programs]
     return Reply(results([encode({"engine": engine, "version": version}) for engine, version in versions]))
 

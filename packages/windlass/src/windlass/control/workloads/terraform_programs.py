@@ -16,12 +16,11 @@ from msgspec import Struct
 from windlass.base.errors import Invalid
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
-from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import address_at
 from windlass.engines.registries import parse_ref
 from windlass.families.terraform import Terraform
-from windlass.terraform.programs import NAMES, InstalledProgram, choose
+from windlass.terraform.programs import NAMES, InstalledProgram, Programs, choose
 
 LAUNCHER: Final = "/windlass-launcher.pyz"
 """The path of the launcher in a container, as a file that Python runs."""
@@ -52,28 +51,28 @@ class RunProgram(Struct, frozen=True, kw_only=True):
     """A folder with providers; empty if there is none."""
 
 
-async def program_of(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
+async def program_of(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> RunProgram:
     """Returns the program that runs a module at a place; raises Invalid if there is none."""
     if place.takes == "image":
-        return image_program(ctx.settings, place, spec)
-    return await in_thread(_program_here, ctx, place, spec)
+        return image_program(settings, place, spec)
+    return await in_thread(_program_here, settings, programs, place, spec)
 
 
-def _program_here(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
-    mirror = ctx.settings.terraform_providers
+def _program_here(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> RunProgram:
+    mirror = settings.terraform_providers
     return RunProgram(
-        path=installed_program(ctx, spec).path,
-        server=address_at(ctx.settings, place),
+        path=installed_program(programs, spec).path,
+        server=address_at(settings, place),
         providers=str(Path(mirror).resolve()) if mirror else "",
     )
 
 
-def check_program(ctx: Context, place: Place, spec: Terraform) -> None:
+def check_program(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> None:
     """Raises Invalid if no program runs the module at a place, as far as that is known here."""
     if place.takes == "image":
-        image_program(ctx.settings, place, spec)
+        image_program(settings, place, spec)
     else:
-        installed_program(ctx, spec)
+        installed_program(programs, spec)
 
 
 def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgram:
@@ -86,9 +85,9 @@ def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgr
     )
 
 
-def installed_program(ctx: Context, spec: Terraform) -> InstalledProgram:
+def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
     """Returns the program of the machine that runs the module; raises Invalid if it does not have it."""
-    installed, version = ctx.programs.look(), _asked_version(spec)
+    installed, version = programs.look(), _asked_version(spec)
     program = choose(installed, spec.engine, version)
     if program is not None:
         return program
