@@ -36,7 +36,6 @@ from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.control.context.places import LOCAL, Places
 from windlass.control.kinds import find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
-from windlass.control.kinds.terraform import TerraformKind
 from windlass.control.records.sole_organization import note_sharing
 from windlass.core.declare.registry import Registry
 from windlass.engines.servers import Servers
@@ -45,6 +44,7 @@ from windlass.install.parts import Parts
 from windlass.store import CLUSTER
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
+from windlass.terraform.kind import TerraformKind
 from windlass.terraform.programs import Programs
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"

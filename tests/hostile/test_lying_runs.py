@@ -11,7 +11,7 @@ import pytest
 
 from tests.terraform.test_settings import body, made
 from tests.world import Answer, World, make_world
-from windlass.control.records.terraform_states import run_credential
+from windlass.terraform.states import run_credential
 
 LONG = "x" * 64 * 1024
 """The longest output that is a variable of others."""

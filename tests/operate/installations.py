@@ -14,10 +14,10 @@ from tests.terraform.modules import document
 from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
 from windlass.control.records.job_outputs import JobOutput, store_outputs
-from windlass.control.records.terraform_states import PlanRecord, add_version, note_attributes, put_plan
 from windlass.install.database import reading_snapshot
 from windlass.store import Tx
 from windlass.store.archive import Snapshot
+from windlass.terraform.states import PlanRecord, add_version, note_attributes, put_plan
 
 Contents = dict[str, Any]
 STATE = b'{"version": 4, "serial": 1, "lineage": "0123", "outputs": {}, "resources": []}'

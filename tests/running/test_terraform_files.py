@@ -10,10 +10,10 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.world import Answer, World, make_world
-from windlass.control.services.terraform_files import MOST_OF_ALL, MOST_OF_ONE
 from windlass.control.workloads.work_folders import DETECTIONS
-from windlass.families.terraform_files import MOST_PATHS
 from windlass.sources.git import Git
+from windlass.terraform.families.terraform_files import MOST_PATHS
+from windlass.terraform.module_files import MOST_OF_ALL, MOST_OF_ONE
 
 VARIABLES = """\
 variable "region" {

@@ -22,7 +22,7 @@ from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_runs import begin_slow
 from tests.whole import Place, Windlass, place
-from windlass.control.records.terraform_states import CredentialHolder, run_credential
+from windlass.terraform.states import CredentialHolder, run_credential
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.deploy.terraform_failures import explain_output
+from windlass.terraform.failures import explain_output
 
 UNSET = """\
 windlass: terraform plan

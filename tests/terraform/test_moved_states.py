@@ -13,10 +13,10 @@ from tests.jobs.sites import Programs
 from tests.terraform.test_settings import made
 from tests.world import REPOSITORY, World, make_world
 from windlass.base import ids
-from windlass.control.records.terraform_states import add_version
 from windlass.engines.workload import Workload
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE
 from windlass.store import Tx
+from windlass.terraform.states import add_version
 
 ELSEWHERE: dict[str, Any] = {"backend": {"kubernetes": None, "user_provided": {}}}
 SOURCE = {"git_repository": {"url": REPOSITORY, "branch": "main"}}

@@ -8,8 +8,8 @@ from tests.terraform.modules import SECRET
 from tests.terraform.test_settings import body
 from tests.variables.town import inputs
 from tests.world import World
-from windlass.control.records.terraform_states import add_version
 from windlass.store import Tx
+from windlass.terraform.states import add_version
 
 MADE = "made-by-the-module-7f3a"
 VALUES = {

@@ -9,14 +9,14 @@ import pytest
 from tests.terraform.test_moved_states import service_of
 from tests.terraform.test_settings import body
 from tests.world import World
-from windlass.control.records.terraform_states import (
+from windlass.store import Tx
+from windlass.terraform.states import (
     PlanRecord,
     add_version,
     newest_content,
     present_state,
     put_plan,
 )
-from windlass.store import Tx
 
 NUMBERS = '"long": 123456789012345678901234567890, "exact": 0.1234567890123456789012345678, "one": 1.0'
 STATE = '{"version": 4, "serial": %d, "lineage": "l", "outputs": {"%s": {"value": 1}}, "check": {%s}}'

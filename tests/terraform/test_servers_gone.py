@@ -25,9 +25,9 @@ from windlass.config import Settings
 from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import address_at
 from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
-from windlass.control.workloads import terraform_programs
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer, relay
+from windlass.terraform import run_programs
 
 
 def nowhere() -> str:
@@ -97,8 +97,8 @@ async def test_a_module_is_applied_although_the_server_that_started_it_is_gone(
     async def others(*_: object) -> list[str]:
         return [address_at(*servers[0])]
 
-    monkeypatch.setattr(terraform_programs, "address_at", of_one_that_is_gone)
-    monkeypatch.setattr("windlass.control.kinds.terraform.other_addresses", others)
+    monkeypatch.setattr(run_programs, "address_at", of_one_that_is_gone)
+    monkeypatch.setattr("windlass.terraform.kind.other_addresses", others)
     repository = Repository(tmp_path / "repository").put({"infra/main.tf": MODULE})
     repository.commit("A module")
     async with (

@@ -24,12 +24,12 @@ from tests.world import World, make_world
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.server_addresses import address_for_containers
-from windlass.control.workloads.terraform_programs import launcher_archive, program_of
-from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer
 from windlass.launch.terraform_environment import program_environment
+from windlass.terraform.families.terraform import Terraform
 from windlass.terraform.programs import InstalledProgram, InstalledPrograms
+from windlass.terraform.run_programs import launcher_archive, program_of
 
 URL = "https://git.example/acme/infra.git"
 
@@ -237,7 +237,7 @@ async def test_a_taken_name_is_refused_as_one_and_takes_no_secret_of_others_crea
 
 async def values_of(world: World, service: str) -> dict[str, str]:
     """The sealed values, as a run gets them."""
-    from windlass.control.workloads.terraform_inputs import secrets_of
+    from windlass.terraform.inputs import secrets_of
 
     ctx = world.installation.ctx
     row = await ctx.store.reads.resources.get(service)

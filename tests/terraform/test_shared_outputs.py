@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.core.deploy.terraform_state import MOST_OF_ONE, read_state, shared_outputs
+from windlass.terraform.state_files import MOST_OF_ONE, read_state, shared_outputs
 
 
 def shared(outputs: dict[str, Any]) -> list[str]:

@@ -34,8 +34,8 @@ from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
 from windlass.api.requests import Receive, Request, Scope, Send, receive_body, repeatable_of, request_of
 from windlass.api.router import Methods, RouteTree, allow_header
+from windlass.api.run_requests import RunRequests
 from windlass.api.streaming import EVENTS, Streams, until_gone
-from windlass.api.terraform_runs import TerraformRunRequests
 from windlass.api.uploads import UploadRequests
 from windlass.api.wrong_paths import not_allowed, nothing_at, only_websockets, refuse_what_is_not_offered
 from windlass.base.errors import Failure, Forbidden, Invalid
@@ -73,7 +73,7 @@ class App:
         self.stream_quota = StreamQuota()
         self._executions = ExecutionSockets(ctx, callers, self._streams)
         self._uploads = UploadRequests(ctx, callers)
-        self._terraform_runs = TerraformRunRequests(ctx, callers)
+        self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
         self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
@@ -163,8 +163,8 @@ class App:
             return self._answer_file(request, "console", file)
         if self._uploads.has(request.path) and request.method != "OPTIONS":
             return await self._uploads.answer(request, receive)
-        if self._terraform_runs.has(request.path):
-            return await self._terraform_runs.answer(request, receive)
+        if self._runs.has(request.path):
+            return await self._runs.answer(request, receive)
         if self._account.has(request.path):
             return await self._account.answer(request, receive)
         if request.method == "OPTIONS":

@@ -18,6 +18,7 @@ from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
+from windlass.control.kinds.run_api import RunApi
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.build_input import BuildInput
@@ -108,6 +109,8 @@ class ServiceKind(Generic[S]):
     """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
+    run_api: ClassVar[RunApi | None] = None
+    """The requests of its runs to this server; None if they send none."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
     """The way to give a run of it more time."""
 

@@ -1,4 +1,4 @@
-"""Fetches the module of a Terraform service at a commit. Nothing of it is built or run by that."""
+"""Fetches the repository of a service at a commit, to be run as it is. Nothing of it is built by that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
-async def fetch_module(
+async def fetch_files(
     ctx: Context, making: BuildInput, base: str = "", commit: str | None = None
 ) -> BuiltArtifact:
     """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an

@@ -13,10 +13,32 @@ from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.kinds.terraform import programs_of
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.records.recording import emit_asked
-from windlass.control.records.terraform_states import (
+from windlass.control.request.deleting import delete
+from windlass.control.request.paths import target
+from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
+from windlass.core.declare.document import Document
+from windlass.core.deploy.injected_variables import output_word, prefixes_of
+from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.words.events import Event
+from windlass.core.words.masking import Mask
+from windlass.launch.terraform import PLAN_ONLY
+from windlass.store import FAR, Reads, Tx
+from windlass.store.tables.terraform import StateVersion, StoredPlan
+from windlass.terraform.families.shapes import TerraformRemoval
+from windlass.terraform.families.state_shapes import PlanQuery, RestoreRequest
+from windlass.terraform.families.terraform import Terraform, terraform
+from windlass.terraform.inputs import keeps_state, output_mask
+from windlass.terraform.kind import programs_of
+from windlass.terraform.run_programs import image_versions
+from windlass.terraform.state_files import (
+    StateOutput,
+    outputs_of,
+    resources_of,
+    shared_outputs,
+)
+from windlass.terraform.states import (
     add_version,
     attributes_of,
     content_of,
@@ -25,28 +47,6 @@ from windlass.control.records.terraform_states import (
     plan_record,
     present_state,
 )
-from windlass.control.request.deleting import delete
-from windlass.control.request.paths import target
-from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
-from windlass.control.workloads.terraform_inputs import keeps_state, output_mask
-from windlass.control.workloads.terraform_programs import image_versions
-from windlass.core.declare.document import Document
-from windlass.core.declare.terraform_shapes import TerraformRemoval
-from windlass.core.declare.terraform_state_shapes import PlanQuery, RestoreRequest
-from windlass.core.deploy.injected_variables import output_word, prefixes_of
-from windlass.core.deploy.states import OPEN, Progress
-from windlass.core.deploy.terraform_state import (
-    StateOutput,
-    outputs_of,
-    resources_of,
-    shared_outputs,
-)
-from windlass.core.words.events import Event
-from windlass.core.words.masking import Mask
-from windlass.families.terraform import Terraform, terraform
-from windlass.launch.terraform import PLAN_ONLY
-from windlass.store import FAR, Reads, Tx
-from windlass.store.tables.terraform import StateVersion, StoredPlan
 
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")

@@ -15,7 +15,7 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.services.repository_files import aside, file_inside, look_into
-from windlass.families.terraform_files import (
+from windlass.terraform.families.terraform_files import (
     MOST_PATHS,
     TerraformVariableDefinition,
     TerraformVariablesQuestion,

@@ -22,10 +22,10 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import OPEN
-from windlass.core.deploy.terraform_state import BadState, StateFile, read_state
 from windlass.store import DeploymentRow, Reads, Row, Tx
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
 from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
+from windlass.terraform.state_files import BadState, StateFile, read_state
 
 MOST_OF_A_LOCK: Final = 16 * 1024
 """Bytes of the description of a lock."""

@@ -14,22 +14,22 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.terraform_states import newest_state
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.workloads.build_input import BuildInput
-from windlass.control.workloads.terraform_programs import RunProgram
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.terraform_shapes import TerraformVariable
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, Progress
-from windlass.core.deploy.terraform_state import StateFile, has_managed, outputs_of
 from windlass.core.words.masking import Mask
-from windlass.families.terraform import Terraform
 from windlass.launch.terraform import APPLY, MIGRATE
 from windlass.launch.terraform_environment import RUN
 from windlass.store import FAR, DeploymentRow, Row
+from windlass.terraform.families.shapes import TerraformVariable
+from windlass.terraform.families.terraform import Terraform
+from windlass.terraform.run_programs import RunProgram
+from windlass.terraform.state_files import StateFile, has_managed, outputs_of
+from windlass.terraform.states import newest_state
 
 SECRETS: Final = "terraform_variables"
 """The name under which the values of secret variables are encrypted with the service."""

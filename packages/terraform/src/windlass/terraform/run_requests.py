@@ -15,11 +15,26 @@ from msgspec import Meta, Struct
 
 from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.config import Settings
 from windlass.control.context.context import Context
+from windlass.control.kinds.run_api import RunAnswer, RunRequest
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
-from windlass.control.records.terraform_states import (
+from windlass.core.words.masking import NOTHING, Mask
+from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
+from windlass.store import DeploymentRow, Row, Tx
+from windlass.terraform.state_files import (
+    HIDDEN,
+    BadState,
+    ShownState,
+    check_parts,
+    sensitive_texts,
+    serial_of,
+    shown_attributes,
+)
+from windlass.terraform.states import (
     CredentialHolder,
+    LockConflict,
     PlanRecord,
     add_version,
     check_lock,
@@ -33,33 +48,12 @@ from windlass.control.records.terraform_states import (
     run_of,
     unlock_state,
 )
-from windlass.core.deploy.terraform_state import (
-    HIDDEN,
-    BadState,
-    ShownState,
-    check_parts,
-    sensitive_texts,
-    serial_of,
-    shown_attributes,
-)
-from windlass.core.words.masking import NOTHING, Mask
-from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
-from windlass.store import DeploymentRow, Row, Tx
 
 T = TypeVar("T")
 _CREDENTIAL: Final = b"basic "
 _STATE: Final = "state"
-
-
-class RunMessage(Struct, frozen=True):
-    """A request of a run."""
-
-    service: str
-    method: str
-    what: str
-    """The rest of the path, such as `state`, or `plan/…`."""
-    lock_id: str
-    body: bytes
+_OVERHEAD: Final = 2
+"""A plan holds the state once, and is sent as Base64."""
 
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -86,8 +80,30 @@ def credential_of(header: bytes | None) -> str:
         return ""
 
 
-async def find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
-    """Returns the run that sends a request; raises Unauthorized for any other sender."""
+class TerraformRunApi:
+    """An HTTP backend of the program, with locking, and what else a run sends."""
+
+    word = "terraform-run"
+    operation = "terraformRun"
+
+    def most_bytes(self, settings: Settings) -> int:
+        return _OVERHEAD * settings.terraform_state_bytes
+
+    async def find_run(
+        self, ctx: Context, service: str, what: str, authorization: bytes | None
+    ) -> DeploymentRow:
+        return await _find_run(ctx, service, what, authorization)
+
+    async def answer(self, ctx: Context, run: DeploymentRow, request: RunRequest) -> RunAnswer:
+        try:
+            return RunAnswer(await _answer(ctx, run, request))
+        except LockConflict as locked:
+            if not locked.lock.info:
+                raise
+            return RunAnswer(locked.lock.info, locked.status)  # the program reads the lock in the body
+
+
+async def _find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
     holders = tuple(CredentialHolder) if what == _STATE else (CredentialHolder.LAUNCHER,)
     run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
     if run is None:
@@ -98,8 +114,7 @@ async def find_run(ctx: Context, service: str, what: str, header: bytes | None) 
     return run
 
 
-async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
-    """Returns the answer to a request of a run; raises a Failure."""
+async def _answer(ctx: Context, run: DeploymentRow, request: RunRequest) -> bytes:
     what, _, rest = request.what.partition("/")
     if (reading := _READING.get((request.method, what))) is not None:
         return await reading(ctx, run, rest)
@@ -141,9 +156,9 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     return record.file
 
 
-async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     _refuse_to_planner(run)
-    await check_lock(tx, run, request.lock_id)
+    await check_lock(tx, run, request.query.get("ID", ""))
     await _refuse_overtaken(ctx, tx, run, request.body)
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
@@ -160,7 +175,7 @@ async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: b
         raise Conflict("Go on: this run has stored a later state meanwhile")
 
 
-async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     _refuse_to_planner(run)
     await check_lock(tx, run, "")
     await add_version(ctx, tx, service, run.id, b"")
@@ -173,17 +188,17 @@ def _refuse_to_planner(run: DeploymentRow) -> None:
         raise Conflict("Deploy without the action PLAN: a run that only plans changes no state")
 
 
-async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     await lock_state(tx, run, request.body)
     return b""
 
 
-async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     await unlock_state(tx, run, request.body)
     return b""
 
 
-async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     """Deployments of a service follow each other: the run that took the lock has ended."""
     if particulars(run).sub_action != UNLOCK:
         raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
@@ -195,14 +210,14 @@ async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, 
 
 
 async def _take_snapshot(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
 ) -> bytes:
     """Takes a copy of a state that another backend keeps, for its outputs and resources."""
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
-async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
     sent = _decode(request.body, SentPlan)
     try:
         file = base64.b64decode(sent.file, validate=True)
@@ -220,7 +235,7 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
 
 
 async def _take_resources(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
 ) -> bytes:
     """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
     shown = _decode(request.body, ShownState)
@@ -264,7 +279,7 @@ def _decode(body: bytes, form: type[T]) -> T:
 
 
 Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
-Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
+Writing = Callable[[Context, Tx, Row, DeploymentRow, RunRequest], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
     ("GET", "run"): _greet,

@@ -21,7 +21,15 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.resource import Family, Spec, clash
 from windlass.core.declare.shapes import can_be_cloned, normalise_repository
-from windlass.core.declare.terraform_shapes import (
+from windlass.core.declare.traits import (
+    deployable,
+    has_commits,
+    has_deployments,
+    has_logs,
+    has_variables,
+)
+from windlass.families.environment import environment
+from windlass.terraform.families.shapes import (
     AutoDeployConfig,
     ChosenTerraform,
     Engine,
@@ -39,7 +47,7 @@ from windlass.core.declare.terraform_shapes import (
     check_backend,
     check_variables,
 )
-from windlass.core.declare.terraform_state_shapes import (
+from windlass.terraform.families.state_shapes import (
     PlanQuery,
     RestoreRequest,
     StateVersionShown,
@@ -48,14 +56,6 @@ from windlass.core.declare.terraform_state_shapes import (
     TerraformPlan,
     TerraformResource,
 )
-from windlass.core.declare.traits import (
-    deployable,
-    has_commits,
-    has_deployments,
-    has_logs,
-    has_variables,
-)
-from windlass.families.environment import environment
 
 
 class Terraform(Spec):

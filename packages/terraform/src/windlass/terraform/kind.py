@@ -1,6 +1,6 @@
 """Terraform services: modules that a program of the machine or of an image applies; each deployment is a run.
 
-The run itself is `launch.terraform`; its state, lock and plans are in `records.terraform_states`.
+The run itself is `launch.terraform`; its state, lock and plans are in `states`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,41 @@ from windlass.control.kinds.service_kind import (
 )
 from windlass.control.records.deployments import particulars
 from windlass.control.records.run_servers import other_addresses
-from windlass.control.records.terraform_states import (
-    CredentialHolder,
-    describe_lock,
-    newest_state,
-    run_credential,
-)
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
-from windlass.control.workloads.modules import fetch_module
-from windlass.control.workloads.terraform_inputs import (
+from windlass.control.workloads.fetched_files import fetch_files
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import clash
+from windlass.core.declare.shapes import GitRepositoryRequest
+from windlass.core.declare.spec import Spec
+from windlass.core.deploy.injected_variables import (
+    BuiltIn,
+    output_word,
+    prefixes_of,
+    with_twins,
+    without_secrets,
+)
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.states import Progress
+from windlass.engines.engine import Demand
+from windlass.engines.findings import Finding, ok, warn
+from windlass.engines.workload import Artifact, Volume, Workload
+from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
+from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
+from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
+from windlass.store import DeploymentRow, Reads, Row, Tx
+from windlass.terraform.failures import LINES, explain_output
+from windlass.terraform.families.shapes import (
+    ChosenTerraform,
+    TerraformDeployRequest,
+    TerraformRemoval,
+    TerraformShown,
+    UninstallQuery,
+)
+from windlass.terraform.families.terraform import Terraform, terraform
+from windlass.terraform.inputs import (
     SECRETS,
     action_of,
     has_resources,
@@ -55,44 +78,22 @@ from windlass.control.workloads.terraform_inputs import (
     secrets_of,
     take_secrets,
 )
-from windlass.control.workloads.terraform_programs import (
+from windlass.terraform.programs import InstalledPrograms, Programs
+from windlass.terraform.run_programs import (
     LAUNCHER,
     RunProgram,
     check_program,
     launcher_archive,
     program_of,
 )
-from windlass.core.declare.document import Document
-from windlass.core.declare.resource import clash
-from windlass.core.declare.shapes import GitRepositoryRequest
-from windlass.core.declare.spec import Spec
-from windlass.core.declare.terraform_shapes import (
-    ChosenTerraform,
-    TerraformDeployRequest,
-    TerraformRemoval,
-    TerraformShown,
-    UninstallQuery,
+from windlass.terraform.run_requests import TerraformRunApi
+from windlass.terraform.state_files import shared_outputs
+from windlass.terraform.states import (
+    CredentialHolder,
+    describe_lock,
+    newest_state,
+    run_credential,
 )
-from windlass.core.deploy.injected_variables import (
-    BuiltIn,
-    output_word,
-    prefixes_of,
-    with_twins,
-    without_secrets,
-)
-from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
-from windlass.core.deploy.states import Progress
-from windlass.core.deploy.terraform_failures import LINES, explain_output
-from windlass.core.deploy.terraform_state import shared_outputs
-from windlass.engines.engine import Demand
-from windlass.engines.findings import Finding, ok, warn
-from windlass.engines.workload import Artifact, Volume, Workload
-from windlass.families.terraform import Terraform, terraform
-from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
-from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
-from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
-from windlass.store import DeploymentRow, Reads, Row, Tx
-from windlass.terraform.programs import InstalledPrograms, Programs
 
 VOLUME: Final = "terraform"
 GRACE: Final = 60.0
@@ -108,6 +109,7 @@ _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUN
 class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     precedence = Precedence.PREPARATION
+    run_api = TerraformRunApi()
     more_time = "raise timeout_sec"
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
@@ -197,7 +199,7 @@ class TerraformKind(ServiceKind[Terraform]):
             program = await program_of(ctx.settings, self.programs, place, making.service.read(Terraform))
         except Invalid as error:
             raise BuildError(str(error)) from error
-        return await fetch_module(ctx, making, program.image, commit)
+        return await fetch_files(ctx, making, program.image, commit)
 
     async def prepare_removal(
         self, ctx: Context, making: BuildInput, sub_action: str

@@ -6,7 +6,7 @@ from windlass.core.declare.actions import get
 from windlass.core.declare.fields import example
 from windlass.core.declare.registry import StandaloneOperation
 from windlass.core.declare.resource import Shown
-from windlass.core.declare.terraform_shapes import Engine
+from windlass.terraform.families.shapes import Engine
 
 
 class AvailableVersion(Shown):

@@ -19,7 +19,7 @@ from windlass.config import Settings
 from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import address_at
 from windlass.engines.registries import parse_ref
-from windlass.families.terraform import Terraform
+from windlass.terraform.families.terraform import Terraform
 from windlass.terraform.programs import NAMES, InstalledProgram, Programs, choose
 
 LAUNCHER: Final = "/windlass-launcher.pyz"

@@ -1,0 +1,1 @@
+"""The families of Terraform services: what clients send and read, without any of what follows from it."""

@@ -1,0 +1,44 @@
+"""The paths at which runs reach this server, such as to keep their state: kinds of services declare them.
+
+They lie beside the registry: no client has a credential for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import parse_qs
+
+from windlass.api.answers import HttpAnswer
+from windlass.api.callers import Callers
+from windlass.api.requests import Receive, Request, receive_body
+from windlass.base.errors import Unauthorized
+from windlass.control.context.context import Context
+from windlass.control.kinds.run_api import RunApi, RunRequest
+
+
+class RunRequests:
+    def __init__(self, ctx: Context, callers: Callers, apis: Iterable[RunApi]) -> None:
+        self._ctx, self._callers = ctx, callers
+        self._apis = {api.word: api for api in apis}
+
+    def has(self, path: str) -> bool:
+        word, slash, _ = path.removeprefix("/").partition("/")
+        return bool(slash) and word in self._apis
+
+    async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
+        word, service, *rest = (*request.path.removeprefix("/").split("/", 2), "")
+        api, what = self._apis[word], rest[0]
+        request.operation = api.operation
+        try:
+            run = await api.find_run(self._ctx, service, what, request.headers.get(b"authorization"))
+        except Unauthorized:
+            self._callers.count_failure(request)
+            raise
+        self._callers.exempt(request)
+        body = await receive_body(request.headers, receive, api.most_bytes(self._ctx.settings))
+        query = parse_qs(request.scope["query_string"].decode("latin-1"))
+        sent = RunRequest(
+            service, request.method, what, {name: values[0] for name, values in query.items()}, body
+        )
+        answer = await api.answer(self._ctx, run, sent)
+        return HttpAnswer(answer.status, answer.body)
