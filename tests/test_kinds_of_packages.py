@@ -74,5 +74,33 @@ def test_the_entry_points_of_a_package_that_is_installed_twice_count_once(packag
     other.mkdir(parents=True)
     (other / "entry_points.txt").write_text("[windlass.kinds]\ncache = older.kind\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(other.parent)])
-    found = {point.value for point in entry_points("windlass.kinds")}
+    found = {point.value for point in entry_points("windlass.kinds") if point.name == "cache"}
     assert found == {"windlass_cache.kind"}
+
+
+WITHOUT_TERRAFORM = """
+import sys
+from windlass.base import entry_points as room
+if is_left_out := sys.argv[1] == "without":
+    sys.modules["windlass.terraform"] = None  # an import of it fails
+    found = room.entry_points
+    room.entry_points = lambda group: [point for point in found(group) if "terraform" not in point.value]
+import windlass.operate.doctor, windlass.operate.serving
+from windlass.api.app import App
+from windlass.api.openapi import document
+from windlass.control.kinds import check_kinds, find_kinds, kinds_of
+from windlass.control.request.behaviour import check_behaviours
+from windlass.families import registry
+kinds = kinds_of(*find_kinds())
+check_kinds(registry(), kinds)
+check_behaviours(registry())
+paths = [path for path in document(registry())["paths"] if "/terraform" in path.lower()]
+assert bool(paths) is ("terraform" in kinds) is not is_left_out, (paths, kinds.keys())
+"""
+
+
+@pytest.mark.parametrize("word", ["with", "without"])
+def test_the_product_needs_nothing_of_the_package_terraform(word):
+    command = [sys.executable, "-c", WITHOUT_TERRAFORM, word]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

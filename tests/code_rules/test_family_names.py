@@ -43,7 +43,7 @@ def _imported(tree: ast.AST) -> dict[str, set[str]]:
     """By the name of a variable: the families that it is, or of which it is the spec."""
     found: dict[str, set[str]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("windlass.families."):
+        if isinstance(node, ast.ImportFrom) and ".families." in (node.module or ""):
             module = importlib.import_module(node.module or "")
             for alias in node.names:
                 thing = getattr(module, alias.name, None)

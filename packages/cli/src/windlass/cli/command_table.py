@@ -94,7 +94,7 @@ def _digest() -> str:
     parts = [VERSION]
     for portion in sorted(windlass.__path__):
         parts.append(portion)
-        for folder in _DECLARING:
+        for folder in (*_DECLARING, *_of_kinds(portion)):
             with suppress(FileNotFoundError), os.scandir(Path(portion) / folder) as scan:
                 files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
                 parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]
@@ -102,3 +102,8 @@ def _digest() -> str:
         with suppress(OSError):
             parts.append(f"{folder} {Path(folder).stat().st_mtime_ns}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _of_kinds(portion: str) -> list[str]:
+    """Returns the folders of families that packages bring with their kinds of services."""
+    return sorted(f"{path.parent.name}/{path.name}" for path in Path(portion).glob("*/families"))

@@ -30,10 +30,12 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     builder: BuilderChoice | Literal["FILES"] = "AUTO"
     base: str = ""
     """The image that gets the files, with the builder FILES of an engine that runs images."""
+    base_chosen_in: str = ""
+    """The place where this image is chosen, for a message, such as `the setting x_image`."""
     dockerfile_raw: str = ""
     """A Dockerfile, instead of one of the repository."""
     mounts: tuple[str, ...] = ()
-    """Folders of storage: an image that is built from a recipe lets its user write there."""
+    """Folders of storage: an image that is built from a recipe, or gets files, lets its user write there."""
     has_command: bool = False
     """True if a setting says what runs: a repository that does not say it is built all the same. What is
     built must not depend on it."""

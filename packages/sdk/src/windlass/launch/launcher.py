@@ -1,6 +1,6 @@
 """The beginning of every launcher: its variables, and its refusal.
 
-It needs nothing but Python: `launch.terraform` also runs in containers, without the rest of Windlass.
+It needs nothing but Python: some launchers also run in containers, without the rest of Windlass.
 """
 
 from __future__ import annotations

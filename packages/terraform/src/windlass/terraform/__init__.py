@@ -1,5 +1,5 @@
-"""Terraform and OpenTofu: the programs of this machine, and what a module declares.
+"""Terraform and OpenTofu as a kind of service.
 
-Start here: `programs` (which are installed), `hcl` (variables of a module), and
+Start here: `families` (what clients send and read), `kind` (what becomes of it), and
 `windlass.launch.terraform` (a run).
 """

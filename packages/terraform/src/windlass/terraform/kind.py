@@ -36,7 +36,7 @@ from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
-from windlass.control.workloads.fetched_files import fetch_files
+from windlass.control.workloads.fetched_files import ImageForFiles, fetch_files
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.shapes import GitRepositoryRequest
@@ -100,6 +100,7 @@ GRACE: Final = 60.0
 """Seconds in which a run that is cancelled finishes what it makes, and stores its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_IMAGE_SETTINGS: Final = "the settings terraform_image and opentofu_image"
 _MOUNT: Final = "/windlass-terraform"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
 _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
@@ -199,7 +200,12 @@ class TerraformKind(ServiceKind[Terraform]):
             program = await program_of(ctx.settings, self.programs, place, making.service.read(Terraform))
         except Invalid as error:
             raise BuildError(str(error)) from error
-        return await fetch_files(ctx, making, program.image, commit)
+        base = (
+            ImageForFiles(ref=program.image, chosen_in=_IMAGE_SETTINGS, mounts=(_MOUNT,))
+            if program.image
+            else None
+        )
+        return await fetch_files(ctx, making, base, commit)
 
     async def prepare_removal(
         self, ctx: Context, making: BuildInput, sub_action: str

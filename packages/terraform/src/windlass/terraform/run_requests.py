@@ -17,7 +17,7 @@ from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unautho
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.config import Settings
 from windlass.control.context.context import Context
-from windlass.control.kinds.run_api import RunAnswer, RunRequest
+from windlass.control.kinds.run_api import RunAnswer, RunMessage
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.core.words.masking import NOTHING, Mask
@@ -94,7 +94,7 @@ class TerraformRunApi:
     ) -> DeploymentRow:
         return await _find_run(ctx, service, what, authorization)
 
-    async def answer(self, ctx: Context, run: DeploymentRow, request: RunRequest) -> RunAnswer:
+    async def answer(self, ctx: Context, run: DeploymentRow, request: RunMessage) -> RunAnswer:
         try:
             return RunAnswer(await _answer(ctx, run, request))
         except LockConflict as locked:
@@ -114,7 +114,7 @@ async def _find_run(ctx: Context, service: str, what: str, header: bytes | None)
     return run
 
 
-async def _answer(ctx: Context, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
     what, _, rest = request.what.partition("/")
     if (reading := _READING.get((request.method, what))) is not None:
         return await reading(ctx, run, rest)
@@ -156,7 +156,7 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     return record.file
 
 
-async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     _refuse_to_planner(run)
     await check_lock(tx, run, request.query.get("ID", ""))
     await _refuse_overtaken(ctx, tx, run, request.body)
@@ -175,7 +175,7 @@ async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: b
         raise Conflict("Go on: this run has stored a later state meanwhile")
 
 
-async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     _refuse_to_planner(run)
     await check_lock(tx, run, "")
     await add_version(ctx, tx, service, run.id, b"")
@@ -188,17 +188,17 @@ def _refuse_to_planner(run: DeploymentRow) -> None:
         raise Conflict("Deploy without the action PLAN: a run that only plans changes no state")
 
 
-async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await lock_state(tx, run, request.body)
     return b""
 
 
-async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await unlock_state(tx, run, request.body)
     return b""
 
 
-async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     """Deployments of a service follow each other: the run that took the lock has ended."""
     if particulars(run).sub_action != UNLOCK:
         raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
@@ -210,14 +210,14 @@ async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, 
 
 
 async def _take_snapshot(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Takes a copy of a state that another backend keeps, for its outputs and resources."""
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
-async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     sent = _decode(request.body, SentPlan)
     try:
         file = base64.b64decode(sent.file, validate=True)
@@ -235,7 +235,7 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
 
 
 async def _take_resources(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
     shown = _decode(request.body, ShownState)
@@ -279,7 +279,7 @@ def _decode(body: bytes, form: type[T]) -> T:
 
 
 Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
-Writing = Callable[[Context, Tx, Row, DeploymentRow, RunRequest], Awaitable[bytes]]
+Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
     ("GET", "run"): _greet,

@@ -13,7 +13,7 @@ from windlass.api.callers import Callers
 from windlass.api.requests import Receive, Request, receive_body
 from windlass.base.errors import Unauthorized
 from windlass.control.context.context import Context
-from windlass.control.kinds.run_api import RunApi, RunRequest
+from windlass.control.kinds.run_api import RunApi, RunMessage
 
 
 class RunRequests:
@@ -37,7 +37,7 @@ class RunRequests:
         self._callers.exempt(request)
         body = await receive_body(request.headers, receive, api.most_bytes(self._ctx.settings))
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
-        sent = RunRequest(
+        sent = RunMessage(
             service, request.method, what, {name: values[0] for name, values in query.items()}, body
         )
         answer = await api.answer(self._ctx, run, sent)

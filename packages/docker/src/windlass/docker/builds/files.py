@@ -7,6 +7,7 @@ already needs no network for that.
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -15,22 +16,20 @@ from windlass.builders.builder import BuildError, Order
 from windlass.detect.dockerfile.instructions import is_plain_path
 from windlass.docker.builds.context import OUTSIDE, BuildContext, folder_of
 
-VOLUME: Final = "/windlass-terraform"
-"""The folder for the volume of such a service: a volume takes on its owner."""
 _INSIDE: Final = "/windlass-files"
 _USER: Final = "65532:65532"
 _PYTHON: Final = (
-    "has() { command -v $1 >/dev/null; }; if has python3; then :; "
+    "has() {{ command -v $1 >/dev/null; }}; if has python3; then :; "
     "elif has apk; then apk add --no-cache python3; "
     "elif has apt-get; then apt-get update && apt-get install -y --no-install-recommends python3; "
-    "else echo 'Error: choose an image that has python3, or apk or apt-get to install it, in the settings "
-    "terraform_image and opentofu_image' >&2; exit 1; fi"
+    "else echo {advice} >&2; exit 1; fi"
 )
+_ADVICE: Final = "Error: choose an image that has python3, or apk or apt-get to install it, in "
 _DOCKERFILE: Final = """\
 FROM {base}
 USER 0:0
 RUN {python}
-RUN echo windlass:x:{user}::/tmp:/bin/sh >>/etc/passwd && mkdir -p {volume} && chown {user} {volume}
+RUN echo windlass:x:{user}::/tmp:/bin/sh >>/etc/passwd{folders}
 COPY --chown={user} . {inside}
 WORKDIR {inside}/{root}
 USER {user}
@@ -47,7 +46,13 @@ def files_of(order: Order) -> BuildContext:
             f"made of it, and it is {order.root}"
         )
     text = _DOCKERFILE.format(
-        base=order.settings.base, python=_PYTHON, user=_USER, volume=VOLUME, inside=_INSIDE, root=order.root
+        base=order.settings.base,
+        python=_PYTHON.format(advice=shlex.quote(_ADVICE + order.settings.base_chosen_in)),
+        user=_USER,
+        # A volume takes on the owner of the folder in whose place it is.
+        folders="".join(f" && mkdir -p {at} && chown {_USER} {at}" for at in order.settings.mounts),
+        inside=_INSIDE,
+        root=order.root,
     )
     return BuildContext(
         folder=Path(os.path.realpath(order.source)),

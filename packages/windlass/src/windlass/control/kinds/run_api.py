@@ -16,7 +16,7 @@ from windlass.control.context.context import Context
 from windlass.store import DeploymentRow
 
 
-class RunRequest(Struct, frozen=True):
+class RunMessage(Struct, frozen=True):
     """A request of a run."""
 
     service: str
@@ -50,6 +50,6 @@ class RunApi(Protocol):
         """Returns the run that sends a request; raises Unauthorized for any other sender."""
         ...
 
-    async def answer(self, ctx: Context, run: DeploymentRow, request: RunRequest) -> RunAnswer:
+    async def answer(self, ctx: Context, run: DeploymentRow, request: RunMessage) -> RunAnswer:
         """Answers a request of a run; raises a Failure."""
         ...

@@ -1,6 +1,6 @@
 """Measures runs that have ended, by the family of their service and their result.
 
-There are runs of jobs, and runs of deployments, such as that of Terraform or a one-off command. Release
+There are runs of jobs, and runs of deployments, such as that of a module or a one-off command. Release
 commands are a part of their deployment.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.builders.builder import FILES, BuildSettings, Order
@@ -17,11 +18,21 @@ from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
+class ImageForFiles(Struct, frozen=True, kw_only=True):
+    """An image that gets the files."""
+
+    ref: str
+    chosen_in: str
+    """The place where it is chosen, for a message, such as `the setting x_image`."""
+    mounts: tuple[str, ...] = ()
+    """Folders for volumes, to which its user may write."""
+
+
 async def fetch_files(
-    ctx: Context, making: BuildInput, base: str = "", commit: str | None = None
+    ctx: Context, making: BuildInput, base: ImageForFiles | None = None, commit: str | None = None
 ) -> BuiltArtifact:
     """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
-    artifact, which is an image where `base` is one. Raises BuildError or GitError."""
+    artifact, which is an image where there is a `base`. Raises BuildError or GitError."""
     service, deployment = making.service, making.deployment
     asked = commit or particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
@@ -42,7 +53,7 @@ async def fetch_files(
         await ctx.point("fetched")
         record = commit_record(fetched)
         making.fetched.commit, making.fetched.branch = record, branch
-        inputs = [source.url, root, fetched.id, *([base] if base else [])]
+        inputs = [source.url, root, fetched.id, *([base.ref] if base else [])]
         key = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:40]
         artifact = await place.builder.find(service.id, key)
         if artifact is None:
@@ -56,9 +67,15 @@ async def fetch_files(
                 commit=fetched.id,
                 source=folder,
                 root=root,
-                settings=BuildSettings(builder=FILES, base=base),
+                settings=_settings(base),
                 cache_secret=cache_secret_of(ctx, service.id),
                 paused=making.paused,
             )
             artifact = await place.builder.build(order, making.say)
     return BuiltArtifact(BuildResult(artifact), record, branch)
+
+
+def _settings(base: ImageForFiles | None) -> BuildSettings:
+    if base is None:
+        return BuildSettings(builder=FILES)
+    return BuildSettings(builder=FILES, base=base.ref, base_chosen_in=base.chosen_in, mounts=base.mounts)

@@ -1,0 +1,68 @@
+"""The product does not name the kinds of services that packages bring: it asks kinds and families."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.source import ROOT, SOURCES, place
+
+_KINDS = "windlass.kinds"
+_CONTRACT = "the words of the contract, which other clients send and read"
+_STORE = "tables are where the migrations are"
+ALLOWED = {
+    "api/openapi.py": "groups in the order of the contract",
+    "api/requests.py": "the Terraform provider is a client of the API",
+    "config/settings.py": "the settings of all packages are in one list",
+    "core/declare/job_schedules.py": _CONTRACT,
+    "core/words/audit.py": _CONTRACT,
+    "core/words/events.py": _CONTRACT,
+    "families/deployment_history.py": _CONTRACT,
+    "families/environment.py": "a description in the document of the API",
+    "process/doctor.py": "advice of doctor",
+    "process/settings.py": "its cells show the folder of providers",
+    "store/tables/sealed.py": _STORE,
+    "store/tables/terraform.py": _STORE,
+    "store/transaction.py": _STORE,
+}
+"""Files that name such a kind, with the reason."""
+
+
+def kinds_by_package() -> dict[str, set[str]]:
+    """Returns the first words of the modules that each package brings as kinds, and their handlers."""
+    found: dict[str, set[str]] = {}
+    for file in sorted((ROOT / "packages").glob("*/pyproject.toml")):
+        entries = tomllib.loads(file.read_text())["project"].get("entry-points", {}).get(_KINDS, {})
+        if entries:
+            found[file.parent.name] = {name.partition("_")[0] for name in entries}
+    return found
+
+
+def named_in(text: str, kinds: set[str]) -> bool:
+    return re.search("|".join(kinds), text, re.I) is not None
+
+
+def naming_files() -> Iterator[str]:
+    for package, kinds in kinds_by_package().items():
+        own = ROOT / "packages" / package
+        yield from (
+            place(file) for file in SOURCES if own not in file.parents and named_in(file.read_text(), kinds)
+        )
+
+
+def test_only_the_files_with_a_reason_name_a_kind_of_a_package() -> None:
+    assert sorted(naming_files()) == sorted(ALLOWED)
+
+
+def test_the_kinds_of_packages_are_known() -> None:
+    assert kinds_by_package() == {"terraform": {"terraform"}}
+
+
+@pytest.mark.parametrize(
+    "text", ["from windlass.terraform.kind import x", '"terraform"', "TERRAFORM", "class TerraformKind"]
+)
+def test_each_form_of_a_name_is_found(text: str) -> None:
+    assert named_in(text, {"terraform"})
