@@ -26,7 +26,6 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     isolation_networks: bool
     share_machine: bool
     network_allow: tuple[str, ...]
-    terraform_providers: str
     disk_reserve_bytes: int
     build_cache_bytes: int
     build_cache_days: int
@@ -37,6 +36,8 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     toolchain_days: int
     settings_file: str = ""
     """The file of the server's settings; empty if there is none."""
+    folders_of_services: tuple[str, ...] = ()
+    """Folders that settings of packages open to all services."""
     private_files: tuple[str, ...] = ()
     """Files and folders of the operator that services must not see."""
 
@@ -97,8 +98,8 @@ def _is_loopback(host: str) -> bool:
 
 def _readable(settings: ProcessSettings) -> tuple[str, ...]:
     """Returns the folders besides the system's that services may read."""
-    providers = settings.terraform_providers
-    return (*settings.isolation_readable, *([str(Path(providers).resolve())] if providers else []))
+    shared = (str(Path(folder).resolve()) for folder in settings.folders_of_services)
+    return (*settings.isolation_readable, *shared)
 
 
 def concerns(isolation: Isolation) -> list[str]:

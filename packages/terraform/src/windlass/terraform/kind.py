@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.segments import line_filter
+from windlass.base.settings import settings_of
 from windlass.builders.builder import BuildError
 from windlass.config import Settings
 from windlass.control.context.context import Context
@@ -87,6 +88,7 @@ from windlass.terraform.run_programs import (
     program_of,
 )
 from windlass.terraform.run_requests import TerraformRunApi
+from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import shared_outputs
 from windlass.terraform.states import (
     CredentialHolder,
@@ -307,7 +309,8 @@ def _images_found(settings: Settings, server_host: str) -> Finding:
         address = address_for_containers(settings, server_host)
     except Invalid as refused:
         return ok("Terraform", f"not yet; only Terraform services need it: {refused}")
-    names = f"{settings.terraform_image} and {settings.opentofu_image}"
+    own = settings_of(TerraformSettings, settings)
+    names = f"{own.terraform_image} and {own.opentofu_image}"
     return ok("Terraform", f"runs in {names}, and reaches this server at {address}")
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.errors import Invalid
+from windlass.base.settings import settings_of
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.place import Place
@@ -21,6 +22,7 @@ from windlass.control.context.server_addresses import address_at
 from windlass.engines.registries import parse_ref
 from windlass.terraform.families.terraform import Terraform
 from windlass.terraform.programs import NAMES, InstalledProgram, Programs, choose
+from windlass.terraform.settings import TerraformSettings
 
 LAUNCHER: Final = "/windlass-launcher.pyz"
 """The path of the launcher in a container, as a file that Python runs."""
@@ -59,7 +61,7 @@ async def program_of(settings: Settings, programs: Programs, place: Place, spec:
 
 
 def _program_here(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> RunProgram:
-    mirror = settings.terraform_providers
+    mirror = settings_of(TerraformSettings, settings).terraform_providers
     return RunProgram(
         path=installed_program(programs, spec).path,
         server=address_at(settings, place),
@@ -107,7 +109,8 @@ def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
 
 def images(settings: Settings) -> dict[str, str]:
     """Returns the usual image of each engine."""
-    return {"OPEN_TOFU": settings.opentofu_image, "TERRAFORM": settings.terraform_image}
+    own = settings_of(TerraformSettings, settings)
+    return {"OPEN_TOFU": own.opentofu_image, "TERRAFORM": own.terraform_image}
 
 
 def image_versions(settings: Settings) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.settings import settings_of
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.kinds.run_api import RunAnswer, RunMessage
@@ -23,6 +24,7 @@ from windlass.control.records.sealed_workload import find_secrets
 from windlass.core.words.masking import NOTHING, Mask
 from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
+from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import (
     HIDDEN,
     BadState,
@@ -87,7 +89,7 @@ class TerraformRunApi:
     operation = "terraformRun"
 
     def most_bytes(self, settings: Settings) -> int:
-        return _OVERHEAD * settings.terraform_state_bytes
+        return _OVERHEAD * settings_of(TerraformSettings, settings).terraform_state_bytes
 
     async def find_run(
         self, ctx: Context, service: str, what: str, authorization: bytes | None

@@ -18,6 +18,7 @@ from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.settings import settings_of
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
@@ -25,6 +26,7 @@ from windlass.core.deploy.states import OPEN
 from windlass.store import DeploymentRow, Reads, Row, Tx
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
 from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
+from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import BadState, StateFile, read_state
 
 MOST_OF_A_LOCK: Final = 16 * 1024
@@ -113,10 +115,11 @@ async def add_version(
     ctx: Context, tx: Tx, service: Row, deployment: str, content: bytes, *, restored: int = 0
 ) -> StateVersion:
     """Stores a state as the newest version, unless it is the same as that."""
-    if len(content) > ctx.settings.terraform_state_bytes:
+    settings = settings_of(TerraformSettings, ctx.settings)
+    if len(content) > settings.terraform_state_bytes:
         raise TooLarge(
             "Divide the module, or ask the operator to raise the setting terraform_state_bytes: the state "
-            f"has {len(content)} bytes, and {ctx.settings.terraform_state_bytes} are allowed"
+            f"has {len(content)} bytes, and {settings.terraform_state_bytes} are allowed"
         )
     if content:
         try:
@@ -140,7 +143,7 @@ async def add_version(
     )
     owner = STATE.owner(org=version.org, service=version.service, id=version.id)
     sealed = ctx.encryption.encrypt(content, *owner)
-    await tx.terraform.add(version, sealed, ctx.settings.terraform_state_versions)
+    await tx.terraform.add(version, sealed, settings.terraform_state_versions)
     return version
 
 

@@ -187,20 +187,50 @@ class _SettingAnnotation(NamedTuple):
     opens: str
     """The group that begins with this setting, if any."""
     secret: bool
+    after: str
+    """The setting that it follows in lists, of one that a package brings."""
+    is_folder_of_services: bool
 
 
 @cache
 def _declared_settings() -> Mapping[str, _SettingAnnotation]:
     """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
+    settings = _annotations()
+    return {name: settings[name] for name in _in_order(settings)}
+
+
+def _in_order(settings: Mapping[str, _SettingAnnotation]) -> list[str]:
+    """Returns the names of settings with each after the one that it follows, whichever package brings that."""
+    order = [name for name, declared in settings.items() if not declared.after]
+    left = [name for name, declared in settings.items() if declared.after]
+    while placed := [name for name in left if settings[name].after in order]:
+        for name in placed:
+            order.insert(order.index(settings[name].after) + 1, name)
+        left = [name for name in left if name not in placed]
+    return order + left
+
+
+def _annotations() -> dict[str, _SettingAnnotation]:
     settings = {}
     for field in msgspec.structs.fields(Settings):
         info = msgspec.inspect.type_info(field.type)
         assert isinstance(info, msgspec.inspect.Metadata)
         extra, schema = info.extra or {}, info.extra_json_schema or {}
         settings[field.name] = _SettingAnnotation(
-            field.default, str(schema["description"]), extra["opens"], bool(extra["secret"])
+            field.default,
+            str(schema["description"]),
+            extra["opens"],
+            bool(extra["secret"]),
+            extra["after"],
+            extra["is_folder_of_services"],
         )
     return settings
+
+
+def folders_of_services(settings: Settings) -> tuple[str, ...]:
+    """Returns the folders that all services may read, beside those of the system."""
+    named = [name for name, declared in _declared_settings().items() if declared.is_folder_of_services]
+    return tuple(folder for name in named if (folder := getattr(settings, name)))
 
 
 def to_type(settings: Settings, words: str) -> str:

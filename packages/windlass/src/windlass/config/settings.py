@@ -1,22 +1,18 @@
-"""Every setting, once: name, default, meaning."""
+"""Every setting of the product, once: name, default, meaning. Packages bring further ones."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
+from windlass.base.entry_points import entry_points
+from windlass.base.settings import SETTINGS, says
 from windlass.core.words.naming import PLACE_NAME
 from windlass.engines.registries import BuildRegistry, RegistryLogin
 
-
-def _says(description: str, *, secret: bool = False, opens: str = "", **limits: Any) -> Meta:
-    """Describes a setting. `opens` names the group that begins with it and lasts until another opens."""
-    return Meta(description=description, extra={"secret": secret, "opens": opens}, **limits)
-
-
 Words = tuple[str, ...]
-_IMAGE: Final = r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?\Z"
 
 
 class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,23 +29,25 @@ class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     scopes: str = "openid profile email"
 
 
-class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: Annotated[str, _says("Address to listen on", opens="Addresses")] = "127.0.0.1"
-    port: Annotated[int, _says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
+class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of the product, and of the engines."""
+
+    host: Annotated[str, says("Address to listen on", opens="Addresses")] = "127.0.0.1"
+    port: Annotated[int, says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
     public_url: Annotated[
-        str, _says("Address at which clients reach this server, such as https://windlass.example.com")
+        str, says("Address at which clients reach this server, such as https://windlass.example.com")
     ] = ""
     leave_seconds: Annotated[
         float,
-        _says("Seconds for which a stopping server goes on serving, with /readyz at 503", ge=0),
+        says("Seconds for which a stopping server goes on serving, with /readyz at 503", ge=0),
     ] = 0.0
-    gateway_host: Annotated[str, _says("Address on which public ports of services are reached")] = "127.0.0.1"
+    gateway_host: Annotated[str, says("Address on which public ports of services are reached")] = "127.0.0.1"
     gateway_port: Annotated[
-        int, _says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)
+        int, says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)
     ] = 8081
     public_ports: Annotated[
         str,
-        _says(
+        says(
             "Range of ports of the machine for public TCP ports and public databases of services, such as "
             "30000-32767. An organization may hold an eighth of them, and at least 8; one environment as "
             "many of these as it leaves to others",
@@ -57,37 +55,35 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "30000-32767"
     gateway_domain: Annotated[
-        str, _says("Names of services end with this, as in shop-production.localhost")
+        str, says("Names of services end with this, as in shop-production.localhost")
     ] = "localhost"
-    trusted_proxies: Annotated[Words, _says("Addresses whose X-Forwarded-For is believed")] = ()
+    trusted_proxies: Annotated[Words, says("Addresses whose X-Forwarded-For is believed")] = ()
     cors_origins: Annotated[
-        Words, _says("Origins whose pages may call the API, such as https://console.example.com")
+        Words, says("Origins whose pages may call the API, such as https://console.example.com")
     ] = ()
 
-    data_dir: Annotated[str, _says("Folder with all data of this installation", opens="Data")] = (
+    data_dir: Annotated[str, says("Folder with all data of this installation", opens="Data")] = (
         "./windlass-data"
     )
     database_url: Annotated[
-        str, _says("postgresql://… to use PostgreSQL; empty is SQLite in the data directory", secret=True)
+        str, says("postgresql://… to use PostgreSQL; empty is SQLite in the data directory", secret=True)
     ] = ""
     key: Annotated[
         str,
-        _says(
+        says(
             "Key that encrypts secrets, 64 hexadecimal digits; empty is the file `key` in the data directory",
             secret=True,
         ),
     ] = ""
-    log_retention_bytes: Annotated[int, _says("Log bytes kept for each service", ge=65_536)] = (
-        64 * 1024 * 1024
-    )
-    log_retention_days: Annotated[int, _says("Days that log lines are kept", ge=1)] = 14
+    log_retention_bytes: Annotated[int, says("Log bytes kept for each service", ge=65_536)] = 64 * 1024 * 1024
+    log_retention_days: Annotated[int, says("Days that log lines are kept", ge=1)] = 14
     audit_retention_days: Annotated[
-        int, _says("Days that the events of the audit are kept; 0 is for ever", ge=0, le=36_500)
+        int, says("Days that the events of the audit are kept; 0 is for ever", ge=0, le=36_500)
     ] = 365
 
     admin_token: Annotated[
         str,
-        _says(
+        says(
             "An Admin token of the first organization, 32 characters or more",
             secret=True,
             opens="Access",
@@ -96,59 +92,59 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     metrics_token: Annotated[
         str,
-        _says(
+        says(
             "A token that reads /metrics and nothing else, 32 characters or more",
             secret=True,
             pattern=r"^([!-~]{32,})?\Z",
         ),
     ] = ""
     open_metrics: Annotated[
-        bool, _says("Answer /metrics without a token, to everyone who reaches the server")
+        bool, says("Answer /metrics without a token, to everyone who reaches the server")
     ] = False
-    rate_limit: Annotated[int, _says("Requests per hour and token", ge=1)] = 1000
+    rate_limit: Annotated[int, says("Requests per hour and token", ge=1)] = 1000
     session_rate_limit: Annotated[
         int,
-        _says("Requests per hour and person who signs in, at an OpenID Connect issuer or in a browser", ge=1),
+        says("Requests per hour and person who signs in, at an OpenID Connect issuer or in a browser", ge=1),
     ] = 20_000
     session_ttl: Annotated[
-        int, _says("How long a session of the built-in issuer lasts, in seconds", ge=60)
+        int, says("How long a session of the built-in issuer lasts, in seconds", ge=60)
     ] = 3600
     browser_session_hours: Annotated[
-        int, _says("How long a browser stays signed in to the console after it was used last", ge=1, le=8760)
+        int, says("How long a browser stays signed in to the console after it was used last", ge=1, le=8760)
     ] = 12
     oidc_providers: Annotated[
         tuple[OidcProvider, ...],
-        _says(
+        says(
             "OpenID Connect providers with which people sign in to the console: [[oidc_providers]] in the "
             "file, or JSON, each with name, issuer, client_id, client_secret, and a title for its button",
             secret=True,
         ),
     ] = ()
-    oidc_issuer: Annotated[str, _says("OpenID Connect issuer whose JWTs are accepted")] = ""
-    oidc_audience: Annotated[Words, _says("Audiences that such a JWT may be for")] = ("windlass",)
-    oidc_algorithms: Annotated[Words, _says("Signature algorithms accepted from it")] = (
+    oidc_issuer: Annotated[str, says("OpenID Connect issuer whose JWTs are accepted")] = ""
+    oidc_audience: Annotated[Words, says("Audiences that such a JWT may be for")] = ("windlass",)
+    oidc_algorithms: Annotated[Words, says("Signature algorithms accepted from it")] = (
         "RS256",
         "ES256",
         "EdDSA",
     )
     oidc_join: Annotated[
         str,
-        _says(
+        says(
             "Role that the people of oidc_issuer get in the first organization; empty: only invited people "
             "may sign in",
             pattern=r"^(Read|Deploy|Write|Admin)?\Z",
         ),
     ] = ""
 
-    engine: Annotated[
-        str, _says("Engine of the cluster `local`: auto, process, docker", opens="Services")
-    ] = "auto"
+    engine: Annotated[str, says("Engine of the cluster `local`: auto, process, docker", opens="Services")] = (
+        "auto"
+    )
     place: Annotated[
-        str, _says("Name of this machine, where servers run on several machines", pattern=PLACE_NAME)
+        str, says("Name of this machine, where servers run on several machines", pattern=PLACE_NAME)
     ] = "local"
     isolation: Annotated[
         str,
-        _says(
+        says(
             "Whether services of the engine process are kept apart: required, auto (as far as the machine "
             "allows), off",
             pattern=r"^(required|auto|off)\Z",
@@ -156,34 +152,34 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "auto"
     isolation_users: Annotated[
         str,
-        _says(
+        says(
             "Range of user ids for services, such as 1900000000-1999999999, where Windlass runs as root",
             pattern=r"^[0-9]{4,10}-[0-9]{4,10}\Z",
         ),
     ] = "1900000000-1999999999"
     isolation_readable: Annotated[
-        Words, _says("Folders besides the system's that services may read, such as a compiler's")
+        Words, says("Folders besides the system's that services may read, such as a compiler's")
     ] = ()
     isolation_networks: Annotated[
-        bool, _says("Whether each instance has a network of its own, where the machine allows it")
+        bool, says("Whether each instance has a network of its own, where the machine allows it")
     ] = True
     share_machine: Annotated[
         bool,
-        _says(
+        says(
             "Whether several organizations may deploy on the engine process where services share a network, "
             "a user or memory, so that one can take the ports of another or stop it"
         ),
     ] = False
     network_allow: Annotated[
         Words,
-        _says(
+        says(
             "Private networks that services may reach. A change reaches running services a few seconds after "
             "the next start"
         ),
     ] = ()
     parallel_deployments: Annotated[
         int,
-        _says(
+        says(
             "How many deployments run at once, on this machine and on each other engine: so many that are "
             "built, and as many that need no build",
             ge=1,
@@ -192,12 +188,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 4
     auto_deploy_seconds: Annotated[
         int,
-        _says("How often the branch of a service with `auto_deploy` is looked at", ge=5, le=86_400),
+        says("How often the branch of a service with `auto_deploy` is looked at", ge=5, le=86_400),
     ] = 60
-    build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
+    build_seconds: Annotated[int, says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
         int,
-        _says(
+        says(
             "How long a new release may take to become healthy, unless its probes ask for more: "
             "up to an hour",
             ge=1,
@@ -205,37 +201,37 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 300
     run_seconds: Annotated[
         int,
-        _says(
+        says(
             "How long a release command, a one-off command, or a service that runs once may run, unless the "
             "service says otherwise",
             ge=1,
         ),
     ] = 3600
     settle_seconds: Annotated[
-        float, _says("How long an instance without ports and probes must run to count as healthy", ge=0)
+        float, says("How long an instance without ports and probes must run to count as healthy", ge=0)
     ] = 3.0
     stop_seconds: Annotated[
-        float, _says("How long an instance may take to end, and requests under way to finish", ge=0)
+        float, says("How long an instance may take to end, and requests under way to finish", ge=0)
     ] = 10.0
     kept_artifacts: Annotated[
-        int, _says("How many builds of a service are kept to roll back to", ge=1, le=1000)
+        int, says("How many builds of a service are kept to roll back to", ge=1, le=1000)
     ] = 10
     upload_bytes: Annotated[
-        int, _says("Bytes of an uploaded archive; its files may have eight times as many", ge=1024, le=2**40)
+        int, says("Bytes of an uploaded archive; its files may have eight times as many", ge=1024, le=2**40)
     ] = 256 * 1024 * 1024
     upload_files: Annotated[
-        int, _says("How many files and folders an uploaded folder may have", ge=1, le=10_000_000)
+        int, says("How many files and folders an uploaded folder may have", ge=1, le=10_000_000)
     ] = 100_000
     upload_kept_bytes: Annotated[
         int,
-        _says("Bytes of all uploads of an application; those that nothing needs go first", ge=1024, le=2**50),
+        says("Bytes of all uploads of an application; those that nothing needs go first", ge=1024, le=2**50),
     ] = 4 * 1024 * 1024 * 1024
     upload_reserve_bytes: Annotated[
-        int, _says("Bytes of the disk that uploads leave free, beside disk_reserve_bytes", ge=0, le=2**50)
+        int, says("Bytes of the disk that uploads leave free, beside disk_reserve_bytes", ge=0, le=2**50)
     ] = 1024 * 1024 * 1024
     disk_reserve_bytes: Annotated[
         int,
-        _says(
+        says(
             "Bytes of the disk that sites, and services and builds of the engine process, leave free, at "
             "most a twentieth of the disk. With less, nothing is built, and the service that holds most is "
             "ended if it holds a considerable part",
@@ -245,7 +241,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 2 * 1024 * 1024 * 1024
     organization_disk_bytes: Annotated[
         int,
-        _says(
+        says(
             "Bytes of the disk and of the database that one organization may hold; above them, its builds, "
             "uploads and large requests are refused. 0: three times what is free besides disk_reserve_bytes, "
             "and at least an equal part of the disk",
@@ -255,7 +251,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 0
     build_cache_bytes: Annotated[
         int,
-        _says(
+        says(
             "Bytes of build caches that the engine process keeps for each organization; the least recently "
             "used go first",
             ge=0,
@@ -263,11 +259,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 10 * 1024 * 1024 * 1024
     build_cache_days: Annotated[
         int,
-        _says("Days that the engine process keeps a build cache after a build last used it", ge=1, le=3650),
+        says("Days that the engine process keeps a build cache after a build last used it", ge=1, le=3650),
     ] = 30
     build_memory: Annotated[
         int,
-        _says(
+        says(
             "MiB of memory for the build steps of an environment together, on the engine process; all of an "
             "organization have half as much again. 0 is half of the memory of the machine",
             ge=0,
@@ -276,7 +272,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 0
     build_processes: Annotated[
         int,
-        _says(
+        says(
             "Processes of the build steps of an environment together, where the machine has control groups; "
             "all of an organization have half as many again",
             ge=64,
@@ -285,7 +281,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 4096
     detection_seconds: Annotated[
         int,
-        _says(
+        says(
             "Seconds of processor time to find out from the files of a commit how it is built and started",
             ge=1,
             le=3600,
@@ -293,7 +289,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 20
     detection_memory: Annotated[
         int,
-        _says(
+        says(
             "MiB of memory for this detection; two run at a time for an organization, and eight in all",
             ge=128,
             le=65_536,
@@ -301,78 +297,55 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 512
     toolchain_downloads: Annotated[
         bool,
-        _says("Whether builds fetch what this machine lacks from package registries, such as Node or Python"),
+        says("Whether builds fetch what this machine lacks from package registries, such as Node or Python"),
     ] = True
     toolchain_bytes: Annotated[
-        int, _says("Bytes of fetched toolchains that are kept; the least recently used go first", ge=0)
+        int, says("Bytes of fetched toolchains that are kept; the least recently used go first", ge=0)
     ] = 10 * 1024 * 1024 * 1024
     toolchain_days: Annotated[
-        int, _says("Days that a fetched toolchain is kept after a build last used it", ge=1, le=3650)
+        int, says("Days that a fetched toolchain is kept after a build last used it", ge=1, le=3650)
     ] = 90
-    terraform_providers: Annotated[
-        str,
-        _says(
-            "Folder with providers for Terraform and OpenTofu, HOST/NAMESPACE/TYPE/VERSION/OS_ARCH below it; "
-            "all services share it, and none can change it"
-        ),
-    ] = ""
-    terraform_image: Annotated[
-        str,
-        _says(
-            "Image with Terraform for engines that run images; other versions are taken as other tags of it",
-            pattern=_IMAGE,
-        ),
-    ] = "hashicorp/terraform:1.11.4"
-    opentofu_image: Annotated[
-        str, _says("The same for OpenTofu; it must be usable as the base of an image", pattern=_IMAGE)
-    ] = "ghcr.io/opentofu/opentofu:1.9.4"
     containers_url: Annotated[
         str,
-        _says(
+        says(
             "Address at which containers reach this server, such as http://10.0.0.5:8080, as runs of "
             "Terraform do; empty: derived from host, port and public_url",
             pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?\Z",
         ),
     ] = ""
-    terraform_state_bytes: Annotated[
-        int, _says("Bytes that the state of a Terraform service may have", ge=65_536, le=2**30)
-    ] = 16 * 1024 * 1024
-    terraform_state_versions: Annotated[
-        int, _says("Versions of the state that are kept for each Terraform service", ge=2, le=10_000)
-    ] = 50
     registry: Annotated[
         str,
-        _says(
+        says(
             "Registry for images that the Docker engine builds, such as registry.example.com/windlass: each "
             "is sent there, and fetched where it is gone; empty: they stay on the engine",
             pattern=r"^([a-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._/-]+)?)?\Z",
         ),
     ] = ""
-    registry_username: Annotated[str, _says("User name for this registry; empty if it takes no login")] = ""
-    registry_password: Annotated[str, _says("Password for this registry", secret=True)] = ""
+    registry_username: Annotated[str, says("User name for this registry; empty if it takes no login")] = ""
+    registry_password: Annotated[str, says("Password for this registry", secret=True)] = ""
     docker_host: Annotated[
-        str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
+        str, says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""
     docker_networks: Annotated[
         str,
-        _says(
+        says(
             "Range of the networks of environments and builds on Docker engines; one organization has an "
             "eighth of it at most. Empty: an engine takes its own, of which it has about 30",
             pattern=r"^([0-9.]{7,15}/[0-9]{1,2})?\Z",
         ),
     ] = "10.199.0.0/16"
-    git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
-    outbound_allow: Annotated[Words, _says("Private networks that outgoing requests may reach")] = ()
+    git_allow_local: Annotated[bool, says("Allow file:// and loopback repositories")] = False
+    outbound_allow: Annotated[Words, says("Private networks that outgoing requests may reach")] = ()
     outbound_ca_file: Annotated[
         str,
-        _says(
+        says(
             "File with authorities (PEM) whose certificates outgoing requests take beside the system's, such "
             "as that of a registry of your own"
         ),
     ] = ""
     outbound_proxy: Annotated[
         str,
-        _says(
+        says(
             "Proxy that webhooks are sent through, such as http://proxy.example.com:3128; empty: directly",
             secret=True,
         ),
@@ -380,19 +353,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     log_level: Annotated[
         str,
-        _says(
+        says(
             "debug, info, warning or error",
             opens="Logs of the server",
             pattern=r"^(debug|info|warning|error)\Z",
         ),
     ] = "info"
     log_format: Annotated[
-        str, _says("json, text, or auto: text on a terminal", pattern=r"^(json|text|auto)\Z")
+        str, says("json, text, or auto: text on a terminal", pattern=r"^(json|text|auto)\Z")
     ] = "auto"
-    access_log: Annotated[bool, _says("Log every request, one JSON object a line")] = False
-    access_log_file: Annotated[str, _says("File of the access log; empty is standard error")] = ""
+    access_log: Annotated[bool, says("Log every request, one JSON object a line")] = False
+    access_log_file: Annotated[str, says("File of the access log; empty is standard error")] = ""
     gateway_access_log_file: Annotated[
-        str, _says("File of the access log of services; empty: no such log")
+        str, says("File of the access log of services; empty: no such log")
     ] = ""
 
     @property
@@ -422,3 +395,28 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         issuer."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
+
+
+def _with_packages() -> type[ProductSettings]:
+    """Returns the settings of the product with those of installed packages."""
+    forms = [point.load() for point in entry_points(SETTINGS)]
+    declared = [field for form in forms for field in msgspec.structs.fields(form)]
+    fields = [(field.name, field.type, field.default) for field in declared]
+    names = [*ProductSettings.__struct_fields__, *(name for name, *_ in fields)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise LookupError(f"There are two settings {twice[0]}: a package brings one that there is already")
+    return msgspec.defstruct(
+        "Settings",
+        fields,
+        bases=(ProductSettings,),
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+if TYPE_CHECKING:
+    Settings = ProductSettings
+else:
+    Settings = _with_packages()

@@ -12,7 +12,7 @@ from typing import Any
 from windlass.base.entry_points import entry_points
 from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
-from windlass.config import BadSetting, Settings, settings_file
+from windlass.config import BadSetting, Settings, folders_of_services, settings_file
 from windlass.engines.provider import PROVIDERS, EngineProvider
 from windlass.engines.rollout.removed_generations import REMOVED
 from windlass.install import mark
@@ -34,7 +34,11 @@ def names() -> str:
 def own_settings(provider: EngineProvider, settings: Settings) -> Any:
     """Returns the settings that a provider reads."""
     file = settings_file()
-    known = {"settings_file": str(file or ""), "private_files": private_files(settings)}
+    known = {
+        "settings_file": str(file or ""),
+        "private_files": private_files(settings),
+        "folders_of_services": folders_of_services(settings),
+    }
     wanted = provider.settings_type.__struct_fields__
     given = {name: known[name] if name in known else getattr(settings, name) for name in wanted}
     return provider.settings_type(**given)
