@@ -267,10 +267,9 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
             data_dir=name,
             admin_token=ADMIN,
             engine=engine,
-            docker_host=docker_host,
             gateway_port=0,
             rate_limit=1_000_000,
-            **given,
+            **given | {"docker_host": docker_host},
         )
         machine = Containers(docker_host, folder) if engine == "docker" else Processes(folder)
         try:

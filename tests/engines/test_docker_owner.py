@@ -38,10 +38,10 @@ async def server(url: str, folder: Path, host: str) -> AsyncIterator[World]:
         key="ab" * 32,
         admin_token=ADMIN,
         engine="docker",
-        docker_host=host,
         settle_seconds=0,
         stop_seconds=1,
     )
+    settings = replace(settings, docker_host=host)
     folder.mkdir()
     parts = await real_parts(settings, SystemClock(), "owners")
     installation = await install(settings, parts=replace(parts, router=FakeRouter()))

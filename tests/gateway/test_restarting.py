@@ -24,6 +24,8 @@ from tests.gateway.conftest import processes_of
 from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.whole import Place, Visitors, page, place, until
 from tests.world import ADMIN
+from windlass.base.settings import settings_of
+from windlass.docker.settings import OwnDockerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +61,7 @@ class ServerProcess:
             env={
                 "WINDLASS_ADMIN_TOKEN": ADMIN,
                 "WINDLASS_ENGINE": settings.engine,
-                "WINDLASS_DOCKER_HOST": settings.docker_host,
+                "WINDLASS_DOCKER_HOST": settings_of(OwnDockerSettings, settings).docker_host,
                 "WINDLASS_GATEWAY_PORT": "0",
                 "WINDLASS_GIT_ALLOW_LOCAL": "1",
                 "WINDLASS_RATE_LIMIT": "1000000",

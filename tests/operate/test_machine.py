@@ -9,6 +9,7 @@ import socket
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.operate.test_commands import FREE, findings, run
@@ -90,23 +91,27 @@ def found(tmp_path: Path):
     return look
 
 
+def with_docker_at(host: str, **settings: str) -> Settings:
+    return msgspec.convert({"docker_host": host, **settings}, Settings)
+
+
 def test_where_docker_answers_auto_is_docker_and_the_doctor_says_why(found, docker):
     told = found(docker_host=docker.host)
     assert told["Engine"] == ("ok", f"docker: `auto` takes it because Docker answers at {docker.host}")
     assert told["Docker"] == ("ok", f"27.5.1 (API 1.47) at {docker.host}")
     assert "any version" in told["Databases"][1]
-    assert asyncio.run(choose_engine(Settings(docker_host=docker.host))) == "docker"
+    assert asyncio.run(choose_engine(with_docker_at(docker.host))) == "docker"
 
 
 def test_where_no_docker_answers_auto_is_process_and_nothing_is_wrong_with_that(found, tmp_path):
     told = found()
     assert told["Engine"][0] == told["Docker"][0] == "ok"
     assert told["Engine"][1].startswith("process: `auto` takes it because no Docker answers at unix://")
-    assert asyncio.run(choose_engine(Settings(docker_host=f"unix://{tmp_path}/nowhere.sock"))) == "process"
+    assert asyncio.run(choose_engine(with_docker_at(f"unix://{tmp_path}/nowhere.sock"))) == "process"
 
 
 def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, docker, tmp_path):
-    settings = Settings(docker_host=docker.host, data_dir=str(tmp_path / "data"))
+    settings = with_docker_at(docker.host, data_dir=str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
     for engine in ("process", "docker"):
         mark.write(settings, mark.Mark(installation="x", engine=engine))

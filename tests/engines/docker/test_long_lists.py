@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tests.world import ADMIN
 from windlass.base.clock import SystemClock
@@ -60,9 +61,14 @@ async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
     host, tmp_path, monkeypatch, caplog, goes_on
 ):
     settings = Settings(
-        data_dir=str(tmp_path), key="ab" * 32, admin_token=ADMIN, engine="docker", docker_host=host,
-        gateway_port=0, port=0,
-    )  # fmt: skip
+        data_dir=str(tmp_path),
+        key="ab" * 32,
+        admin_token=ADMIN,
+        engine="docker",
+        gateway_port=0,
+        port=0,
+    )
+    settings = replace(settings, docker_host=host)
 
     async def begin() -> None:
         installation = await install(settings, parts=await real_parts(settings, SystemClock(), "lists"))

@@ -36,6 +36,7 @@ from windlass.docker.client.transports import (
     TlsTransport,
     tls_context,
 )
+from windlass.docker.settings import OwnDockerSettings
 from windlass.engines.engine import EngineError
 from windlass.engines.findings import (
     AIO,
@@ -82,9 +83,7 @@ _CONTAINERS: Final = (
 )
 
 
-class DockerSettings(Struct, frozen=True, kw_only=True):
-    docker_host: str = ""
-    docker_networks: str = ""
+class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
     build_registry: BuildRegistry | None = None
     build_cache_bytes: int = 0
 

@@ -7,33 +7,23 @@ from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import cast
 
-from msgspec import Struct
-
 from windlass.base.errors import BadSetting
 from windlass.base.isolation.isolation import Isolation, Mode, NetworkRules
+from windlass.process.own_settings import OwnProcessSettings
 
 
-class ProcessSettings(Struct, frozen=True, kw_only=True):
+class ProcessSettings(OwnProcessSettings, frozen=True, kw_only=True):
     data_dir: str
     host: str
     port: int
     gateway_host: str
     gateway_port: int
     trusted_proxies: tuple[str, ...]
-    isolation: str
     isolation_users: str
-    isolation_readable: tuple[str, ...]
-    isolation_networks: bool
     share_machine: bool
-    network_allow: tuple[str, ...]
     disk_reserve_bytes: int
     build_cache_bytes: int
-    build_cache_days: int
-    build_memory: int
-    build_processes: int
     toolchain_downloads: bool
-    toolchain_bytes: int
-    toolchain_days: int
     settings_file: str = ""
     """The file of the server's settings; empty if there is none."""
     folders_of_services: tuple[str, ...] = ()

@@ -200,7 +200,7 @@ def _declared_settings() -> Mapping[str, _SettingAnnotation]:
 
 
 def _in_order(settings: Mapping[str, _SettingAnnotation]) -> list[str]:
-    """Returns the names of settings with each after the one that it follows, whichever package brings that."""
+    """Returns the names of settings, each after the one that it follows, whichever package brings that."""
     order = [name for name, declared in settings.items() if not declared.after]
     left = [name for name, declared in settings.items() if declared.after]
     while placed := [name for name in left if settings[name].after in order]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -142,14 +142,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     place: Annotated[
         str, says("Name of this machine, where servers run on several machines", pattern=PLACE_NAME)
     ] = "local"
-    isolation: Annotated[
-        str,
-        says(
-            "Whether services of the engine process are kept apart: required, auto (as far as the machine "
-            "allows), off",
-            pattern=r"^(required|auto|off)\Z",
-        ),
-    ] = "auto"
     isolation_users: Annotated[
         str,
         says(
@@ -157,12 +149,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             pattern=r"^[0-9]{4,10}-[0-9]{4,10}\Z",
         ),
     ] = "1900000000-1999999999"
-    isolation_readable: Annotated[
-        Words, says("Folders besides the system's that services may read, such as a compiler's")
-    ] = ()
-    isolation_networks: Annotated[
-        bool, says("Whether each instance has a network of its own, where the machine allows it")
-    ] = True
     share_machine: Annotated[
         bool,
         says(
@@ -170,13 +156,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "a user or memory, so that one can take the ports of another or stop it"
         ),
     ] = False
-    network_allow: Annotated[
-        Words,
-        says(
-            "Private networks that services may reach. A change reaches running services a few seconds after "
-            "the next start"
-        ),
-    ] = ()
     parallel_deployments: Annotated[
         int,
         says(
@@ -257,28 +236,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             ge=0,
         ),
     ] = 10 * 1024 * 1024 * 1024
-    build_cache_days: Annotated[
-        int,
-        says("Days that the engine process keeps a build cache after a build last used it", ge=1, le=3650),
-    ] = 30
-    build_memory: Annotated[
-        int,
-        says(
-            "MiB of memory for the build steps of an environment together, on the engine process; all of an "
-            "organization have half as much again. 0 is half of the memory of the machine",
-            ge=0,
-            le=16_777_216,
-        ),
-    ] = 0
-    build_processes: Annotated[
-        int,
-        says(
-            "Processes of the build steps of an environment together, where the machine has control groups; "
-            "all of an organization have half as many again",
-            ge=64,
-            le=1_000_000,
-        ),
-    ] = 4096
     detection_seconds: Annotated[
         int,
         says(
@@ -299,12 +256,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         bool,
         says("Whether builds fetch what this machine lacks from package registries, such as Node or Python"),
     ] = True
-    toolchain_bytes: Annotated[
-        int, says("Bytes of fetched toolchains that are kept; the least recently used go first", ge=0)
-    ] = 10 * 1024 * 1024 * 1024
-    toolchain_days: Annotated[
-        int, says("Days that a fetched toolchain is kept after a build last used it", ge=1, le=3650)
-    ] = 90
     containers_url: Annotated[
         str,
         says(
@@ -323,17 +274,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ""
     registry_username: Annotated[str, says("User name for this registry; empty if it takes no login")] = ""
     registry_password: Annotated[str, says("Password for this registry", secret=True)] = ""
-    docker_host: Annotated[
-        str, says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
-    ] = ""
-    docker_networks: Annotated[
-        str,
-        says(
-            "Range of the networks of environments and builds on Docker engines; one organization has an "
-            "eighth of it at most. Empty: an engine takes its own, of which it has about 30",
-            pattern=r"^([0-9.]{7,15}/[0-9]{1,2})?\Z",
-        ),
-    ] = "10.199.0.0/16"
     git_allow_local: Annotated[bool, says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, says("Private networks that outgoing requests may reach")] = ()
     outbound_ca_file: Annotated[
@@ -405,7 +345,7 @@ def _with_packages() -> type[ProductSettings]:
     names = [*ProductSettings.__struct_fields__, *(name for name, *_ in fields)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise LookupError(f"There are two settings {twice[0]}: a package brings one that there is already")
-    return msgspec.defstruct(
+    composed = msgspec.defstruct(
         "Settings",
         fields,
         bases=(ProductSettings,),
@@ -414,6 +354,7 @@ def _with_packages() -> type[ProductSettings]:
         kw_only=True,
         forbid_unknown_fields=True,
     )
+    return cast(type[ProductSettings], composed)
 
 
 if TYPE_CHECKING:
