@@ -13,7 +13,7 @@ BIN  := $(VENV)/bin
 # It ends what an interrupted run leaves.
 RUNNER := $(BIN)/python tests/runner.py
 PYTEST ?= $(BIN)/pytest
-PACKAGES := base detect gateway sdk model process docker terraform cli console windlass
+PACKAGES := $(notdir $(patsubst %/,%,$(dir $(wildcard packages/*/pyproject.toml))))
 CODE := $(PACKAGES:%=packages/%/src) tests requirements docs/pictures $(wildcard bench)
 
 # pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
