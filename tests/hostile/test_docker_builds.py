@@ -24,8 +24,9 @@ from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from tests.needs import needs_root
+from windlass.base.oom_score import INSTANCES
 from windlass.builders.builder import BuildError
-from windlass.docker.builds import DockerBuilder, engine_turn, guard
+from windlass.docker.builds import DockerBuilder, engine_turn, guard, step_scores
 from windlass.docker.builds.engine_turn import EngineTurn
 from windlass.docker.builds.guard import MARK
 from windlass.docker.client import Docker
@@ -545,3 +546,17 @@ async def test_what_the_classic_builder_fails_at_is_built_by_buildkit_in_its_tur
         assert await bench.runs(built.result().ref, "cat", "/kept/word") == "word\n"
         assert sum("BuildKit tries again" in line for line in bench.log) == 1
         assert sum(line.startswith("Building with") for line in bench.log) == 2
+
+
+@needs_root
+@pytest.mark.parametrize("is_raised", [True, False])
+async def test_the_kernel_ends_steps_of_buildkit_before_services(host, tmp_path, monkeypatch, is_raised):
+    """Without Windlass, a step has the score of the engine, which is made to outlive services."""
+    if not is_raised:  # the control
+        monkeypatch.setattr(step_scores, "STEPS", 1)
+    bench = Bench(host, tmp_path, buildkit=True)
+    text = f"FROM {BOX}\nRUN sleep 3; cat /proc/self/oom_score_adj > /score\n"
+    async with AsyncExitStack() as after:
+        after.push_async_callback(bench.close)
+        score = int(await bench.runs((await bench.build(text)).ref, "cat", "/score"))
+        assert (score > INSTANCES) == is_raised

@@ -14,7 +14,7 @@ from tests.engines.dockers import docker_host
 from tests.engines.small_registry import SmallRegistry
 from windlass.docker.client import Docker, EngineRefused, engine_memory
 from windlass.docker.client import images as pulls
-from windlass.docker.client.engine_memory import TOO_MUCH, PullBackoff, is_limited
+from windlass.docker.client.engine_memory import TOO_MUCH, PullBackoff, is_limited, is_preferred
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
 
 REF = "ghcr.io/acme/shop:1"
@@ -140,6 +140,14 @@ def test_a_limit_of_the_engine_is_that_of_its_groups(tmp_path, line, file, text,
     if line:
         (tmp_path / "0" / "cgroup").write_text(f"{line}\n")
     assert is_limited("tcp://elsewhere", tmp_path, tmp_path / "groups") is limited
+
+
+@pytest.mark.parametrize(("score", "preferred"), [("-500", True), ("0", False), ("", False)])
+def test_an_engine_whose_score_lets_build_steps_outlive_services_is_recognized(tmp_path, score, preferred):
+    (tmp_path / "0").mkdir()
+    if score:
+        (tmp_path / "0" / "oom_score_adj").write_text(f"{score}\n")
+    assert is_preferred("tcp://elsewhere", tmp_path) is preferred
 
 
 LONG = "x" * (2 << 20)

@@ -6,6 +6,7 @@ What only an open engine needs is loaded when one is opened: its HTTP client is 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 import time
@@ -26,7 +27,7 @@ from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
 from windlass.docker import names
 from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.engine_memory import is_limited
+from windlass.docker.client.engine_memory import is_limited, is_preferred
 from windlass.docker.client.subnets import build_reserve, free_subnets, read_range, taken_subnets
 from windlass.docker.client.tls_failures import TLS_PORT
 from windlass.docker.client.transports import (
@@ -347,6 +348,9 @@ async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
             "can have the engine read more than there is memory for, and the kernel then ends services"
         )
         yield warn("Memory of Docker", "the engine itself has no limit", advice)
+    if os.geteuid() and await in_thread(is_preferred, settings.host):
+        state = "build steps of BuildKit inherit the OOM score of Docker, so the kernel ends services first"
+        yield warn("Memory of Docker", state, "give docker.service OOMScoreAdjust=0, see docs/operations.md")
 
 
 async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:

@@ -42,6 +42,7 @@ from windlass.docker.builds.guard import (
 from windlass.docker.builds.image_metadata import NOTES, notes_of
 from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.builds.progress import BuildProgress
+from windlass.docker.builds.step_scores import raised_scores
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSES, AnswerTooLong
 from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
@@ -295,6 +296,7 @@ class DockerBuilder:
                     await turn.enter_async_context(self._left_steps.absent(say))
             finally:
                 notice.cancel()
+            await turn.enter_async_context(raised_scores(self._docker.host))
             yield "default"
 
     async def _is_free(self, order: Order) -> bool:

@@ -102,6 +102,13 @@ def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _GROUPS) ->
     return limits_memory(group for line in lines for group in _groups(line, groups))
 
 
+def is_preferred(host: str, proc: Path = Path("/proc")) -> bool:
+    """Returns whether the kernel ends an engine later than other programs. Steps of BuildKit inherit that."""
+    with suppress(OSError, ValueError):
+        return int((proc / str(_process_of(host)) / "oom_score_adj").read_text()) < 0
+    return False
+
+
 def _groups(line: str, groups: Path) -> Iterator[str]:
     """Yields the group of a line, and those above it, where groups limit memory."""
     number, controllers, path = line.split(":", 2)
