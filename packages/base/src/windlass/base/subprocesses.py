@@ -92,10 +92,10 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         raise
 
 
-def end_all_of(home: Path) -> None:
+def end_all_of(home: Path, *, in_cells: bool = True) -> None:
     """Kills all programs whose HOME this is, also those that their cell has marked for it, wherever they have
     gone since (marks.py). Two looks in a row must find none: one that starts another one and ends may be
-    missed."""
+    missed. `in_cells`: False if they never ran in cells, so that none has a mark."""
     variable, mark = b"HOME=" + os.fsencode(home), mark_of(home)
     calm, until = 0, time.monotonic() + _KILLED_WITHIN
     while calm < _CALM_LOOKS and time.monotonic() < until:
@@ -105,7 +105,8 @@ def end_all_of(home: Path) -> None:
                 calm = 0
                 with suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
-    kill_fast_forkers(mark)
+    if in_cells:
+        kill_fast_forkers(mark)
 
 
 def _has(pid: int, variable: bytes) -> bool:

@@ -195,7 +195,7 @@ class Git:
 
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
-        await subprocesses.in_thread(subprocesses.end_all_of, self._home)
+        await subprocesses.in_thread(partial(subprocesses.end_all_of, self._home, in_cells=False))
         for left in self._home.glob(f"{SCRATCH}*"):
             await subprocesses.in_thread(_remove, left)
         await subprocesses.in_thread(sweep, self._home)
