@@ -441,7 +441,8 @@ async def test_builds_of_a_service_during_which_the_engine_goes_away_twice_are_n
             await proxy.vanish()
             with pytest.raises(BuildError) as raised:
                 await building
-            with pytest.raises(BuilderUnavailable):  # an engine that was away before a build interrupts none
+            # An engine that was unavailable before a build interrupts none
+            with pytest.raises(BuilderUnavailable):
                 await bench.build(text, deployment=deployment)
             await proxy.appear()
             return raised.value

@@ -1,4 +1,4 @@
-"""Pages say that the database is away, and since when, and why a session or a right has ended."""
+"""Pages say that the database is unavailable, and since when, and why a session or a right has ended."""
 
 from __future__ import annotations
 

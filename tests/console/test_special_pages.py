@@ -281,7 +281,7 @@ def test_newer_tags_of_an_image_are_offered_and_a_registry_is_looked_at(
     expect(page.get_by_role("heading", name="Deploy v1")).to_be_visible()
     assert server.call("GET", f"/container/{container}/deployment")["results"][0]["image_tag"] == "1.10.0"
 
-    # A registry that is away is told, in place of an empty list.
+    # A registry that is unavailable is told, in place of an empty list.
     docker_registry.stop()
     page.goto(f"{server.url}/console/container/{container}/tags")
     expect(page.get_by_role("alert")).to_contain_text("refuses connections")

@@ -1,4 +1,5 @@
-"""Pages show what the server has: also after the server was away, and while another person changes things."""
+"""Pages show what the server has: also after the server was unavailable, and while another person changes
+things."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The metrics of an installation are true, bounded, and answered even if an engine or the database is
-away."""
+unavailable."""
 
 from __future__ import annotations
 

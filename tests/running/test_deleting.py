@@ -24,7 +24,7 @@ async def project_of(world: World, environment: str) -> str:
 
 
 async def deletion_under_way(world: World, app: str) -> None:
-    """Its engine is away, so that it cannot come to its end."""
+    """Its engine is unavailable, so that it cannot come to its end."""
     world.engine.away = True
     assert (await world.delete(f"/application/{app}")).status == 204
 

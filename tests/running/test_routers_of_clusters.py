@@ -1,4 +1,4 @@
-"""Routers of clusters: ports, names, and routes while a host is away."""
+"""Routers of clusters: ports, names, and routes while a host is unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deployment that waits for an engine or builder that is away says so, until it goes on."""
+"""A deployment that waits for an engine or builder that is unavailable says so, until it goes on."""
 
 from __future__ import annotations
 

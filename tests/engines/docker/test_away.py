@@ -1,4 +1,4 @@
-"""A Docker engine that is away or killed costs nothing but time."""
+"""A Docker engine that is unavailable or killed costs nothing but time."""
 
 from __future__ import annotations
 

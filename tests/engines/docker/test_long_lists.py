@@ -85,7 +85,7 @@ async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
             [record.__dict__.get("reason") for record in caplog.records]
         )
         return
-    # The control: only an engine that is away was taken for one that is seen later.
+    # The control: only an engine that is unavailable was taken for one that is seen later.
     monkeypatch.setattr(ownership, "EngineError", EngineUnavailable)
     monkeypatch.setattr(ownership, "BuildError", BuilderUnavailable)
     with pytest.raises(Exception, match="remove containers and images with many ports"):

@@ -149,10 +149,10 @@ class StepGroups:
     """Groups that all guests of an environment share, in groups of their organization, with limits."""
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
-        """`folder` tells groups of several installations apart, and `server`, a process id, those of servers
-        with one folder. `memory`, in MiB, and `processes` are those of an environment. Two objects of a
-        process have no group in common: one could remove it when the other has made it, but has no process in
-        it yet."""
+        """`folder` distinguishes the groups of several installations, and `server`, a process id, those of
+        servers that share a folder. `memory`, in MiB, and `processes` are those of an environment. Two
+        objects of a process have no group in common: one could remove it when the other has made it, but
+        has no process in it yet."""
         self._folder, self._memory, self._processes = folder, memory, processes
         self._server, self._number = server or os.getpid(), next(_NUMBERS)
 

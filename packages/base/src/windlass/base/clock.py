@@ -27,7 +27,8 @@ _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _TOLERANCE: Final = 500
 """Milliseconds that a followed clock may differ: less is not worth a step."""
 _PACE: Final = 9, 10
-"""The pace of a clock that is ahead: it loses six minutes in an hour, and a job of each minute goes on."""
+"""The pace of a clock that is ahead: it loses six minutes in an hour, and a job of each minute keeps
+running."""
 _WORTH_TELLING: Final = 5 * SECOND
 _log = log("clock")
 
@@ -55,7 +56,7 @@ class SystemClock:
         own, present = self._read(), shown + took // 2
         differs = abs(own - present) > _TOLERANCE + took // 2
         if self._ahead is None:
-            self._last = 0  # a clock that was ahead before its first use goes on rightly
+            self._last = 0  # a clock that was ahead before its first use continues correctly
         if differs or self._ahead is None:
             self._ahead = (present if differs else own) - uptime()
         return own - present if differs else 0

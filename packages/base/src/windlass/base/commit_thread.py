@@ -43,7 +43,7 @@ def answer_with(answer: asyncio.Future[Any], call: Callable[..., Any], *args: An
     result, failure = None, None
     try:
         result = call(*args)
-    except BaseException as error:  # noqa: BLE001 (the caller waits, and is told of any failure)
+    except BaseException as error:  # noqa: BLE001 (the caller waits, and gets any failure)
         failure = error
     with suppress(RuntimeError):  # the loop is closed and no task waits
         answer.get_loop().call_soon_threadsafe(settle, answer, result, failure)

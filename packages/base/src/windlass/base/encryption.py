@@ -19,7 +19,7 @@ KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
 FORMAT: Final = b"\x02"
 HEAD_BYTES: Final = len(FORMAT) + _ID
-"""Bytes at the start of a value that tell its format and its key."""
+"""The leading bytes of a value, which identify its format and its key."""
 _WITHOUT_ID: Final = b"\x01"
 """The format of versions before 0.1.0, whose values named no key until one was replaced."""
 
@@ -117,7 +117,7 @@ def new_key() -> bytes:
 
 
 def id_of(key: bytes) -> str:
-    """Returns the id of a key, which tells nothing about it."""
+    """Returns the id of a key, which reveals nothing about the key."""
     return SealingKey(key).id
 
 

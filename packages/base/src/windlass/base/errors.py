@@ -1,4 +1,4 @@
-"""The failures that callers are told about. Raised where the reason is known, rendered once, at the HTTP
+"""Errors that are reported to callers. Raised where the reason is known, rendered once, at the HTTP
 edge.
 
 A message names the thing and the way out. It never carries a trace, SQL, a path or a host name.
@@ -16,7 +16,7 @@ NO_DATA: Final = (
 
 
 class Failure(Exception):
-    """A failure that a caller is told about."""
+    """An error that is reported to the caller."""
 
     status: ClassVar[int] = 500
 

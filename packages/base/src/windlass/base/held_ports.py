@@ -2,7 +2,7 @@
 
 Clients that connect to a name, such as localhost, try IPv6 first. A service that shares the network of the
 machine could listen there at the port of the API, or of the gateway, and get what is meant for them. A socket
-that is bound and does not listen holds the port without answers: clients go on to the next address.
+that is bound and does not listen holds the port without answers: clients try the next address.
 """
 
 from __future__ import annotations

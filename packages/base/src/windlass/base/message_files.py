@@ -1,5 +1,5 @@
 """Reads which open files wait in messages of Unix sockets (SCM_RIGHTS). No process has them open, and /proc
-tells only how many there are.
+shows only how many there are.
 
 Each message is copied and stays where it is (MSG_PEEK). The program shares the position from which one
 copies, and may change it at any time. Some files cannot be copied at all, such as those that were sent to a

@@ -1,4 +1,5 @@
-"""Tells systemd how far this program is: see sd_notify(3). A few datagrams, so that no library is needed."""
+"""Reports the state of this program to systemd: see sd_notify(3). A few datagrams, so that no library is
+needed."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ class PassedSocket(Struct, frozen=True):
 
 
 class SystemdNotifier(Struct, frozen=True):
-    """What systemd has told this program. The defaults are those of a program that it has not started."""
+    """The environment that systemd has passed to this program. The defaults are those of a program that it
+    has not started."""
 
     address: str = ""
-    """The path of its socket; empty if nothing is to be told."""
+    """The path of its socket; empty if nothing is to be reported."""
     watchdog: float = 0.0
     """Seconds without a sign of life after which it ends this program; 0 is never."""
     sockets: Sequence[PassedSocket] = ()
@@ -60,7 +62,8 @@ VARIABLES: Final = (
 
 
 def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:
-    """Returns what these variables tell to this process. Keeps the sockets from its children."""
+    """Reads the notifier from the environment variables of this process. Keeps the sockets from its
+    children."""
     own = str(os.getpid())
     micros, count = variables.get("WATCHDOG_USEC", ""), variables.get("LISTEN_FDS", "")
     is_watched = micros.isdecimal() and variables.get("WATCHDOG_PID", own) == own

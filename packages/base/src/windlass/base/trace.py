@@ -1,7 +1,7 @@
 """Traces by W3C Trace Context, level 1: taken from a request, put into log lines, and passed on.
 
 Windlass records no spans of its own: its log lines with the id of the trace take their place. `tracestate`
-is not passed on, since it may tell receivers of webhooks what is meant for others.
+is not passed on, since it could leak other vendors' data to receivers of webhooks.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class ApiAnswer(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     going_on: ResponseStream | None = None
-    """The stream of an answer that goes on, instead of a body."""
+    """The stream of an answer without an end, instead of a body."""
 
     @property
     def json(self) -> Any:
@@ -111,7 +111,7 @@ class Api:
 
     @property
     def digest(self) -> str:
-        """Names this address and token, without telling them."""
+        """Identifies this address and token, without revealing them."""
         return hashlib.sha256(f"{self._url}\n{self._token}".encode()).hexdigest()
 
     def get(self, path: str, /, **query: Any) -> Any:

@@ -1,6 +1,6 @@
 """`windlass demo`: a bundled application with a database, from nothing to its address.
 
-Every step first looks for existing parts, so that a second call goes on where the first was interrupted.
+Every step first looks for existing parts, so that a second call continues where the first was interrupted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deployments as the command line tells of them: their states and last log lines, and how they ended.
+"""Formats deployments for the command line: states, last log lines, and how they ended.
 
 `waiting` and `waiting_for_all` read the streams that lead up to this.
 """

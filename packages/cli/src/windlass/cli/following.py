@@ -27,14 +27,14 @@ LINE: Final = "message"
 END: Final = "end"
 """The event after which nothing more comes."""
 PATIENCE: Final = 600.0
-"""Seconds that a server may be away."""
+"""Seconds that a server may be unavailable."""
 _SOONEST, _LATEST = 0.5, 10.0
 _LATER: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that may change a little later."""
 _MOST = 3600.0
 
 _LONG: Final = 5.0
-"""Seconds of waiting that a person is told about."""
+"""Seconds of waiting above which the user gets a message."""
 
 T = TypeVar("T")
 Ask = Callable[[Mapping[str, str]], ApiAnswer]

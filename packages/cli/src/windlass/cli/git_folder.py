@@ -93,7 +93,7 @@ def is_same_repository(url: str, other: str) -> bool:
 
 
 def _has_changes(folder: Path) -> bool:
-    """True also if git cannot tell, so that a commit is never deployed instead of changed files."""
+    """True also if git fails, so that a commit is never deployed instead of changed files."""
     if (options := _without_filters(folder)) is None:
         return True
     entries = _run(folder, *options, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")

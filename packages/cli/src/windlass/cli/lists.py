@@ -232,7 +232,7 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
 
 
 def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """True if a value tells something: not if it is empty, or the same everywhere, such as an icon."""
+    """True if a value carries information: not if it is empty, or the same for all rows, such as an icon."""
     usual = None if name in STATES else _usual(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 

@@ -1,4 +1,4 @@
-"""Uploads a folder to an application, in parts. An upload that was interrupted goes on where it was."""
+"""Uploads a folder to an application, in parts. An interrupted upload resumes where it stopped."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _secret_problem(settings: str) -> str:
 
 def _hosts_problem(settings: str, chosen: str) -> str:
     """Returns what to do so that Django answers at the public host; empty if it answers at any host, or if
-    the settings do not tell. `chosen`: settings that a variable may choose instead."""
+    the settings do not show it. `chosen`: settings that a variable may choose instead."""
     values = _hosts_of(settings)
     if not values or any(re.search(r"['\"]\*['\"]", value) for value in values):
         return ""

@@ -1,8 +1,8 @@
 """Runs instances as containers of a Docker engine, on this machine or another.
 
-The Docker engine restarts them itself, with growing pauses, and they go on when Windlass ends. Everything of
-Windlass has labels, and names of containers follow from (service, generation, index), so Windlass finds a
-container again without a record, and a name is never there twice.
+The Docker engine restarts them itself, with growing pauses, and they keep running when Windlass ends.
+Everything of Windlass has labels, and names of containers follow from (service, generation, index), so
+Windlass finds a container again without a record, and a name is never there twice.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class DockerEngine(RolloutEngine):
         registry: BuildRegistry | None = None,
         pool: IPv4Network | None = None,
     ) -> None:
-        """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
-        what must outlive Windlass and belongs to this engine alone. `pool` has the subnets of networks."""
+        """`installation` distinguishes our objects from those of another Windlass on the same engine;
+        `folder` keeps what must outlive Windlass and belongs to this engine alone. `pool` has the subnets
+        of networks."""
         super().__init__()
         self.limits = UNKNOWN
         self._docker = host if isinstance(host, Docker) else Docker(host)

@@ -221,7 +221,7 @@ class NewOutput:
             return False
         if stamp < self.position.anchor:
             return True
-        if stamp > self._until:  # the engine has let go of some that we have
+        if stamp > self._until:  # the engine has already dropped some that we have
             self._skip = 0
             return False
         self._skip -= 1

@@ -107,8 +107,8 @@ class HostPorts:
 
 
 def choose(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
-    """An organization that has `mine` may have as many as are left for the others. Nobody can tell which
-    ports are next, and wait for them."""
+    """An organization that has `mine` may have as many as are left for the others. The next ports are
+    unpredictable, so that no program can wait for them."""
     free = [port for port in RANGE if port not in taken]
     if mine + count > len(free):
         raise EngineError(

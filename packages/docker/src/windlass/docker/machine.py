@@ -1,4 +1,4 @@
-"""The machine of a Docker engine: its limits, and the identity that tells it from others."""
+"""The machine of a Docker engine: its limits, and its identity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND: Final = "docker"
 
 class DockerMachine:
     def __init__(self, docker: Docker, file: Path) -> None:
-        """`file`: keeps the identity for a start while the engine is away."""
+        """`file`: keeps the identity for a start while the engine is unavailable."""
         self._docker, self._file = docker, file
 
     def remembered(self) -> str:
@@ -48,7 +48,7 @@ class DockerMachine:
 
 def server_host_of(docker: Docker) -> str:
     """Returns the name of the machine of this server in containers; empty if the engine is on another one.
-    Ports that containers publish tell that: those of an engine of this machine are at its loopback."""
+    Published ports show it: those of an engine of this machine are at its loopback."""
     try:
         is_here = not docker.is_elsewhere and docker.address == HERE
     except EngineRefused:

@@ -22,7 +22,7 @@ POD: Final = "windlass.pod"
 ORGANIZATION: Final = "windlass.organization"
 """Each organization has a bounded number of networks, and of ports of the machine."""
 PORTS: Final = "windlass.ports"
-"""The ports of the machine that a container has: lists of the engine do not tell those of stopped ones."""
+"""The ports of the machine that a container has: lists of the engine do not show those of stopped ones."""
 
 ALL_LABELS: Final = (
     INSTALLATION,

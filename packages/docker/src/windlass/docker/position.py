@@ -46,7 +46,7 @@ class Positions:
         self._open: dict[str, int] = {}
 
     def load(self, container: str) -> Position:
-        """Returns where reading goes on. Without a position, lines are repeated, not lost."""
+        """Returns where reading continues. Without a position, lines are repeated, not lost."""
         try:
             return msgspec.json.decode(self._file(container).read_bytes().rstrip(), type=Position)
         except msgspec.ValidationError as error:

@@ -27,7 +27,7 @@ async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
     memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
-    # Pages of files that the kernel lets go of first, by their names in either version of cgroups.
+    # Page cache that the kernel reclaims first, by its names in either version of cgroups.
     spare = details.get("total_inactive_file", details.get("inactive_file", 0))
     processor = (stats.get("cpu_stats") or {}).get("cpu_usage") or {}
     return Usage(

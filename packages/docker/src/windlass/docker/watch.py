@@ -1,4 +1,5 @@
-"""Watches the events of the engine and reads the output of our containers, also after the engine was away."""
+"""Watches the events of the engine and reads the output of our containers, also after the engine was
+unavailable."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ AT_ONCE: Final = 100
 """Events after which the watch pauses: an engine may send them without end."""
 BREATH: Final = 0.1
 AWAY_AFTER: Final = 3.0
-"""Seconds without an answer after which an engine is away: one that is started again is not."""
+"""Seconds without an answer after which an engine is unavailable: one that is started again is not."""
 CHECK_EVERY: Final = 10.0
 """Seconds between two calls that an engine has to answer while its events are watched. One that hangs keeps
 its connections open, and sends no event either."""
@@ -74,7 +75,7 @@ class EventWatcher:
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
         self._missed: Missed = ignore_lost_lines
-        # The events that the engine remembers tell how instances ended while no Windlass watched.
+        # The engine's event history shows how instances ended while no Windlass watched.
         self._since = "1"
 
     @property

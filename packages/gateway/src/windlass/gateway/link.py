@@ -213,7 +213,7 @@ class GatewayLink:
     def _launch(self) -> None:
         try:
             self._children.add(start_gateway(self._folder))
-        except OSError as error:  # Its folder may be away for a moment, or the machine at a limit.
+        except OSError as error:  # Its folder may be missing for a moment, or the machine at a limit.
             _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
 
     async def _greet(self) -> None:

@@ -121,7 +121,7 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     services: frozenset[str] = frozenset()
     """The services whose routes that door has."""
     doors: frozenset[str] = frozenset()
-    """All doors that the gateway was told to open."""
+    """All doors that the gateway has to open."""
     held: Mapping[str, Open] = {}
     """The doors that other servers have open, and where; only in the reply to Ask."""
     traffic: tuple[ServiceTraffic, ...] = ()

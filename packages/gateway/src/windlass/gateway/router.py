@@ -28,7 +28,7 @@ from windlass.gateway.traffic import metrics_of
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 _SCRAPE_SECONDS: Final = 2.0
-"""Time in which a gateway must tell its metrics."""
+"""Time in which a gateway must report its metrics."""
 
 
 class GatewayRouter:
@@ -49,7 +49,7 @@ class GatewayRouter:
         self._is_open = False
         self._reserved: dict[str, Reserve] = {}
         self._routes: dict[str, SetRoutes] = {}
-        """The routes that this server told, for a gateway that has lost them."""
+        """The routes that this server has sent, for a gateway that has lost them."""
         self._is_complete = False
         self._stays = False
 

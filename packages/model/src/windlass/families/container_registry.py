@@ -147,7 +147,7 @@ class ContainerRegistry(Spec):
 
 
 class RateLimit(Shown):
-    """The limit on pulls that a registry tells."""
+    """The limit on pulls that a registry reports."""
 
     limit: Annotated[int, example(100)]
     remaining: Annotated[int, example(98)]
@@ -261,7 +261,7 @@ def _check_given(name_of_kind: str, name: str) -> None:
 
 def _check_url(spec: ContainerRegistry, kind: RegistryKind) -> None:
     if not spec.url:
-        if kind.login is not LoginSource.AWS:  # AWS tells the address of the account's registry
+        if kind.login is not LoginSource.AWS:  # AWS reports the address of the account's registry
             raise clash("url", f"is required for {spec.kind}: this kind has no usual address")
         spec.url = absent
         return

@@ -33,8 +33,8 @@ PATIENCE: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
-# A server gets only these variables of its launcher, and above all no password. The last two tell an engine
-# which processes belong to an instance.
+# A server gets only these variables of its launcher, and above all no password. The last two identify the
+# processes of an instance for the engine.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 _CGROUPS = Path("/sys/fs/cgroup")
 

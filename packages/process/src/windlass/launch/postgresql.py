@@ -1,7 +1,7 @@
 """PostgreSQL, started as in its official image, by POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
 
-The launcher stays as the server's parent, because signals have another meaning to PostgreSQL: SIGTERM lets
-clients go on without a limit; SIGINT ends them, writes everything to disk and ends.
+The launcher stays as the server's parent, because signals have another meaning to PostgreSQL: SIGTERM waits
+for clients without a limit; SIGINT ends them, writes everything to disk and ends.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class ReadinessCheck(NamedTuple):
     secrets: dict[str, str]
     """Variables of the client."""
     answer: str
-    """The end of what the client prints if the database is ready; its exit code does not always tell."""
+    """The end of what the client prints if the database is ready; its exit code does not always show it."""
 
 
 def _postgresql(variables: Mapping[str, str]) -> ReadinessCheck:

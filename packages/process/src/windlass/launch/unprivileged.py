@@ -117,8 +117,8 @@ def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
 
 
 def _give(folder: Path, uid: int, gid: int) -> None:
-    """Changes the owner of a folder and its content; of itself last, because its owner tells that it is
-    done."""
+    """Changes the owner of a folder and its content; of itself last, because its owner marks the change as
+    complete."""
     if folder.stat().st_uid == uid:
         return
     for inside, folders, files in os.walk(folder, topdown=False):

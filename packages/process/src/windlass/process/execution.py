@@ -129,8 +129,8 @@ def _open_terminal(pid: int) -> tuple[int, int]:
 
 
 def _keep_from_others(terminal: int, cell: Cell | None) -> None:
-    """Lets only the service open its terminal by path. The kernel cannot tell services of a shared user
-    apart: for them, nothing can open the path, and the command uses the descriptors it was given."""
+    """Lets only the service open its terminal by path. The kernel cannot distinguish services of a shared
+    user: for them, nothing can open the path, and the command uses the descriptors it was given."""
     if cell and cell["identity"] == "user":
         os.fchown(terminal, cell["uid"], -1)
         os.fchmod(terminal, 0o600)
@@ -195,7 +195,7 @@ class ProcessExecution:
         if self._is_closed:
             return
         self._is_closed = True
-        self._channel.close()  # a terminal tells its programs
+        self._channel.close()  # a terminal signals its programs
         await asyncio.shield(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:

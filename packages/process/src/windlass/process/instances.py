@@ -133,7 +133,7 @@ class Instances:
             _log.error("Work on an instance failed", exc_info=error)
 
     async def close(self) -> None:
-        """Stops watching all instances. They go on running."""
+        """Stops watching all instances. They keep running."""
         self._closing = True
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)

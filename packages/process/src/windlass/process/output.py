@@ -6,9 +6,9 @@ unread part, whatever its length; all of that part each time, as the program may
 again. Both files are opened only when something was written, so that idle
 instances use no descriptors.
 
-A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To tell this from
-appended output, the file begins with a hole, the leading hole: a file that is shorter was truncated, and data
-in the hole was written after that.
+A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To distinguish this
+from appended output, the file begins with a hole, the leading hole: a file that is shorter was truncated,
+and data in the hole was written after that.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ class RecordStore:
         return self.removed.returns(safe(key.service), key.generation, later=later)
 
     def notify_engines(self) -> None:
-        """Tells the other engines over this folder that something has changed."""
+        """Notifies the other engines that use this folder of a change."""
         self._bell.touch()  # an operator may have deleted it
         now = time.time_ns()  # the kernel's own stamp may be the same for two that notify at once
         os.utime(self._bell, ns=(now, now))

@@ -1,6 +1,6 @@
 """Runs a program to its end and records that it began and how it ended.
 
-It runs in the cell of the program, as its parent, and goes on when Windlass is killed, so that the next
+It runs in the cell of the program, as its parent, and keeps running when Windlass is killed, so that the next
 Windlass finds the result. It is a program of its own and imports only the standard library.
 """
 

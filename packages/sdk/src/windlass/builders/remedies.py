@@ -134,7 +134,7 @@ _RULES: Final = tuple(
             _RUBY,
         ),
         *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
-        # Of a pip that reaches nothing: it goes on to say that there is no such version.
+        # Of a pip without a network: it then claims that there is no such version.
         (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
         (
             rf"No matching distribution found for ({python_modules.STANDARD})$",
@@ -318,7 +318,7 @@ def _with_next(line: str, following: Sequence[str]) -> str:
 
 
 def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
-    """Returns what to do about a step that exited with this code; empty if its last lines do not tell.
+    """Returns what to do about a step that exited with this code; empty if its last lines do not show it.
     `is_image`: it ran in an image, with the programs that are there. `has_room`: see `failure`."""
     text = "\n".join(last)
     for pattern, words in _RULES:

@@ -1,6 +1,6 @@
 """The verbs of an engine, each of which may run twice, run late, or be interrupted at any point.
 
-An engine runs generations of services. Instances go on running when Windlass ends, and are found again:
+An engine runs generations of services. Instances keep running when Windlass ends, and are found again:
 `start` adopts them. An instance is identified by (service, generation, index); there is never more than one
 live copy of one. It belongs to one deployment: where another one has its generation, as after a restore of an
 older database, that one ends the instance and starts its own.
@@ -181,12 +181,13 @@ Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
 was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
 Missed = Callable[[], None]
-"""Called when notices may have been missed, because the engine was away: what runs may have changed in any
-way."""
+"""Called when notices may have been missed, because the engine was unavailable: what runs may have changed
+in any way."""
 Say = Callable[[str], None]
 """Takes a line of the build log."""
 Note = Callable[[str], Awaitable[None]]
-"""Takes what to do, for people, about a generation that is not ready for long. The same is not told again."""
+"""Takes what to do, for people, about a generation that is not ready for long. The same problem is not
+reported again."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
 """Called with the id of a service and the output of its instances."""
 Leave = Callable[[Sequence[Instance]], Awaitable[None]]
@@ -213,8 +214,8 @@ class Engine(Protocol):
     limits: EngineLimits
     """The resources that it can give to one instance; UNKNOWN until it has answered."""
     identity: str
-    """Tells it from engines of other machines; empty until it has answered. An engine that can only be on the
-    machine of the server has none."""
+    """Distinguishes it from engines of other machines; empty until it has answered. An engine that can only
+    be on the machine of the server has none."""
 
     @property
     def is_unavailable(self) -> bool:

@@ -32,7 +32,7 @@ class Server(Struct, frozen=True, kw_only=True):
     """The data directory. An engine keeps its files in folders of its own there."""
     clock: Clock
     installation: str
-    """Tells what is of this installation from what is of another one on the same engine."""
+    """Distinguishes objects of this installation from those of another one on the same engine."""
     calls: BoundedCalls
     """Read the files of commits."""
 

@@ -245,7 +245,8 @@ _ENDED_FOR: Final = (
     (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
     (re.compile(r"\bwas killed by SIGKILL"), _KILLED),
 )
-"""Remedies by the words in which an engine describes an end, where the lines of the program tell less."""
+"""Remedies by the words in which an engine describes an end, where the output of the program is less
+specific."""
 _EXCEPTION: Final = re.compile(
     r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
     r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
@@ -256,7 +257,7 @@ _EXCEPTION: Final = re.compile(
 
 
 def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
-    """Returns the failure of a release with what to do first, if the last lines of the program tell."""
+    """Returns the failure of a release with what to do first, if the last lines of the program show it."""
     if not failure.startswith(LOOK):
         return failure
     end = failure.removeprefix(LOOK)
@@ -265,7 +266,8 @@ def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
 
 
 def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
-    """Returns what to do about a program, from how it ended and its last lines; empty if they do not tell."""
+    """Returns what to do about a program, from how it ended and its last lines; empty if they do not show
+    it."""
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])

@@ -19,7 +19,7 @@ from typing import Any, Final
 from windlass.launch.launcher import LaunchRefused, say
 
 PATIENCE: Final = 300.0
-"""Seconds for which Windlass may be away."""
+"""Seconds for which Windlass may be unavailable."""
 FIRST_PATIENCE: Final = 60.0
 """The same at the beginning of a run in a container, which may have the wrong address."""
 _PAUSE: Final = 1.0
@@ -49,7 +49,8 @@ class RunServer:
         self.send("GET", "/run", patience=FIRST_PATIENCE)
 
     def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
-        """Returns the answer. Asks again while the server is away; raises LaunchRefused with its refusal."""
+        """Returns the answer. Asks again while the server is unavailable; raises LaunchRefused with its
+        refusal."""
         until = time.monotonic() + patience
         is_said = False
         while True:

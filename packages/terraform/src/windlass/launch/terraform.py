@@ -2,7 +2,7 @@
 
 The program keeps the state of `backend.kubernetes` at the Windlass that started the run, over HTTP, with a
 credential for this run only. This launcher hands over the plan, and what the program wrote to a file when
-Windlass did not answer. It outlives the server, and asks again while that is away.
+Windlass did not answer. It outlives the server, and asks again while that is unavailable.
 """
 
 from __future__ import annotations

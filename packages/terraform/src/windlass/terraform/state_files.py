@@ -124,7 +124,7 @@ class _SerialNumber(Struct):
 
 
 def serial_of(content: bytes) -> int | None:
-    """Returns the number by which the program tells later states from earlier ones; None if there is none."""
+    """Returns the serial number by which the program orders states; None if there is none."""
     try:
         return read_json(content, _SerialNumber).serial if content else None
     except BadJson:

@@ -30,7 +30,7 @@ class AccessLine(Struct, frozen=True, gc=False):
     """The id of the token or of the person, if it was known."""
     organization: str | None
     address: str
-    """The address of the client, as told by a trusted proxy if there is one."""
+    """The address of the client, as reported by a trusted proxy if there is one."""
     user_agent: str
     request_id: str
     trace_id: str

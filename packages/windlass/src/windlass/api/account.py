@@ -199,7 +199,7 @@ class AccountRequests:
     # Cookies
 
     def _session_cookie(self, opened: NewBrowserSession) -> Header:
-        # It goes on as long as a session can; the server ends it earlier where it is not used.
+        # It is valid as long as a session can be; the server ends it earlier where it is not used.
         seconds = LONGEST // SECOND
         return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={seconds}; SameSite=Strict")
 

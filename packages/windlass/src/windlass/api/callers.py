@@ -78,7 +78,7 @@ class Callers:
         scheme, _, credential = (request.credential or b"").partition(b" ")
         is_known = scheme.lower() in {b"token", b"bearer"} and hmac.compare_digest(credential, token.encode())
         if token and is_known:
-            self.exempt(request)  # also while the database is away, which the metrics tell
+            self.exempt(request)  # also while the database is unavailable, which the metrics report
             return
         actor = await self.identify(request)
         if isinstance(actor, Failure):
@@ -107,7 +107,7 @@ class Callers:
         )
 
     def window_of(self, request: Request) -> Window:
-        """Returns the budget whose state the answer tells."""
+        """Returns the budget that the headers of the answer report."""
         return (
             request.window
             or self._budgets.window_of_address(subject_of_address(request.client), spend=False)[0]

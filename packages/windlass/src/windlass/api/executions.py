@@ -45,7 +45,7 @@ LONGEST: Final = 64 * 1024
 LOOK: Final = 0.3
 """Seconds between two checks of the caller's rights."""
 UNCHECKED: Final = 5.0
-"""Seconds that a command goes on while the rights of its caller cannot be checked."""
+"""Seconds for which a command keeps running while the rights of its caller cannot be checked."""
 IDLE: Final = 30 * 60.0
 """Seconds without input and output after which a command is ended."""
 _LAST_WORDS: Final = 2.0
@@ -179,7 +179,8 @@ class ExecutionSockets:
             and await is_visible(reads, actor, row)
             and await lies_in(self._ctx, row, shell.within)
         )
-        if operation is None or not is_there:  # one answer for all: it tells nothing of what others have
+        # One answer for all: it reveals nothing about the resources of others
+        if operation is None or not is_there:
             raise Missing("No service with this id was found there: check the ids of the request")
         return operation
 
@@ -257,7 +258,7 @@ class ExecutionSocket:
                 await asyncio.sleep(0)
         except OSError:  # ASGI's way of saying that the client has gone
             return SocketEnd.LEFT
-        # A command may close its output and go on: its caller can still lose the right, or leave.
+        # A command may close its output and keep running: its caller can still lose the right, or leave.
         await execution.wait()
         return SocketEnd.OVER
 

@@ -212,6 +212,6 @@ def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
 
 @lru_cache(256)
 def _origin(agent: bytes) -> str:
-    """Tells our own clients apart. Cached, because each sends the same header with every request."""
+    """Recognizes our own clients. Cached, because each sends the same header with every request."""
     product = agent.decode("latin-1").lower()
     return next((origin for word, origin in _CLIENTS.items() if product.startswith(word)), "API")

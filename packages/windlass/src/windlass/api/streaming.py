@@ -1,5 +1,5 @@
-"""Answers that go on until the client leaves, nothing more comes, or the server stops: as server-sent events
-here, and as frames of a websocket in `sockets`.
+"""Streamed answers, which end when the client disconnects, when nothing more can come, or when the server
+stops: as server-sent events here, and as frames of a websocket in `sockets`.
 
 A stream of events ends as a whole, with the end of its chunked body, unless something went wrong: then the
 connection just ends, and the client knows that it has not seen everything.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 EVENTS: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
 QUIET: Final = 15.0
-"""Seconds without an event after which a comment tells the client, and proxies, that the stream is alive."""
+"""Seconds without an event after which a comment keeps the stream alive for the client and proxies."""
 
 ASK: Final = 5.0
 """Seconds without an event after which the rights of the reader are checked again."""
@@ -175,7 +175,7 @@ class _Pump(Generic[T]):
         try:
             may_go_on = await self._allowed()
         except Unavailable:
-            # The stream goes on while the reader cannot be checked, but without telling anything.
+            # The stream stays open while the reader cannot be checked, but sends no data.
             await self._note_outage()
             return None if piece is None else StreamEnd.UNCHECKED
         if not may_go_on:

@@ -153,7 +153,7 @@ class Installation:
             lambda: len(self.audit_check.faults),
         )
         self.left_running = 0
-        """Services that go on when this has stopped, as far as the engine can tell."""
+        """Services that keep running after the server has stopped, as far as the engine knows."""
         self.marked_engine = ctx.places.local.engine.name
         """The engine that the mark of the data directory names."""
         self._run_socket: UnixForwarder | None = None
@@ -169,7 +169,7 @@ class Installation:
         await ctx.git.sweep()
         missed = partial(self.instance_check.note, ctx.places.local.id)
         await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
-        if ctx.places.adopts:  # Some engines tell only now which one they are.
+        if ctx.places.adopts:  # Some engines report their identity only now.
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
@@ -177,7 +177,7 @@ class Installation:
         await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
         if ctx.ownership.is_owner:
-            with suppress(EngineError):  # one that is away is examined before the first action
+            with suppress(EngineError):  # one that is unavailable is examined before the first action
                 await examine(ctx, ctx.places.local)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
@@ -325,7 +325,8 @@ class Installation:
     async def _note_uses(self) -> None:
         while True:
             await asyncio.sleep(1)
-            with suppress(Unavailable):  # Others log that the database is away; what was not noted is kept.
+            # Others log that the database is unavailable; what was not noted is kept.
+            with suppress(Unavailable):
                 await self.authenticator.note()
 
     async def _note_marks(self) -> None:
@@ -369,10 +370,10 @@ async def install(
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none.
 
-    `adopt`: goes on where data directory and database do not belong together, and sets aside what the
-    database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
-    with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
-    one was doing when it was killed. `gateway`: process id of the gateway that was started for it, or 0."""
+    `adopt`: continues even if data directory and database do not belong together, and sets unknown services
+    aside. `keeps_engine`: the data directory goes on naming the engine that it was used with, whichever the
+    settings name. `lease`: milliseconds after which another replica takes up what this one was doing when
+    it was killed. `gateway`: process id of the gateway that was started for it, or 0."""
     clock, out = clock or SystemClock(), out or way_out(settings)
     make_private(Path(settings.data_dir))
 

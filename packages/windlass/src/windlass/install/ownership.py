@@ -99,7 +99,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     try:
         async with asyncio.timeout(PATIENCE):
             await _count(settings, report, database, parts_for or _real_parts_for(settings))
-    except (EngineError, BuildError) as error:  # also one that is away
+    except (EngineError, BuildError) as error:  # also one that is unavailable
         report.unseen = str(error)
     except TimeoutError:
         report.unseen = "the engine did not list what runs here in time"

@@ -47,8 +47,8 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
-    """`installation` tells what is ours from what is of another Windlass on the same engine. `gateway` is the
-    process id of the gateway that was started for this server, or 0."""
+    """`installation` distinguishes our objects from those of another Windlass on the same engine. `gateway`
+    is the process id of the gateway that was started for this server, or 0."""
     _check_public_ports(settings)
     folder = await in_thread(Path(settings.data_dir).resolve)
     calls = bounded_detection(CallLimits(settings.detection_memory, settings.detection_seconds))

@@ -193,7 +193,7 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it may be let go meanwhile
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it may be released meanwhile
             yield writer.log(path.relative_to(folder).as_posix(), lines)
 
 

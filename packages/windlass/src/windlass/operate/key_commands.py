@@ -24,7 +24,7 @@ def key() -> None:
 def list_keys(as_json: bool | None, **options: Any) -> None:
     """Show all keys: their ids, since when they seal, and how many values each has sealed.
 
-    The id of a key tells nothing about the key.
+    The id of a key reveals nothing about the key.
     """
     with one_line_errors():
         settings, _ = settings_from(options)
@@ -51,7 +51,7 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
 def rotate_key(keep: bool, **options: Any) -> None:
     """Replace the key, and seal all secrets with the new one.
 
-    Servers may keep running. The command may be interrupted at any moment: repeat it, and it goes on. The
+    Servers may keep running. The command may be interrupted at any moment: repeat it, and it continues. The
     former key is removed from the file `key` as soon as nothing is sealed with it any more.
 
     Backups that were made before need the former key: copy the file `key` to a safe place before, or use

@@ -45,7 +45,7 @@ class UnreachedCluster(Struct, frozen=True):
     name: str
     why: str
     services: Mapping[str, str]
-    """Names of services that may go on running there, by id."""
+    """Names of services that may keep running there, by id."""
 
 
 Sure = Callable[[int], None]

@@ -37,7 +37,7 @@ class Challenge(Struct, frozen=True):
 
 
 class Allowance(Struct, frozen=True):
-    """The limit on pulls, as Docker Hub tells it."""
+    """The limit on pulls, as Docker Hub reports it."""
 
     limit: int
     remaining: int

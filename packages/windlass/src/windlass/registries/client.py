@@ -61,7 +61,7 @@ MANIFESTS: Final = (
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
 """Names of images and tags. A registry may list other texts, which name nothing there."""
 _LIMIT_IMAGE: Final = "ratelimitpreview/test"
-"""The image with which Docker Hub tells the limit; a HEAD request does not count."""
+"""The image with which Docker Hub reports the limit; a HEAD request does not count."""
 
 
 PauseKey = tuple[str, int]
@@ -153,7 +153,7 @@ class RegistryClient:
         return await self._pages(path, f"repository:{name}:pull", image, most, TagsAnswer)
 
     async def images(self, most: int) -> RegistryNames:
-        """Returns the names of all images. Many registries do not tell them."""
+        """Returns the names of all images. Many registries do not report them."""
         return await self._pages(
             f"/v2/_catalog?n={PER_PAGE}", "registry:catalog:*", "", most, CatalogueAnswer
         )

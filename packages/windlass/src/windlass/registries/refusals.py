@@ -20,7 +20,7 @@ class Problem(StrEnum):
     NOT_A_REGISTRY = "NOT_A_REGISTRY"
     RATE_LIMIT = "RATE_LIMIT"
     UNKNOWN_IMAGE = "UNKNOWN_IMAGE"
-    """The registry has no such image or tag, or does not tell this login that it has."""
+    """The registry has no such image or tag, or hides it from this login."""
 
 
 class RegistryFailure(Exception):

@@ -81,7 +81,7 @@ class ClientSocket(asyncio.Protocol):
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Tells the application that its client has gone."""
+        """Notifies the application that its client has disconnected."""
         raise NotImplementedError
 
     def _refuse(self, status: int, message: str) -> None:

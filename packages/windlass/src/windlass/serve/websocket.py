@@ -67,7 +67,7 @@ class WebSocket(WSProtocol):
         super().data_received(data)
 
     def shutdown(self) -> None:
-        """Tells the client why its websocket is closed."""
+        """Sends the client the reason why its websocket is closed."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self.transport.write(self.conn.send(CloseConnection(_STOPPED, _STOPPING)))
             self.close_sent = True
@@ -112,7 +112,7 @@ class WebSocket(WSProtocol):
             self.transport.resume_reading()
 
     def handle_close(self, event: CloseConnection) -> None:
-        """Tells a client that broke the rules of the protocol which one."""
+        """Sends the reason to a client that violated the protocol."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self.transport.write(self.conn.send(CloseConnection(event.code, event.reason)))
         super().handle_close(event)

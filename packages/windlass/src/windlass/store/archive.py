@@ -1,6 +1,6 @@
 """A whole database, read in one moment or filled in one transaction, whatever the other database was.
 
-The migrations tell which tables there are: they are run once more, in memory. So an archive of an older
+The list of tables comes from the migrations, which are run once more, in memory. So an archive of an older
 Windlass is filled into tables of its own time, and the later migrations bring it up to date.
 """
 

@@ -228,7 +228,7 @@ class PostgresStore(GroupCommit):
         finally:
             if not stored:
                 self._drop_writer()
-        return outcomes, nudges  # told here at once, and not only when they come back from the database
+        return outcomes, nudges  # announced here at once, and not only when they come back from the database
 
     async def _open_writer(self) -> asyncpg.Connection[Any]:
         if self._writer is None or self._writer.is_closed():

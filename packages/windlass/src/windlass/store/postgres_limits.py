@@ -65,7 +65,7 @@ async def connect(url: str) -> asyncpg.Connection[Any]:
 async def limit(connection: asyncpg.Connection[Any]) -> None:
     """Sets the limits of the server, for a client that has gone silent or away."""
     if connection.get_server_version() >= _LOOKS_FOR_CLIENTS:
-        # Refused where the operating system of the server does not tell it.
+        # Refused where the operating system of the server does not support it.
         with suppress(asyncpg.InvalidParameterValueError):
             await connection.execute(f"{_SERVER}; {_CLIENT_GONE}")
             return
@@ -95,7 +95,7 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
 async def _refuse_shared(url: str, connection: asyncpg.Connection[Any]) -> None:
     """Raises BadSetting if transactions of one connection run on several connections of the server.
 
-    A pooler tells a process number of its own. While a second client holds a transaction, a shared connection
+    A pooler reports its own process number. While a second client holds a transaction, a shared connection
     is either the one that it holds, or is replaced by another."""
     if connection.get_server_pid() == await _process(connection):
         return

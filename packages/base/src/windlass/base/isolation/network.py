@@ -95,8 +95,8 @@ class CellNetwork(TypedDict):
 
 
 class NamespaceHolder(NamedTuple):
-    """A process that holds a network namespace open. Its start time tells it from a later process with the
-    same id."""
+    """A process that holds a network namespace open. Its start time distinguishes it from a later process
+    with the same id."""
 
     pid: int
     start: int
@@ -149,7 +149,7 @@ def resolvers() -> list[str]:
 
 def _address_of_trunk(number: int, last: int) -> str:
     """Returns an address of the range of a trunk: the machine has 0, the trunk 1, and organizations share
-    those from 128 on, so that the gateway and the API tell them apart."""
+    those from 128 on, so that the gateway and the API can distinguish them."""
     return _offset("198.19.0.0", number << 8 | last)
 
 

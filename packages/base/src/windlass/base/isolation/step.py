@@ -53,8 +53,8 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
 
 
 def _take_streams(output: int, errors: int) -> None:
-    """Leaves only the streams of the step open. This process goes on without executing a program, which would
-    close all other descriptors."""
+    """Leaves only the streams of the step open. This process continues without executing a program, which
+    would close all other descriptors."""
     null = os.open(os.devnull, os.O_RDONLY)
     for ours, theirs in ((null, 0), (output, 1), (errors, 2)):
         os.dup2(ours, theirs)

@@ -1,7 +1,7 @@
 """Writes to the end of one stream.
 
 Several processes may write to one stream in turn: each batch is written under a lock on the last segment. A
-full segment is made read-only before the next one is created, which tells the other processes.
+full segment is made read-only before the next one is created: other processes notice it by that.
 """
 
 from __future__ import annotations

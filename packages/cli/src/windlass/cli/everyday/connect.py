@@ -43,7 +43,7 @@ def connect(name: str | None, port: int, **options: Any) -> None:
         raise CommandFailed(f"choose another port with --port: {port} cannot be opened ({error})") from error
     with closing(listening), ended_by_user():
         host, number = listening.getsockname()
-        # One connection tells whether there is a way before anybody waits for it.
+        # One connection shows early whether the database is reachable.
         CommandSocket(call.api, f"{service.path}/connect", {}).close()
         if call.as_json:
             print_json({"host": host, "port": number})

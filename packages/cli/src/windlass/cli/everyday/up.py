@@ -42,9 +42,10 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, yes: b
     """Deploy this folder, and show the build log and the address.
 
     If the commit that is checked out is pushed to the repository of the service, and no file has changed
-    since, the server fetches it. Otherwise the folder is uploaded, without what .gitignore, .dockerignore and
-    .windlassignore name, and always without .git, node_modules, .venv and .env. Ctrl-C ends the command; the
-    deployment goes on. NAME is another application that is built from this folder, such as its worker.
+    since, the server fetches it. Otherwise the folder is uploaded, without what .gitignore, .dockerignore
+    and .windlassignore name, and always without .git, node_modules, .venv and .env. Ctrl-C ends the
+    command; the deployment continues. NAME is another application that is built from this folder, such as
+    its worker.
     """
     if only_git and only_upload:
         raise InvalidUsage("give --git or --upload, and not both")

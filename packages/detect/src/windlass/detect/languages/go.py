@@ -120,7 +120,8 @@ def _main_folder(files: KnownFiles) -> str | None:
 
 
 def _holds_main(files: KnownFiles, folder: str) -> bool:
-    """True for a folder of package main. A few files tell: all files of a folder are of one package."""
+    """True for a folder of package main. A few files are enough: all files of a folder belong to one
+    package."""
     sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
     return any(
         not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))

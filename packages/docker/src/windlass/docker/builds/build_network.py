@@ -42,7 +42,7 @@ class BuildNetworks:
     def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None) -> None:
         self._docker, self._installation, self._pool = docker, installation, pool
         self._left: set[str] = set()
-        """Networks of builds that ended because the engine went away."""
+        """Networks of builds that ended because the engine became unavailable."""
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[str]:
@@ -63,7 +63,8 @@ class BuildNetworks:
                 await asyncio.shield(self._remove(name))
 
     async def sweep(self) -> None:
-        """Removes networks of builds that ended while the engine was away, or were interrupted long ago."""
+        """Removes networks of builds that ended while the engine was unavailable, or were interrupted long
+        ago."""
         for name in list(self._left):
             await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}

@@ -66,7 +66,7 @@ HEREDOCS_SINCE: Final = 23
 MOST_GIVEN: Final = 10_000
 """Most images of which a builder remembers that a registry gave them."""
 MOST_INTERRUPTED: Final = 10_000
-"""Most services of which a builder remembers that the engine went away while it built them."""
+"""Most services of which a builder remembers that the engine became unavailable while it built them."""
 SOON: Final = 1.0
 """Seconds that a build waits for its turn without saying so."""
 UNNAMED: Final = "<none>:<none>"
@@ -132,9 +132,9 @@ class DockerBuilder:
         self._given: dict[tuple[str, str], None] = {}
         """Organizations, and images by digest that a registry gave them."""
         self._interrupted: dict[str, None] = {}
-        """Services whose last build was interrupted: the engine went away."""
+        """Services whose last build was interrupted: the engine became unavailable."""
         self._left: list[tuple[BuildProgress, str]] = []
-        """Progress and scope of builds that failed because the engine went away."""
+        """Progress and scope of builds that failed because the engine became unavailable."""
 
     async def stop(self) -> None:
         await self._docker.close()
@@ -309,9 +309,9 @@ class DockerBuilder:
 
     @contextmanager
     def _interrupted_once(self, service: str) -> Iterator[None]:
-        """A restart of the engine interrupts a build, which is repeated. If the engine goes away again, the
-        build may be the reason, and would end the engine for all, again and again, also with each of its
-        deployments."""
+        """A restart of the engine interrupts a build, which is repeated. If the engine becomes unavailable
+        again, the build may be the reason, and would end the engine for all, again and again, also with
+        each of its deployments."""
         again = service in self._interrupted
         try:
             yield

@@ -71,7 +71,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     named = (order.dockerfile or USUAL).lstrip("/")
     place = os.path.normpath(folder / named)
     outside = f"dockerfile_path: name a file of the repository: {named} is outside of it"
-    if not Path(place).is_relative_to(source):  # the answer must not tell which files the machine has
+    if not Path(place).is_relative_to(source):  # the answer must not reveal which files the machine has
         raise BuildError(outside)
     if not os.path.lexists(place):
         if order.dockerfile is None:
@@ -170,7 +170,8 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
     with tarfile.open(
         fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
     ) as tar:
-        # From its first kilobyte BuildKit tells an archive from a Dockerfile; a long name would mislead it.
+        # BuildKit distinguishes an archive from a Dockerfile by its first kilobyte; a long name would
+        # mislead it.
         _add(tar, context.folder, ".")
         for path in _files(context, _Comparison(context.ignore.length, parcel), ""):
             if path != context.dockerfile:

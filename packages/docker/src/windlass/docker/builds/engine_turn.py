@@ -74,7 +74,7 @@ class EngineTurn:
         self._turn = AsyncExitStack()
         """Ends the turn."""
         self._left: set[str] = set()
-        """Marks that are to be removed, also where the engine is away."""
+        """Marks that are to be removed, also where the engine is unavailable."""
         self._renewals: set[asyncio.Task[None]] = set()
         self._ahead = 0.0
         """Seconds that the clock of the engine is ahead of this one."""

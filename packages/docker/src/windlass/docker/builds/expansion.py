@@ -1,7 +1,7 @@
 """Limits what the variables of a Dockerfile expand to, and the ports that it exposes.
 
 The engine expands them in its own memory, where no limit of a build counts: a few ENV that double each
-other fill it. It takes time by the square of a length, and goes on after the build is cancelled. So the size
+other fill it. It takes quadratic time, and continues after the build is cancelled. So the size
 is counted here first, and never too low: each variable counts with its longest value anywhere in the file. A
 `$` whose variable is not certain counts with the longest value of all.
 """

@@ -107,7 +107,7 @@ class Rewritten(Struct, frozen=True):
     images: tuple[str, ...]
     """Names of the images that it uses, without its own stages."""
     arguments: Mapping[str, str]
-    """Build arguments, without those that tell the engine how to build."""
+    """Build arguments, without those that configure the engine's build."""
     is_plain: bool
     """True if both builders make the same of it, as far as its images allow."""
 

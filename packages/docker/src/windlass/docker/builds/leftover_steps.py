@@ -1,7 +1,7 @@
 """Waits until no step of an earlier build runs at the Docker engine.
 
-Steps of BuildKit run in the engine's bridge. If the engine is killed, they go on, also after it is there
-again, and it does not know them any more: the next build would share the bridge with them. On the machine of
+Steps of BuildKit run in the engine's bridge. If the engine is killed, they keep running, also after it has
+restarted, and it no longer knows them: the next build would share the bridge with them. On the machine of
 the engine they can be seen, as interfaces of the bridge that belong to no container.
 """
 

@@ -1,8 +1,8 @@
 """Calls to the Docker Engine API, straight over its socket, in a version that both sides support.
 
-Two failures are told apart: the engine is unavailable, and the same call may succeed later; or it refuses,
-with a reason. Connections are kept for the next call. A connection to an engine that was restarted is
-replaced if the call may be repeated; otherwise the engine counts as unavailable.
+There are two kinds of failure: the engine is unavailable, and the same call may succeed later; or it
+refuses, with a reason. Connections are kept for the next call. A connection to an engine that was restarted
+is replaced if the call may be repeated; otherwise the engine counts as unavailable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LONGEST_LIST: Final = 128 * 1024 * 1024
 """Bytes of a list of the installation's own engine, whose entries are short (`fit`): some thousands of the
 longest. The engine of a cluster may be anybody's."""
 RECOGNISING: Final = 15.0
-"""Seconds that an engine may take to tell its id."""
+"""Seconds that an engine may take to report its id."""
 LONGEST_DOCUMENT: Final = 1024 * 1024
 """Bytes of an answer that is decoded as it is: to decode more of them would hold up everything else."""
 LONGEST_INFO: Final = 1024 * 1024
@@ -96,7 +96,8 @@ class Docker:
 
     @property
     def address(self) -> str:
-        """The address of ports that its containers publish; the engine is told to publish them there."""
+        """The address of ports that its containers publish; the engine is configured to publish them
+        there."""
         return self._transport.address
 
     @property
@@ -110,11 +111,11 @@ class Docker:
             await self._pace.keep(count)
 
     def advice(self, away: Away) -> str:
-        """Tells those who deploy what to do while the engine is away."""
+        """Returns the advice for users who deploy while the engine is unavailable."""
         return str(away) if isinstance(away, WrongEngine) else self._transport.no_answer
 
     async def move(self, transport: DockerTransport) -> None:
-        """Goes on over another transport; calls under way end as if the engine were away."""
+        """Goes on over another transport; calls under way end as if the engine were unavailable."""
         old, self._transport, self._version = self._transport, transport, ""
         session, self._session = self._session, None
         if session is not None:

@@ -132,7 +132,7 @@ def _resident(process: int) -> int:
 
 
 def _process_of(host: str) -> int:
-    """Returns the process of the engine at a socket of this machine; 0 if it cannot be told."""
+    """Returns the process of the engine at a socket of this machine; 0 if it is unknown."""
     scheme, _, path = host.partition("://")
     if scheme != "unix":
         return 0

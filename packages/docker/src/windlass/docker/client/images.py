@@ -114,7 +114,8 @@ async def _stored_size(docker: Docker, id: str) -> int:
 
 
 class _PullSpeed:
-    """Says until when a pull may go on: a registry that sends a byte now and then would hold up all pulls."""
+    """Returns the time at which a pull is cancelled: a registry that sends a byte now and then would hold
+    up all pulls."""
 
     def __init__(self, now: float) -> None:
         self._layers: dict[str, int] = {}

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class RawConnection:
-    """Writes to the connection of an answer that goes on until its end. The answer itself is what is read."""
+    """Writes to the connection of a streamed answer until its end. The answer itself is what is read."""
 
     def __init__(self, answer: EngineAnswer) -> None:
         self._response: aiohttp.ClientResponse = answer.response
@@ -65,7 +65,8 @@ class RawConnection:
             await cast(Any, connection.protocol)._drain_helper()
 
     def end(self) -> bool:
-        """Ends what is written, and goes on reading. False if the connection cannot: TLS has no such end."""
+        """Closes the writing side, and continues to read. False if the connection cannot: TLS has no such
+        end."""
         transport = self._transport()
         if transport is None:
             return True

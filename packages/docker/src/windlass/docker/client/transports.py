@@ -40,7 +40,7 @@ class DockerTransport(Protocol):
 
     @property
     def address(self) -> str:
-        """The address of ports that containers publish; the engine is told to publish them there."""
+        """The address of ports that containers publish; the engine is configured to publish them there."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class DockerTransport(Protocol):
 
     @property
     def no_answer(self) -> str:
-        """Tells those who deploy what to do about an engine that is away, without naming its address."""
+        """Returns the advice for users about an unavailable engine, without naming its address."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class DockerTransport(Protocol):
 
     @property
     def wrong_engine(self) -> str:
-        """Tells what to do if another engine answers, without naming its address."""
+        """Returns the advice if another engine answers, without naming its address."""
         ...
 
     async def ready(self) -> None:
@@ -248,8 +248,8 @@ class TlsTransport:
 
 
 def _end_when_silent(connection: socket.socket) -> None:
-    """Ends a connection whose host is gone without a word, although nothing is being sent: the stream of
-    events would go on for ever."""
+    """Ends a connection whose host has vanished although nothing is being sent: otherwise the stream of
+    events would wait forever."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, number in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, number)

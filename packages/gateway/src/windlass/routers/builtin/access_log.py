@@ -37,7 +37,7 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     service: str | None
     organization: str | None
     address: str
-    """The address of the client, as told by a trusted proxy if there is one."""
+    """The address of the client, as reported by a trusted proxy if there is one."""
     user_agent: str
     request_id: str | None
     trace_id: str | None

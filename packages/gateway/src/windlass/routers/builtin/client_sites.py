@@ -1,4 +1,4 @@
-"""Answers requests of a client from the files of static sites, and tells when the connection closes."""
+"""Answers requests of a client from the files of static sites, and decides when the connection closes."""
 
 from __future__ import annotations
 

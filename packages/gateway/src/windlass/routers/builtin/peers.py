@@ -44,7 +44,7 @@ class Peer:
         self.penalty = 0
         self.retry_at = 0.0
         self.cuts: set[Callable[[], None]] = set()
-        """Callbacks that close what would go on for ever: tunnels and pipes."""
+        """Callbacks that close connections without an end: tunnels and pipes."""
         self._refusals = 0
         self._empty: list[asyncio.Future[None]] = []
 

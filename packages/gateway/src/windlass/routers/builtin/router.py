@@ -1,7 +1,7 @@
 """The router that comes with Windlass: HTTP by host name on one gateway port, and TCP by external port.
 
 Everything runs in callbacks on one event loop, so that a change of routes holds for the next request at once.
-It keeps nothing: after a restart it is told everything again. Its sockets can be handed to another one, in
+It stores nothing: after a restart it gets all routes again. Its sockets can be handed to another one, in
 another process: see `leave`, `adopt` and `inherited`. A port that cannot be bound is explained in words.
 """
 
@@ -95,9 +95,9 @@ class BuiltinRouter:
         inherited: Sockets | None = None,
         is_complete: bool = True,
     ) -> None:
-        """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` is true for the
-        addresses of proxies, which may have all connections. `inherited` are sockets that listen already.
-        `is_complete` is false if routes may be missing, until `complete` is called."""
+        """`port` 0 picks a free port; the property `port` has its number after the start. `trusts` is true
+        for the addresses of proxies, which may have all connections. `inherited` are sockets that listen
+        already. `is_complete` is false if routes may be missing, until `complete` is called."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None

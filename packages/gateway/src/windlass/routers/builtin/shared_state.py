@@ -57,7 +57,7 @@ class SharedState:
         self.is_complete = True
         """Every service has its routes."""
         self.give: GiveAway | None = None
-        """Takes the connections of clients that wait for nothing, for another process to go on with."""
+        """Takes the connections of clients that wait for nothing, for another process to serve."""
         self.answers_until = math.inf
         """The time until which requests that wait behind others are answered. The routes of a router that was
         left become stale, and a client that always has another request waiting would never be given away."""
@@ -138,7 +138,8 @@ class SharedState:
         for endpoint, peer in list(self.peers.items()):
             peer.sweep(now - self.bounds.pooled_seconds)
             if peer.must_be_tried(now):
-                # Tried without a request: connecting to a host that is away takes until the time limit.
+                # Tried without a request: connecting to a host that is unavailable takes until the time
+                # limit.
                 self.dial(peer, _Trial, _Trial.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):
                 del self.peers[endpoint]

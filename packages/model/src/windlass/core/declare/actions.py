@@ -66,7 +66,7 @@ class Action(Struct, frozen=True, kw_only=True):
     only_reads: bool = False
     """True if it changes nothing, although its method is POST: its body is a question."""
     starts: bool = False
-    """True if it starts something in services that goes on after its answer."""
+    """True if it starts something in services that continues after its answer."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do

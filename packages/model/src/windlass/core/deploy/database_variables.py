@@ -1,4 +1,4 @@
-"""Variables that tell services how to reach a database. Pure."""
+"""Variables with which services reach a database. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
 
 
 class ConnectionVariable(Struct, frozen=True):
-    """One of the variables that tell how to reach a database."""
+    """One of the variables with which services reach a database."""
 
     word: str
     """Behind `QOVERY_POSTGRESQL_Z…_`."""

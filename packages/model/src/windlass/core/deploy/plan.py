@@ -19,7 +19,7 @@ class Step(StrEnum):
     BEGIN = "begin"
     """Begin the oldest deployment that waits."""
     ABANDON = "abandon"
-    """Take down a cancelled deployment; the release that served before goes on."""
+    """Take down a cancelled deployment; the release that served before continues."""
     BUILD = "build"
     RELEASE = "release"
     RUN = "run"

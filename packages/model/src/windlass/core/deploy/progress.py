@@ -90,7 +90,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     branch: str | None = None
     message: str = ""
     waits: str = ""
-    """Why it waits, such as for an engine that is away; empty while it goes on."""
+    """Why it waits, such as for an unavailable engine; empty while it makes progress."""
     cancelled: bool = False
     """True if a cancellation was requested."""
     commit: CommitRecord | None = None

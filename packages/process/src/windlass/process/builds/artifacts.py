@@ -140,7 +140,7 @@ class ArtifactStore:
         self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
     ) -> None:
         """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay.
-        `names_used` tells which dependencies stay; the default is those of artifacts."""
+        `names_used` returns the dependencies that stay; the default is those of artifacts."""
         self.put_away(keep, names_used)
         self.erase_gone()
 

@@ -28,7 +28,8 @@ DAMAGED: Final = "A build cache is damaged: it is deleted, and the build starts 
 
 
 async def install_language(state: BuildState, steps: RecipeSteps) -> None:
-    """Installs and builds the application, and tells instances where the programs of its language are."""
+    """Installs and builds the application, and records for instances where the programs of its language
+    are."""
     used = await _RecipeRun(state, steps).run()
     state.environment.update(used.toolchain.running)
     state.places.append((state.layout.folder / "bin", Path("bin")))  # where Procfiles look for programs

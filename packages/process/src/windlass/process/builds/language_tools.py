@@ -158,7 +158,7 @@ def _files_of_operator(toolchain: Toolchain, surroundings: Mapping[str, str]) ->
 
 
 def _other_homes(toolchain: Toolchain) -> list[Path]:
-    """Returns other installations, the lowest version first, as far as their names tell it."""
+    """Returns other installations, the lowest version first, as far as their names show it."""
     folders = {
         folder.resolve()
         for pattern in toolchain.homes

@@ -35,7 +35,7 @@ class _CopyNote(Struct, frozen=True):
 
 
 class PackageCopy:
-    """The copy of one build, at `folder`/node_modules while it goes on."""
+    """The copy of one build, at `folder`/node_modules while it runs."""
 
     def __init__(self, caches: BuildCaches, packages: Path, folder: Path) -> None:
         self._kept, self._file = caches.kept / "packages", caches.own / "packages.json"

@@ -48,8 +48,8 @@ async def install_python(state: BuildState) -> None:
 
 
 async def build_python(state: BuildState) -> None:
-    """Runs the command that builds an application of Python. One that only Windlass has chosen may fail
-    for a variable that is not known before the start: the build goes on."""
+    """Runs the command that builds an application of Python. One that only Windlass has chosen may fail for
+    a variable that is not known before the start: the build continues."""
     command = state.sources.prepare
     if not command:
         return

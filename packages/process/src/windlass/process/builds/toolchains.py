@@ -44,7 +44,7 @@ class MissingToolchain(BuildError):
 
 
 class KnownVersions:
-    """Versions that programs of this machine have told: many builds ask the same one after the other."""
+    """Versions that programs of this machine have reported, cached because many builds ask for the same."""
 
     def __init__(self) -> None:
         self._told: dict[Hashable, tuple[float, str]] = {}

@@ -103,7 +103,7 @@ class Tools:
         with_pip: set[str],
         cells: Cells,
     ) -> None:
-        """`home` tells the programs of this build from all others; a sweep ends them by it."""
+        """`home` identifies the programs of this build; a sweep finds and ends them by it."""
         self.cells = cells
         self.say = say
         self.surroundings = surroundings

@@ -16,7 +16,7 @@ _FOLDERS: Final = {
     "nginx": "/usr/share/nginx/html",
     "nginx-unprivileged": "/usr/share/nginx/html",
 }
-"""The folder that each image serves unless it is told another."""
+"""The folder that each image serves by default."""
 _PROGRAMS: Final = {"caddy", "httpd", "httpd-foreground", "nginx", "nginx-debug"}
 _CHANGES_NOTHING: Final = {"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL", "WORKDIR"}
 

@@ -41,7 +41,7 @@ Streaks = dict[tuple[str, int, str, int], ProbeStreak]
 
 
 class HealthMonitor:
-    """One task for each generation whose probes go on after it has come up."""
+    """One task for each generation whose probes continue after it has started."""
 
     def __init__(self, copies: Copies, clock: Clock) -> None:
         self._copies, self._clock = copies, clock
@@ -183,5 +183,6 @@ def _identity(copy: Instance) -> Identity:
 
 
 def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:
-    """Returns the readiness probes that people declared. Derived ones only tell when it has come up."""
+    """Returns the readiness probes that people declared. Derived probes only detect when the program has
+    started."""
     return workload.ready if workload.watched else ()

@@ -50,8 +50,8 @@ def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
 
 
 def queued_at(table: str, port: int) -> int | None:
-    """Returns how many connections to a port wait to be accepted; None if nothing listens there. The kernel
-    tells it of a socket that listens where other sockets have the bytes that wait to be read."""
+    """Returns how many connections to a port wait to be accepted; None if nothing listens there. For a
+    listening socket, the kernel reports it in the field that holds the unread bytes of other sockets."""
     queues = [int(queue, 16) for _, number, queue, _ in _LINE.findall(table) if int(number, 16) == port]
     return sum(queues) if queues else None
 

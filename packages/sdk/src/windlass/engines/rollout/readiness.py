@@ -33,7 +33,7 @@ NOTED_AFTER: Final = 10.0
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at where a program listens; more, the longer it takes."""
 SURE_AFTER: Final = 3.0
-"""Seconds for which a program must listen elsewhere before that is told: it may open its port later."""
+"""Seconds for which a program must listen elsewhere before that is reported: it may open its port later."""
 GIVEN_UP_AFTER: Final = 20.0
 """Seconds for which a program may listen elsewhere, and on no port of its service, before the wait ends."""
 _NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
@@ -126,7 +126,7 @@ class ReadinessWait:
             return None
         try:
             listeners = await self._copies.listeners(copy)
-        except EngineError:  # the reason is told without advice
+        except EngineError:  # the reason is reported without advice
             return None
         return find_port_mismatch(
             self._workload, copy, probe.port, listeners, from_outside=self._copies.has_go_between

@@ -109,7 +109,7 @@ class Pages:
         )
 
     async def _healthz(self) -> Rendered:
-        """Answers while the process is alive, and tells its version."""
+        """Answers with the version while the process is alive."""
         answer = {"status": "ok", "version": VERSION, "commit": commit()}
         return 200, encode(answer), _JSON, ()
 

@@ -17,7 +17,7 @@ from windlass.control.context.place import Place
 LONGEST_CALL: Final = 20.0
 """Seconds that the engine of a cluster may take."""
 _ROUND: Final = 2.0
-"""Seconds after which a round goes on without the engines that have not finished."""
+"""Seconds after which a round continues without the engines that have not finished."""
 _log = log("places")
 
 

@@ -1,8 +1,8 @@
 """Compares the instances that should run at each place with those that are there.
 
-Engines give notice of what begins and ends while they are connected. No notice tells what changed while
-they were not: so each place is compared whenever its engine is back, and every two minutes. The comparison
-starts nothing: like the notice of an engine, it has a service looked at, and the reconciler does the rest.
+Engines give notice of what begins and ends while they are connected. Changes in the meantime cause no
+notice: so each place is compared whenever its engine is back, and every two minutes. The comparison starts
+nothing: like the notice of an engine, it has a service looked at, and the reconciler does the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windlass.engines.workload import Presence
 from windlass.store import StatusRow, Tx
 
 EVERY: Final = 120.0
-"""Seconds between two comparisons of a place whose engine tells of nothing."""
+"""Seconds between two comparisons of a place whose engine reports nothing."""
 _PAUSE: Final = 1.0
 """Seconds after which a comparison that failed is tried again."""
 _AT_ONCE: Final = 20
@@ -97,7 +97,7 @@ class InstanceCheck:
             self._is_due.clear()
             try:
                 await self.look()
-            except Unavailable:  # Others log that the database is away.
+            except Unavailable:  # Others log that the database is unavailable.
                 await asyncio.sleep(_PAUSE)
                 self._is_due.set()
 
@@ -114,7 +114,7 @@ class InstanceCheck:
         """Compares a place, if it is due. The records are read first: what is deployed meanwhile is not
         missed by them."""
         if place.id not in self._due or place.engine.is_unavailable:
-            return  # An engine that is away is noted when it is back.
+            return  # An engine that is unavailable is noted when it is back.
         self._due.discard(place.id)
         try:
             kept = [

@@ -54,9 +54,9 @@ class KeyRotation:
         address: str = "",
         point: Callable[[str], Awaitable[None]] = no_point,
     ) -> None:
-        """`load_keys` returns the keys that the operator gives now, the one that is to seal first. It returns
-        none if they cannot be read. `is_shared`: several servers may have the database, and `address` tells
-        people which one this is."""
+        """`load_keys` returns the keys that the operator gives now, the one that is to seal first. It
+        returns none if they cannot be read. `is_shared`: several servers may have the database, and
+        `address` identifies this one for people."""
         self._store, self._encryption, self._load_keys = store, encryption, load_keys
         self._is_shared, self._point = is_shared, point
         self._server = new_id()
@@ -82,7 +82,7 @@ class KeyRotation:
                 self._outage.note(str(error))
 
     async def look(self) -> None:
-        """Learns new keys and tells other servers about them. Makes the wanted key the present one if all
+        """Learns new keys and announces them to other servers. Makes the wanted key the present one if all
         servers have it."""
         state = await self._adopt()
         await self._report_keys()
@@ -119,7 +119,7 @@ class KeyRotation:
         return state
 
     async def _report_keys(self) -> None:
-        """Renews the lease of this server, or tells others about a new key."""
+        """Renews the lease of this server, or announces a new key to the others."""
         keys, due = self._encryption.known, self._held_at + LEASE / SECOND / 3
         if self._is_shared and (keys != self._held or time.monotonic() >= due):
             await self._store.write(self._hold)

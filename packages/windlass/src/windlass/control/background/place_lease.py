@@ -140,8 +140,8 @@ class PlaceLease:
         return True
 
     async def run(self) -> None:
-        """Calls `look` several times in each lease. Waits for a database that is away, because no work is
-        claimed without it either."""
+        """Calls `look` several times in each lease. Waits for a database that is unavailable, because no
+        work is claimed without it either."""
         while not self._ownership.is_alone:
             await asyncio.sleep(self._between_looks / SECOND)
             try:

@@ -127,7 +127,7 @@ async def _reseal_page(
 async def _finish(tx: Tx, current: str, unreadable: Sequence[str]) -> None:
     state = await read_keys(tx)
     if state is None or state.current != current:
-        return  # Another key became the present one: its own work goes on.
+        return  # Another key became the present one: its own work continues.
     names = tuple(unreadable[:MOST_NAMED])
     if names or state.unreadable:
         await record_unreadable(tx, names)

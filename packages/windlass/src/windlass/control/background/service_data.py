@@ -145,7 +145,7 @@ class ServiceDataStores:
         in_place = {id: kept for id, kept in (in_files | notable).items() if id not in done}
         if self.place == LOCAL:
             return in_place
-        # An id that the engine of a cluster tells becomes the name of a folder here.
+        # An id that the engine of a cluster reports becomes the name of a folder here.
         return {id: kept for id, kept in in_place.items() if ids.is_id(id)}
 
     def records(self) -> Mapping[str, SetAside]:

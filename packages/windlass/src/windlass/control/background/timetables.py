@@ -69,7 +69,7 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     )
     try:
         last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
-    except UnknownZone as error:  # all other timetables go on
+    except UnknownZone as error:  # all other timetables continue
         await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
         await _skip_once(tx, new, f"Not started: {error}")
         return

@@ -1,4 +1,4 @@
-"""The loop over the `work` table: claim what is due, do it, let go. All background work is here."""
+"""The loop over the `work` table: claims due work, does it, and releases it. All background work is here."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class Worker:
         except (EngineUnavailable, BuilderUnavailable, Unavailable) as error:
             _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
             await self._later(claim)
-        except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
+        except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others continue)
             _log.exception(
                 "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
             )

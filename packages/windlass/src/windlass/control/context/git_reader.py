@@ -45,7 +45,7 @@ class ReadKey(Struct, frozen=True):
     """Empty where there is none yet."""
     source: GitSource
     purpose: str = ""
-    """Tells reads of the same repository apart that answer different questions."""
+    """Distinguishes reads of the same repository that answer different questions."""
 
 
 class ReadCaller(NamedTuple):

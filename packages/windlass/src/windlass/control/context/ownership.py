@@ -17,9 +17,9 @@ class Ownership:
     def __init__(
         self, place: str = FIRST_PLACE, owner: Callable[[], str] | None = None, home: str = ""
     ) -> None:
-        """`owner` returns the id of this server as an owner; empty while its engine, which tells it, is away.
-        Without `owner`, this is the only server. `home` differs from that of a server with the same id that
-        has a copy of the data directory; empty where one id may have several homes."""
+        """`owner` returns the id of this server as an owner; empty while its engine, which reports it, is
+        unavailable. Without `owner`, this is the only server. `home` differs from that of a server with the
+        same id that has a copy of the data directory; empty where one id may have several homes."""
         self.place, self.home = place, home
         self.queues = queues_of(place)
         self.is_alone = owner is None

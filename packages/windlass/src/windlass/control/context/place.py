@@ -37,8 +37,8 @@ class HttpRouter(Router, Protocol):
         ...
 
     async def keep(self, *, stays: bool) -> None:
-        """Tells whether programs of services run or may be started. While they do, ports of this server are
-        held from them, also when it has ended."""
+        """Announces whether programs of services run or may be started. While they do, ports of this server
+        are held from them, also when it has ended."""
         ...
 
     async def retire(self, patience: float) -> None:

@@ -65,7 +65,7 @@ class Places:
         self.slow_until: dict[str, int] = {}
         """By cluster: the time until which deleted services are left to the next sweep."""
         self.adopts = False
-        """The operator goes on with this database where others run what it does not know (`--adopt`)."""
+        """The operator accepts this database although services run that it does not know (`--adopt`)."""
         self.examined: set[str] = set()
         """Places where nothing runs that is newer than the database."""
         self.examining = Locks()

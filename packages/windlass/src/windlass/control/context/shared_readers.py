@@ -17,7 +17,7 @@ from windlass.control.context.nudges import Nudges
 PATIENCE: Final = 60.0
 """Seconds after which it looks without a nudge: the delay that a lost nudge costs."""
 _REST: Final = 1.0
-"""Seconds between looks at a database that is away."""
+"""Seconds between looks at a database that is unavailable."""
 _log = log("streams")
 
 

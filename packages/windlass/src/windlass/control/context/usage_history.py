@@ -18,7 +18,7 @@ EVERY: Final = 15_000
 KEPT: Final = 240
 """Points of a number: an hour."""
 RECENT: Final = 20
-"""Points by which the present share of errors is told: five minutes."""
+"""The points from which the present share of errors is computed: five minutes."""
 MOST_INSTANCES: Final = 2000
 """Instances with points, of all services together."""
 MOST_SERVICES: Final = 2000
@@ -130,7 +130,7 @@ class UsageHistory:
         self._instances = SeriesTable[InstanceKey](_USAGE, MOST_INSTANCES)
         self._requests = SeriesTable[str](_REQUESTS, MOST_SERVICES)
         self._told = Series({_TOLD: _SINGLE}, 0)
-        """0 in each slot in which the gateway told the requests of all services."""
+        """0 in each slot for which the gateway reported the requests of all services."""
         self._newest = 0
 
     def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:

@@ -95,7 +95,7 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
 
 
 async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
-    """Looks at a run again later, and notes what it waits for if its engine is away."""
+    """Looks at a run again later, and notes what it waits for if its engine is unavailable."""
     if not await tx.work.reschedule(task.claim, tx.now + later.wait):
         return
     current = await tx.runs.get(task.run.id)
@@ -210,7 +210,7 @@ async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) 
 
 async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
     """Records that a run fails before it is ended: the next worker does not wait for it again."""
-    if details.waits:  # its engine was away until its time was over: no change of the job helps
+    if details.waits:  # its engine was unavailable until its time was over: no change of the job helps
         message = f"{details.waits}. The time limit of the run passed meanwhile"
     details.is_given_up, details.message = True, message
     await change_run(tx, run, RunState(run.status), details)

@@ -1,4 +1,4 @@
-"""Records how a service goes on: each method is one transaction, and writes only while the claim is held.
+"""Records the progress of a service: each method is one transaction, and writes only while the claim is held.
 
 A worker that was paused past its lease raises LostClaim here and changes nothing.
 

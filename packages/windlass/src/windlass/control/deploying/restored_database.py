@@ -1,8 +1,8 @@
 """Looks for deployments that the database does not know, as after a restore of an older one.
 
-On the machine of the server they end: the start has compared the database with the data directory. The hosts
-of clusters may have been away then: each is examined before the first action there, and left alone where such
-deployments run.
+On the machine of the server they end: the start has compared the database with the data directory. The
+hosts of clusters may have been unavailable then: each is examined before the first action there, and left
+alone where such deployments run.
 """
 
 from __future__ import annotations

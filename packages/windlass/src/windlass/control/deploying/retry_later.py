@@ -51,8 +51,8 @@ def is_exhausted(waited: int, patience: float, tries: int) -> bool:
 
 
 async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
-    """Repeats an action while the engine or the builder is away, until the patience ends. `note` gets the
-    reason, and an empty text once it continues."""
+    """Repeats an action while the engine or the builder is unavailable, until the patience ends. `note`
+    gets the reason, and an empty text once it continues."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Keeps the routes of this replica up to date with what other replicas and engines tell.
+"""Keeps the routes of this replica up to date with changes at other replicas and engines.
 
-The services of each place have a queue of their own: a host that is away or slow delays the routes of no
-other.
+The services of each place have a queue of their own: a host that is unavailable or slow delays the routes
+of no other.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RouteUpdates:
         """Looks for lost files of static sites, in an endless loop."""
         while True:
             await asyncio.sleep(_SITES_EVERY)
-            with suppress(Unavailable):  # Others log that the database is away.
+            with suppress(Unavailable):  # Others log that the database is unavailable.
                 await self.restore_sites()
 
     async def restore_sites(self) -> None:
@@ -195,7 +195,7 @@ class RouteUpdates:
             _log.log(level, "routes wait", extra={"service": service, "why": why}, exc_info=unexpected)
 
     async def _is_unavailable(self, service: str, since: float) -> bool:
-        """Sets the routes of a service, unless its engine is away."""
+        """Sets the routes of a service, unless its engine is unavailable."""
         try:
             await catch_up(self._ctx, service, since)
         except EngineUnavailable as error:

@@ -68,8 +68,9 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 
 async def give_up_public_ports(ctx: Context, service: str) -> None:
-    """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service inside
-    of its environment stays: nothing else may answer there. A stop goes on if that cannot be held."""
+    """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service
+    inside of its environment stays: nothing else may answer there. A stop continues if the name cannot be
+    reserved."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
     inside = [listen for _, listen in await _inside(ctx, workload)] if workload else []
     try:

@@ -107,7 +107,7 @@ def _check_probed(
     checks: Mapping[str, Sequence[HealthProbe]], ports: Sequence[WorkloadPort], artifact: Artifact
 ) -> None:
     """Refuses probes of a port that the service does not have, or has as UDP: they never pass. Only a build
-    tells all ports."""
+    shows all ports."""
     tcp_ports = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
     for name, asked in checks.items():
         for probe in asked:

@@ -297,7 +297,8 @@ class ServiceKind(Generic[S]):
         )
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """Returns what services of this kind tell their neighbours, with the addresses of now."""
+        """Returns the variables that services of this kind offer to their neighbours, with the current
+        addresses."""
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
             internal = neighbour.port.internal

@@ -233,7 +233,7 @@ class Authenticator:
     async def _by_browser(self, credential: str, now: int) -> Actor:
         """Returns the actor of a browser's session: what its token, or its person, may do now."""
         cookies, _, key = credential.partition(" ")
-        # Another service of the host may have set cookies of this name: the key tells which one is ours.
+        # Another service of the host may have set cookies of this name: the key identifies ours.
         sent = cookies.split(",")[:_MOST_COOKIES]
         cookie = next((cookie for cookie in sent if is_page_key(self._ctx, cookie, key)), None)
         if cookie is None:

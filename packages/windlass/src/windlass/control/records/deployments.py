@@ -145,7 +145,7 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
         return
     if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
-    if do is not Do.RESTART:  # what runs already goes on
+    if do is not Do.RESTART:  # what runs already continues
         await sole_organization.admit(tx, row, org)
 
 
@@ -286,7 +286,8 @@ async def cancel(
 
 
 async def record_health(tx: Tx, service: Row, state: State, message: str) -> None:
-    """Writes whether a service with nothing else under way runs as it should, and tells it if that is new."""
+    """Records whether a service without an open deployment runs as it should, and emits an event if that
+    has changed."""
     status = await status_of(tx, service)
     await tx.statuses.change(replace(status, state=state, message=message))
     serving = await tx.deployments.get(status.serving) if status.serving else None

@@ -1,4 +1,4 @@
-"""The outbox of webhooks: deliveries, written in the transaction of the change that they tell of."""
+"""The outbox of webhooks: deliveries, written in the transaction of the change that they report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells how runs of a timetable end: a failure as that of a deployment, and the first success after it."""
+"""Reports how scheduled runs end: a failure like that of a deployment, and the first success after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STARTS: Final = RELEASES | {Do.RUN}
 
 
 async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
-    """Tells how a run has ended, in the transaction in which it ends; one that is tried again has not."""
+    """Reports the end of a run, in the transaction in which it ends. A run that is retried has not ended."""
     if run.status not in {RunState.FAILED, RunState.SUCCEEDED} or not details.is_scheduled:
         return
     status = await tx.statuses.get(run.job)

@@ -14,7 +14,7 @@ from windlass.base.clock import MINUTE
 from windlass.store import Reads, Tx
 
 FRESH: Final = 2 * MINUTE
-"""The time for which an address is told after its server was last seen."""
+"""The time for which an address is announced after its server was last seen."""
 _RENEWED: Final = MINUTE // 2
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 

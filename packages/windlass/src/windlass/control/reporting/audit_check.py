@@ -1,4 +1,4 @@
-"""Follows the chain of audit events again and again, a part each minute, so that a change of it is told.
+"""Verifies the hash chain of audit events continuously, a part each minute, so that tampering is reported.
 
 `windlass audit verify` reads the whole chain at once, and says more about each fault.
 """
@@ -31,7 +31,7 @@ class AuditCheck:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            with suppress(Unavailable):  # Others log that the database is away.
+            with suppress(Unavailable):  # Others log that the database is unavailable.
                 await self.look()
 
     async def look(self) -> None:

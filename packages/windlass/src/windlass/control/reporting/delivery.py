@@ -38,7 +38,7 @@ from windlass.store import Claim, DeliveryRow, Tx
 
 LOOKED_FOR_EVERY = 30 * SECOND
 SIDE_BY_SIDE = 16
-"""Services of one webhook that are told at the same time."""
+"""Services of one webhook whose deliveries are sent at the same time."""
 EACH, MOST = 50, 1000
 """Deliveries of a service, and in all, that are read at once."""
 TRIED = 15.0
@@ -164,7 +164,7 @@ class WebhookSender:
 
     async def _check_receiver(self) -> None:
         """Asks a receiver that accepted no delivery whether it is reachable. If it always was, that does
-        not tell whether it accepts deliveries now: the usual waits apply."""
+        not show whether it accepts deliveries now: the usual waits apply."""
         here = await self._is_reachable()
         receiver = self._results.receiver
         if here == bool(receiver.silent):

@@ -1,4 +1,5 @@
-"""Results of deliveries: what they tell of a receiver, when the next attempt is due, and their storing."""
+"""Results of deliveries: the health of the receiver, the time of the next attempt, and how they are
+stored."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ class DeliveryResults:
             return True
 
         if not await self._ctx.store.write(change):
-            self._stop()  # Another replica goes on with it.
+            self._stop()  # Another replica continues it.
         with suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER):
                 await self._at_once.wait()

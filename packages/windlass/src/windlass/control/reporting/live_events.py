@@ -168,7 +168,7 @@ class _EventReader(SharedReader):
     def _keep(self, batch: Batch, events: list[SentEvent]) -> None:
         self._recent += events
         if batch.gone:
-            self._recent, self._floor = [], batch.last  # each finds it in the database, and is told
+            self._recent, self._floor = [], batch.last  # each reads it from the database
         if len(self._recent) > _KEPT:
             self._floor = self._recent[-_KEPT - 1].number
             del self._recent[:-_KEPT]

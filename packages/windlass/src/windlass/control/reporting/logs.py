@@ -1,4 +1,4 @@
-"""Reading a log: its last lines as a list, or as a stream that goes on with what comes."""
+"""Reads a log: its last lines as a list, or as a stream that continues with new lines."""
 
 from __future__ import annotations
 

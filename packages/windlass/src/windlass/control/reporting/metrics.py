@@ -33,7 +33,7 @@ from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
 
 KEPT: Final = MINUTE
-"""Time for which a count is told again."""
+"""Time for which a count is cached."""
 
 """Seconds after which a scrape does not wait for the database."""
 
@@ -45,7 +45,7 @@ class FormerKeyMetrics:
         self._count = 0
 
     async def all(self) -> list[Metric]:
-        """Returns nothing while the database is away."""
+        """Returns nothing while the database is unavailable."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._catch_up()
@@ -75,7 +75,7 @@ def certificate_metrics(accesses: Iterable[EngineAccess]) -> Iterator[Metric]:
     samples: list[Sample] = []
     for access in accesses:
         pems = [pem for pem in (access.ca_certificate, access.certificate) if pem]
-        with suppress(ValueError):  # `windlass doctor` tells of those that cannot be read
+        with suppress(ValueError):  # `windlass doctor` reports those that cannot be read
             if pems:
                 samples.append(((access.cluster,), min(map(end_of, pems)).timestamp()))
     yield Metric(

@@ -130,7 +130,7 @@ class SecurityEvents:
         self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
 
     def _keep(self, sighting: CallerSeen) -> None:
-        """A flood, while the database is away, is counted instead of kept."""
+        """A flood, while the database is unavailable, is counted instead of kept."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(sighting)
         else:

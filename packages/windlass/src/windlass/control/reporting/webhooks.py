@@ -188,7 +188,7 @@ def address_of(ctx: Context, row: Row) -> str:
 
 
 def mark_of(ctx: Context, row: Row, address: str) -> str:
-    """Tells addresses of one webhook apart without keeping them readable."""
+    """Distinguishes the addresses of one webhook without storing them in plain text."""
     return ctx.encryption.mark(b"address", row.id.encode(), address.encode())
 
 

@@ -104,7 +104,7 @@ async def require_move(source: Reads, call: Call, row: Row, family: Family, spec
 
 async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
     """Returns the place of a resource. Refuses resources that the actor may not read; those of other
-    organizations without another look, so that time does not tell them from missing ones."""
+    organizations without another look, so that response times do not reveal that they exist."""
     if may(actor, Scope.READ, ResourceLocation(row.org)):
         where = await location_of(source, row)
         if may(actor, Scope.READ, where):

@@ -57,7 +57,7 @@ async def history(ctx: Context, call: Call) -> Reply:
 
 
 async def _newest(source: Reads, service: Row, start_id: str | None, highest: int) -> int:
-    """Returns the number of the newest deployment of a history, which may go on after one of them."""
+    """Returns the number of the newest deployment of a history, which may continue after one of them."""
     if not start_id:
         return highest
     start = await source.deployments.get(start_id)

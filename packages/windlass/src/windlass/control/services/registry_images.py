@@ -113,7 +113,7 @@ async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
     try:
         read = await registry.tags(name, MOST_TAGS)
     except RegistryFailure as failure:
-        # Registries go on listing images of which all tags were deleted, or that this login may not read.
+        # Registries keep listing images of which all tags were deleted, or that this login may not read.
         if failure.problem in {Problem.UNKNOWN_IMAGE, Problem.RIGHT}:
             return RegistryImage(image_name=name, versions=[])
         raise

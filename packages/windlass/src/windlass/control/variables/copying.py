@@ -82,7 +82,7 @@ class VariableCopies:
         await self._note(row, level)
 
     async def _note_outputs(self, level: Row, copy: Row) -> None:
-        """Notes built-in variables whose keys only what is stored of a service tells."""
+        """Notes built-in variables whose keys depend on the stored service."""
         kind = self._ctx.kinds.get(level.family)
         if kind is None:
             return

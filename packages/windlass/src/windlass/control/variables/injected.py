@@ -1,6 +1,7 @@
 """Variables that Windlass itself makes: as lists show them, and as services find them.
 
-None of them is stored. In lists a host is a name that stays the same; what runs is told where to connect.
+None of them is stored. In lists a host is a name that stays the same; running programs get the current
+address.
 """
 
 from __future__ import annotations

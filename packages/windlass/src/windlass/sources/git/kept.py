@@ -60,7 +60,7 @@ class KeptCopy:
         self._next: KeptCommit | None = None
         """The note about the copy that is prepared for the next fetch."""
         self.taken: KeptCommit | None = None
-        """The note of the copy that this fetch goes on with; None if it begins with an empty folder."""
+        """The note of the copy that this fetch continues; None if it begins with an empty folder."""
 
     @classmethod
     def hold(cls, home: Path, name: str) -> Self | None:

@@ -111,7 +111,7 @@ class LinkWalk:
                 inside.add(place)
                 followed += 1
                 if followed > MOST_LINKS:
-                    # The kernel gives up there, and Python goes on until its stack is full.
+                    # The kernel gives up there, and Python continues until its stack is full.
                     raise _endless(link)
                 way.pop()
                 ahead += [_END + place, *target.split(b"/")[::-1]]

@@ -35,7 +35,7 @@ HARDENED: Final = {
     "fetch.fsck.missingSpaceBeforeDate": "warn",
     "fetch.unpackLimit": "1",  # one pack, never many loose files
     "gc.auto": "0",
-    "maintenance.auto": "false",  # it would go on in the background
+    "maintenance.auto": "false",  # it would keep running in the background
     "pack.threads": "1",
     "protocol.allow": "never",  # except the one in GIT_ALLOW_PROTOCOL
     "protocol.ext.allow": "never",

@@ -113,7 +113,7 @@ class EventChanges(EventTable):
 
     async def _head(self, number: int) -> Head:
         """Returns the head that the next event is chained to. An event that is missing is no link: a new
-        chain begins after it, and verifying tells whether that is allowed."""
+        chain begins after it, and verification decides whether that is allowed."""
         return Head(number, await self.hash(number) or BEGINNING)
 
     async def forget(self, before: int, most: int) -> int:

@@ -104,8 +104,8 @@ class ListTable(Table):
     async def _guess(
         self, parent: str, family: str, skip: int, last: int, live: int
     ) -> tuple[int, int] | None:
-        """Returns the same as `_find`, if rows were removed evenly: then the place is near the one that the
-        proportions tell, and the database adds up what lies before. None if it is not near."""
+        """Returns the same as `_find`, if rows were removed evenly: then the position is near the one
+        computed from the proportions, and the database adds up what lies before. None if it is not near."""
         block = skip * last // live // _FANOUT - _MARGIN
         for _ in range(2):
             block = max(0, block)

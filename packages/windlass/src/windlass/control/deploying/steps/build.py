@@ -37,7 +37,8 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         making = await build_input_of(ledger, particulars(deployment), say)
         making = replace(making, fetched=fetched, cleanup=cleanup)
         ctx.logs.masks.add(deployment.id, making.inputs.hidden)
-        await asyncio.sleep(0)  # requests go on: to read all variables takes long, and so does what follows
+        # Requests are served meanwhile: reading all variables takes long, and so does what follows
+        await asyncio.sleep(0)
         for warning in making.inputs.warnings:
             say(warning)
         built, workload = await _prepare(ledger, making)

@@ -65,8 +65,8 @@ async def clear(ledger: Ledger) -> None:
 
 
 async def _note_what_is_left(ledger: Ledger, workload: Workload) -> None:
-    """Records how many instances there are of a service that cannot be started again. If the engine cannot
-    tell, the numbers stay."""
+    """Records how many instances there are of a service that cannot be started again. If the engine does
+    not know, the numbers stay."""
     with suppress(EngineError):
         seen = await ledger.place.engine.observe(ledger.service.id)
         await _note_instances(ledger, seen.of(workload.generation))

@@ -14,7 +14,7 @@ from windlass.core.deploy.progress import RunReport
 from windlass.engines.workload import Outcome, Workload
 
 LOOK_AGAIN = 5_000
-"""Milliseconds after which a run is looked at in any case; the engine tells at once when it ends."""
+"""Milliseconds after which a run is checked in any case; the engine reports its end at once."""
 
 
 class RunFailed(Exception):

@@ -1,6 +1,6 @@
 """Releases a new generation: it starts beside the old one, serves once it is healthy, and replaces it.
 
-A release that fails or is cancelled is taken down, and the old generation goes on serving.
+A release that fails or is cancelled is taken down, and the old generation keeps serving.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count:
 async def prune(ledger: Ledger) -> None:
     """Removes builds that are not needed any more. Safe only here: the worker that holds the claim is the
     only one that builds for this service. Skipped where nothing was built, because an engine may take long
-    for it; what could not be removed while a builder was away goes after the next build."""
+    for it; what could not be removed while a builder was unavailable goes after the next build."""
     ctx, service = ledger.ctx, ledger.service
     await ctx.point("about to prune")
     if await may_have_built(ctx, service.id):
