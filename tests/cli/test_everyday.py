@@ -1,4 +1,4 @@
-"""The everyday words mean the service of the linked folder."""
+"""The everyday commands mean the service of the linked folder."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 STEP = 15.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 def use(engine: FakeEngine, service: str, cpu_ms: int = 0, memory: int = 1) -> None:

@@ -41,7 +41,7 @@ def files(world: World) -> set[str]:
 
 
 async def looked_at(world: World, app: str) -> None:
-    """Lets the next look at an application happen, as after a start of the server."""
+    """Lets the next check at an application happen, as after a start of the server."""
     world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()

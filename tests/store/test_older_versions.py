@@ -142,7 +142,7 @@ class WatchedWorker(Worker):
         return count
 
     async def measure_until_stable(self) -> bool:
-        """Returns True if the next look is refused."""
+        """Returns True if the next check is refused."""
         self.was_refused = None
         self._wake.set()
         await until(lambda: self.was_refused is not None)

@@ -152,7 +152,8 @@ def has_little(folder: Path) -> bool:
 
 
 class DiskWatch:
-    """Looks at the room of a disk every second, and says when to measure what instances hold of it."""
+    """Checks the free space of a disk every second, and decides when to measure how much each instance
+    uses."""
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted

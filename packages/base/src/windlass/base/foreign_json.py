@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class BadJson(ValueError):
-    """A text is no JSON of the wanted form; the message says why."""
+    """A text is not JSON of the required form; the message explains why."""
 
 
 def read_json(content: bytes | str, form: type[T]) -> T:

@@ -34,9 +34,9 @@ class KernelBuffers(Struct, frozen=True):
 
 
 def held_by(pids: Collection[int]) -> KernelBuffers:
-    """Measures the sockets and pipes that these processes have open, each once. One that cannot be asked, or
-    that has something to read of a sender who may have closed its end, counts with the size that it has
-    without a wish of the program. Does not see those on their way through other sockets."""
+    """Measures the sockets and pipes that these processes have open, each once. One that cannot be asked,
+    or that has something to read of a sender who may have closed its end, counts with its default size.
+    Does not see those on their way through other sockets."""
     sockets: dict[str, int] = {}
     pipes: dict[str, int] = {}
     default = _default_buffer()

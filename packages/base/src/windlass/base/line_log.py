@@ -1,7 +1,7 @@
 """A file of lines that many requests write: access logs.
 
 Lines are collected and written by a thread a moment later, so that no request waits for a disk. Lines that
-cannot be written in time are dropped, and the log of the program says how many.
+cannot be written in time are dropped, and the log of the program reports how many.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def copy_of_file(thread: int, number: int) -> int:
 
 
 def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
-    """Yields each open file of a process as a folder in /proc, and its number there. If a program forbids to
-    look into its folder (PR_SET_DUMPABLE), it is a copy in ours, for a moment."""
+    """Yields each open file of a process as a folder in /proc, and its number there. If a program forbids
+    access to its folder (PR_SET_DUMPABLE), it is a copy in ours, for a moment."""
     folder = f"/proc/{live_thread(pid)}"
     try:
         names = os.listdir(f"{folder}/fd")  # noqa: PTH208 (names, not paths)

@@ -25,7 +25,7 @@ from windlass.base.subprocesses import in_thread
 
 _log = log("builds")
 _EVERY: Final = 1.0
-"""Seconds between two looks at the memory of steps."""
+"""Seconds between two checks at the memory of steps."""
 _LEAST: Final = 2048
 _PARTS: Final = 8
 """Parts of the limit of an environment by which several are compared."""
@@ -108,7 +108,7 @@ class OrganizationSteps:
             pids = {steps: steps.pids for steps in self.environments.values() if steps.pids}
             try:
                 heavy = await in_thread(self._find_heavy, pids)
-            except (OSError, ValueError):  # one look that fails ends no other
+            except (OSError, ValueError):  # one check that fails ends no other
                 _log.exception("the memory of build steps could not be measured; it is measured again")
                 continue
             if heavy is not None:

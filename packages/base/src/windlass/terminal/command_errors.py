@@ -1,4 +1,4 @@
-"""The end of a command that cannot do what it was asked: one line that says why, and no trace."""
+"""Errors that end a command: one line with the reason and the remedy, and no traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERRUPTED: Final = 130
 
 
 class CommandFailed(click.ClickException):
-    """The command could not be carried out."""
+    """The command failed."""
 
     exit_code = 1
 

@@ -108,7 +108,7 @@ def table(
 def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = lambda name: False) -> None:
     """Prints names, values beside them, and remarks below the
     values. A long word, such as a token, stays whole.
-    `states` says by its name whether a value is to be coloured."""
+    `states` decides by the name of a value whether it is coloured."""
     cells = list(rows)
     wide = max(len(plain(name)) for name, _, _ in cells) + GAP
     for name, value, remark in cells:

@@ -73,7 +73,7 @@ def connect(
 
 
 def given_access(options: Mapping[str, Any]) -> tuple[ServerAccess, ServerAccess, str]:
-    """Returns what options say, what the environment says, and the name of the context that was given."""
+    """Returns the server and token from options and environment, and the name of the given context."""
     root = click.get_current_context().find_root()
     by_option, by_environment = (
         ServerAccess(*(_root_value(root, name, source) for name in ("url", "token")))

@@ -27,7 +27,7 @@ MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`.
 
 _PATIENCE: Final = 120.0
 _PAUSE: Final = 0.5
-"""Seconds between two looks. Each is one of the thousand requests of an hour."""
+"""Seconds between two checks. Each is one of the thousand requests of an hour."""
 
 ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
 DATABASE: Final = {"name": "db", "type": "POSTGRESQL", "mode": "CONTAINER", "memory": 256}

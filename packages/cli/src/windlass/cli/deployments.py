@@ -120,7 +120,7 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
 
 
 def _is_plain(port: Mapping[str, Any]) -> bool:
-    """True if a port is public, for HTTP, and says nothing else: its name follows from its number."""
+    """True if a port is public, for HTTP, and has no other settings: its name follows from its number."""
     usual: dict[str, tuple[Any, ...]] = {
         "publicly_accessible": (True,),
         "protocol": ("HTTP",),
@@ -145,7 +145,7 @@ def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
 
 
 def is_gone(problem: Exception) -> bool:
-    """True if the answer says that the resource no longer exists."""
+    """True if the answer means that the resource no longer exists."""
     return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.NOT_FOUND
 
 

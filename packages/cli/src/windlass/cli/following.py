@@ -216,7 +216,7 @@ def _passes(problem: Exception) -> bool:
 
 
 def announcement(seconds: float) -> str:
-    """Says how long the command waits before the next try."""
+    """Prints how long the command waits before the next try."""
     if seconds < _LONG:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)

@@ -108,8 +108,8 @@ def _clock(text: str) -> str:
 
 
 def with_counts(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three. The state of
-    a service that still serves after a failure says both."""
+    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three. The state
+    of a service that still serves after a failure shows both."""
     if "ready_instances" not in row:
         return row
     changed = {"instances": f"{row['ready_instances']}/{row['instances']}"}

@@ -1,4 +1,5 @@
-"""The command `windlass`: everyday words, the work of an operator on the machine, and everything of the API.
+"""The command `windlass`: everyday commands, the work of an operator on the machine, and everything of the
+API.
 
 Commands are loaded when they are called: a server must not wait for the tables of the command line, and
 `--help` not for the declarations of the API.
@@ -43,7 +44,7 @@ _EVERYDAY = {
     "context": "login.context",
     "completion": "completion.completion",
 }
-"""The everyday words, with their places in `cli.everyday`."""
+"""The everyday commands, with their places in `cli.everyday`."""
 _OF_GROUPS = {"database": {"connect": "connect.connect"}}
 """Words of groups that follow from the API, which do more than call it once."""
 _EXTRA = ("demo", "token", "api")
@@ -52,7 +53,7 @@ OWN = (*_EVERYDAY, *_EXTRA)
 
 
 class Windlass(click.Group):
-    """The everyday words, the operator's commands, and those that follow from what the API offers."""
+    """The everyday commands, the operator's commands, and those that follow from what the API offers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*own_names(), *_table().groups]

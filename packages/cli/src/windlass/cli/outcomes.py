@@ -54,7 +54,7 @@ def follow_to_its_end(
     as_json: bool,
     detach: bool,
 ) -> None:
-    """Waits for what was started, or only says that it was. After Ctrl-C it continues."""
+    """Waits for the deployment, or only prints that it was started. After Ctrl-C it continues."""
     if begun is None:
         return
     started, answer = begun

@@ -56,7 +56,7 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
 
 
 def _show_cleaned(answer: Mapping[str, Any]) -> None:
-    """Says how many runs were deleted, and of how many jobs."""
+    """Prints how many runs were deleted, and of how many jobs."""
     runs, jobs = len(answer["clean_kubernetes_jobs"]), len(answer.get("clean_job_ids", ""))
     if not runs:
         click.echo("There was no failed run.")
@@ -66,14 +66,14 @@ def _show_cleaned(answer: Mapping[str, Any]) -> None:
 
 
 def note_shown_once(operation: Operation) -> None:
-    """Says which fields of a new resource are to be kept."""
+    """Prints which fields of a new resource have to be saved."""
     if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
         names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
         click.echo(f"Keep {names}: it is shown this once.", err=True)
 
 
 def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
-    """Says how to deploy a service that was created."""
+    """Prints how to deploy a new service."""
     if operation.family in registry().services and operation.handler.endswith(f".{Verb.CREATE}"):
         words = f"windlass {kebab(operation.own_family.name)} deploy {shlex.quote(answer['name'])} --wait"
         click.echo(f"Deploy it with: {words}", err=True)

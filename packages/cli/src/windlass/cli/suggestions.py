@@ -1,4 +1,4 @@
-"""Suggests commands and options for typing errors and for the words of other tools."""
+"""Suggests commands and options for typing errors and for the commands of other tools."""
 
 from __future__ import annotations
 

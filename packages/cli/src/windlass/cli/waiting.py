@@ -77,7 +77,7 @@ def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
 
 
 def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
-    """Says where the output of a run appears."""
+    """Prints where the output of a run appears."""
     say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")
 
 

@@ -101,7 +101,7 @@ class EnvironmentWait:
                 continue
             deployment = self._read(started)
             if deployment is None:
-                continue  # deleted a moment ago: the next event of the stream says so
+                continue  # deleted a moment ago: the next event of the stream reports it
             self._say(started, state_of(deployment))
             if deployment["status"] not in OPEN:
                 del waited[id]

@@ -27,7 +27,7 @@ LOCKS: Final = (
     ("package-lock.json", "npm"),
     ("npm-shrinkwrap.json", "npm"),
 )
-"""Files with their manager; the first that is there counts."""
+"""Files with their manager; the first existing file counts."""
 BEGINNING: Final = 4096
 """Bytes of a lock that are read: its form stands there, and the rest may be large."""
 NEWEST_PNPM: Final = "10"

@@ -1,4 +1,4 @@
-"""Settings of an application that win over its recipe, whatever its repository says."""
+"""Settings of an application that win over its recipe, whatever its repository declares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecipeSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def asks_for_recipe(self) -> bool:
-        """True if a Dockerfile cannot follow one of them: it says itself how it is installed and built."""
+        """True if one of them cannot apply to a Dockerfile, which installs and builds by itself."""
         return any(
             (
                 self.install_command,

@@ -60,8 +60,8 @@ def container(
         "ExposedPorts": {port: {} for port in ports},
         # The engine asks with it, too, when the machine goes down.
         "StopTimeout": ceil(wanted.grace),
-        # Probes of the service say whether it is healthy. The engine starts the check of an image as often as
-        # each millisecond, and what it needs for that counts for no container.
+        # Probes of the service decide whether it is healthy. The engine starts the check of an image as
+        # often as each millisecond, and what it needs for that counts for no container.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "NetworkMode": network,

@@ -21,7 +21,7 @@ MOST: Final = 64 * 1024
 MARK: Final = "WINDLASS_EXECUTION"
 ENDING: Final = 5.0
 TIMED_OUT: Final = 124
-"""As the command `timeout` says it."""
+"""The exit code of the command `timeout`."""
 
 _ENDS = """
 for each in /proc/[0-9]*; do

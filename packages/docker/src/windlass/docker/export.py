@@ -1,7 +1,7 @@
 """Copies a folder out of an image, which is not trusted, into a folder of this machine.
 
 Only folders, regular files, and links to neighbours are unpacked; nothing is written outside of the folder,
-whatever the archive says, because links are made last.
+whatever the archive contains, because links are made last.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class HostPorts:
         self._claimed: dict[int, str] = {}
         """Ports that were chosen for containers that the engine makes now, and their organizations."""
         self._skipped: set[int] = set()
-        """Ports that other programs of the machine have, as far as the engine has said so."""
+        """Ports that other programs of the machine have, as far as the engine has reported it."""
 
     @asynccontextmanager
     async def claim(self, org: str, count: int) -> AsyncIterator[Sequence[int]]:

@@ -20,7 +20,7 @@ _LAST_PORT: Final = 65_535
 _LAST_CODE: Final = 2**31
 _LONGEST_ERROR: Final = 4096
 
-# As a shell says it, and an init.
+# The exit code by the convention of shells and init.
 _SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
 
 _PHASES = {

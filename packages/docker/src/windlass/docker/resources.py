@@ -209,6 +209,7 @@ class DockerResources:
         try:
             await self._docker.raw("DELETE", path)
         except EngineRefused as refused:
-            # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will look.
+            # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will
+            # check.
             if refused.status not in (403, 404, 409):
                 raise

@@ -27,7 +27,7 @@ KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
 LAST_WORDS: Final = 5.0
 """Seconds that what an instance wrote at its end may take to be read."""
 LAST_WORDS_TO_ANOTHER: Final = 0.2
-"""The same, where another Windlass reads it, of whom nothing is heard."""
+"""The same, where another Windlass reads it, without notices of events."""
 
 MOST_FOLLOWED: Final = 1000
 """Containers of one engine whose output is read. A bridge network of Docker has room for as many; an engine

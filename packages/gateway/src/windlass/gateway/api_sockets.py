@@ -21,7 +21,7 @@ from windlass.gateway.messages import AskSockets, KeepSockets, KeptSockets, enco
 _PATIENCE: Final = 3.0
 """Seconds in which a gateway must answer."""
 _PAUSE: Final = 0.05
-"""Seconds between two looks whether a gateway runs again."""
+"""Seconds between two checks whether a gateway runs again."""
 _MOST_BYTES: Final = 4096
 _MOST_FILES: Final = 8
 _OTHER_FAMILY: Final = "other family"

@@ -65,7 +65,7 @@ class Complete(Struct, frozen=True, tag=True):
 
 
 class Keep(Struct, frozen=True, tag=True):
-    """Says whether the gateway has to stay even without a server and without routes, to hold the ports of
+    """Sets whether the gateway stays without a server and without routes, to hold the ports of
     servers: services may be running that are not reached from outside."""
 
     stays: bool

@@ -26,7 +26,7 @@ from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
-# Scope names are accepted in any case: the pattern says so to documents and checks alike.
+# Scope names are accepted in any case: the pattern serves documents and checks alike.
 ScopeWord = Annotated[
     str,
     Meta(

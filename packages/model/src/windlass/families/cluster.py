@@ -185,7 +185,7 @@ class ClusterStatus(Shown):
 
 
 def normalise(spec: Cluster) -> None:
-    """Refuses fields that do not go together; names the first that is missing or too many."""
+    """Refuses fields that exclude each other; names the first missing or superfluous field."""
     values = {
         "engine_address": spec.engine_address,
         "engine_ca_certificate": spec.engine_ca_certificate,

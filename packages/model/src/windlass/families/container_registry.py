@@ -155,7 +155,7 @@ class RateLimit(Shown):
 
 
 class RegistryCheck(Shown):
-    """The outcome of the last look at a registry."""
+    """The outcome of the last check of a registry."""
 
     status: Annotated[Literal["OK", "FAILED"], example("OK")]
     problem: Annotated[

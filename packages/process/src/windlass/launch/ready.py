@@ -1,8 +1,8 @@
 """`python -m windlass.launch.ready KIND`: checks that the database of these variables can be used now.
 
-The client that comes with the server logs in and sends a
-query. Exits with 0 if the database answers, and else with 1
-and a line that says why. Passwords reach clients in their environment, which only their own user can read.
+The client that comes with the server logs in and sends a query. Exits with 0 if the database answers,
+otherwise with 1 and a line with the reason. Passwords reach clients in their environment, which only their
+own user can read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `windlass doctor` says about the engine process: limits, isolation, database servers."""
+"""The checks of `windlass doctor` for the process engine: limits, isolation, database servers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def _records(settings: ProcessSettings) -> AsyncIterator[Finding]:
     try:
         unknown = await asyncio.to_thread(unknown_records, settings.folder)
     except PermissionError:
-        return  # said of the data directory
+        return  # a finding about the data directory
     if unknown:
         shown = ", ".join(map(str, unknown[:3])) + (", …" if len(unknown) > 3 else "")
         advice = (
@@ -109,7 +109,7 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
     try:
         pods = await asyncio.to_thread(pods_without_network, settings.folder)
     except PermissionError:
-        return  # said of the data directory
+        return  # a finding about the data directory
     if pods:
         advice = (
             "deploy these services again; runs of Terraform get networks only where these reach public "
@@ -130,7 +130,7 @@ def _readable_settings(settings: ProcessSettings) -> Iterator[Finding]:
             state = f"all users of this machine may read {file}, services included where it is not hidden"
             yield warn("Isolation", state, f"chmod o-r {file}: settings hold secrets")
     except OSError:
-        return  # said of the settings
+        return  # a finding about the settings
     groups = sorted({*os.getgroups()} - {os.getegid()})
     if os.geteuid() and groups:
         state = (

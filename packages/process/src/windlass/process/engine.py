@@ -158,7 +158,7 @@ class ProcessEngine(RolloutEngine):
             if self._instances.supervisors.watched():
                 await self._starter.spawner.open()
             await asyncio.to_thread(network.close_left_trunks)
-        except EngineUnavailable as error:  # `problem` says so, and the next round tries again
+        except EngineUnavailable as error:  # `problem` reports it, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(keep_running(self._watch))
 

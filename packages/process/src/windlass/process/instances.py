@@ -236,7 +236,7 @@ class Instances:
     # Watching
 
     def adopt(self, key: InstanceKey) -> None:
-        """Watches, restarts or removes an instance, as its record says."""
+        """Watches, restarts or removes an instance, by its record."""
         record = self._records.known(key)
         if record is None:
             return

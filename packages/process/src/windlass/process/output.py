@@ -296,7 +296,7 @@ def _cut(line: bytes) -> Iterator[str]:
 
 
 def last_output(home: Path) -> bytes:
-    """Returns the last output of an instance, which may say why it ended."""
+    """Returns the last output of an instance, which may show why it ended."""
     with suppress(OSError):
         fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)
         try:

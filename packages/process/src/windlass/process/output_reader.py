@@ -29,12 +29,12 @@ from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRe
 _log = log("engines.process")
 
 _PAUSE: Final = 0.04
-"""Seconds between two looks at files that are being written to. The pause grows while there is no output."""
+"""Seconds between two checks at files that are being written to. The pause grows while there is no output."""
 _LONGEST_PAUSE: Final = 0.2
 _SILENCE: Final = 1.0
 """Seconds without output after which an unfinished line is taken, and inotify watches the file."""
 _LOOK: Final = 5.0
-"""Seconds between two looks at files that inotify watches, in case a notification was lost."""
+"""Seconds between two checks at files that inotify watches, in case a notification was lost."""
 
 
 class OutputReader:
@@ -144,7 +144,7 @@ class OutputReader:
         try:
             await self._finish(aside)
         except UnknownRecord:
-            return  # left to the version that wrote it; the log says so
+            return  # left to the version that wrote it, with a line in the log
         except OSError as error:
             _log.warning(
                 "an instance that ended is erased later", extra={"why": error.strerror or str(error)}
@@ -238,7 +238,7 @@ class OutputReader:
             try:
                 more |= await self._read_piece(home, output)
             except UnreadableOutput as error:
-                self._awake.discard(home)  # until the next look at all files
+                self._awake.discard(home)  # until the next check at all files
                 if error.errno == errno.ENOENT:  # another server of this place has removed what had ended
                     continue
                 _log.info("output of an instance is read later", extra={"pod": output.pod, "why": str(error)})

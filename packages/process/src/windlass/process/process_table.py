@@ -39,7 +39,7 @@ _PARTS_OF_HOME: Final = 2
 
 
 class OwnedProcess(Struct, frozen=True, gc=False):
-    """A living process of this machine, with the instance that it says it belongs to."""
+    """A living process of this machine, with the instance that it claims to belong to."""
 
     stat: Stat
     home: str

@@ -53,7 +53,7 @@ from windlass.process.records import InstanceKey, Record, RecordStore
 EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
-"""Seconds between two looks for networks that nothing needs."""
+"""Seconds between two checks for networks that nothing needs."""
 _PATIENCE: Final = 30.0
 """Seconds after which an instance whose open files cannot be measured counts as one that hides them."""
 _UNMEASURED: Final = 60.0

@@ -98,7 +98,7 @@ def _become(command: Sequence[str]) -> NoReturn:
     for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     error = _try_to_execute(lambda: os.execvp(command[0], list(command)))  # noqa: S606
-    if error.errno == errno.ENOEXEC:  # a script that does not say what runs it, as a shell has it
+    if error.errno == errno.ENOEXEC:  # a script without an interpreter line, as a shell runs it
         error = _try_to_execute(lambda: os.execv("/bin/sh", ["sh", *command]))  # noqa: S606
     os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)

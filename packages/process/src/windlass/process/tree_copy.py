@@ -95,7 +95,7 @@ class _TreeCopy:
                 self._content(old, new, about.st_size)
                 os.fchown(new, self._owner, self._owner)
                 os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
-                # Compiled files are valid for the time that their source says.
+                # Compiled files are valid for the modification time of their source.
                 os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
             finally:
                 os.close(new)

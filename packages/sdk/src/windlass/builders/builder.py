@@ -37,8 +37,8 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     mounts: tuple[str, ...] = ()
     """Folders of storage: an image that is built from a recipe, or gets files, lets its user write there."""
     has_command: bool = False
-    """True if a setting says what runs: a repository that does not say it is built all the same. What is
-    built must not depend on it."""
+    """True if a setting names what runs: then a repository without a start command is built all the same.
+    What is built must not depend on it."""
 
     @property
     def is_dockerfile_left_out(self) -> bool:

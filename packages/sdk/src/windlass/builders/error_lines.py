@@ -1,4 +1,4 @@
-"""Finds the line in which a tool says why it failed: pip, npm, compilers, apt and the like."""
+"""Finds the line with the reason why a tool failed: pip, npm, compilers, apt and the like."""
 
 from __future__ import annotations
 

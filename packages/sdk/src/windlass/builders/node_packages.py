@@ -1,4 +1,4 @@
-"""Reads packages of Node: what package.json says, their workspace, and what has to be built."""
+"""Reads packages of Node: what package.json declares, their workspace, and what has to be built."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def _last_sentence(last: Sequence[str]) -> str:
 
 
 def blamed_line(last: Sequence[str]) -> str:
-    """Returns the first line in which a program says itself what is wrong; empty if there is none."""
+    """Returns the first line of output in which a program explains its failure; empty if there is none."""
     lines = list(last)  # a deque has no slices
     blamed = [
         _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), lines[number + 1 :]))

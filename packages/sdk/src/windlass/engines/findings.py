@@ -41,7 +41,7 @@ def fail(what: str, state: str, advice: str) -> Finding:
 
 
 def first_line_from(*command: str) -> str:
-    """The first line of what a program says; nothing, if it is not there or does not work."""
+    """The first line of the output of a program; None if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):

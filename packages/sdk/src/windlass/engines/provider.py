@@ -65,7 +65,7 @@ class RemoteEngine(Struct, frozen=True, kw_only=True):
     certificate: str
     key: str
     engine_id: str = ""
-    """The id of the engine that the cluster was connected to: no other is believed. Empty for any."""
+    """The id of the engine that the cluster was connected to: no other engine is trusted. Empty for any."""
 
 
 class EngineReport(Struct, frozen=True, kw_only=True):

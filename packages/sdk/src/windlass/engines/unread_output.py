@@ -1,10 +1,10 @@
 """Bounds the output of instances of the engine process while no server reads it.
 
-The launcher leaves a process that runs this after the server has ended, with the standard library alone. If a
-file takes more space than the backlog of unread output allows, it erases all but the last backlog. A server
-that comes back would skip the older output anyway, and says in the log of the service how much that was. So
-this process needs no reading position, and changes none. It holds the lock of the reader while it erases, and
-ends when a server has that lock, or when no instance runs.
+The launcher leaves a process that runs this after the server has ended, with the standard library alone. If
+a file takes more space than the backlog of unread output allows, it erases all but the last backlog. A
+server that comes back would skip the older output anyway, and reports in the log of the service how much
+that was. So this process needs no reading position, and changes none. It holds the lock of the reader while
+it erases, and ends when a server has that lock, or when no instance runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEADING_HOLE: Final = 16 * 1024 * 1024
 PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 BLOCK: Final = 4096
 EVERY: Final = 1.0
-"""Seconds between two looks while much is written; otherwise up to eight times as many."""
+"""Seconds between two checks while much is written; otherwise up to eight times as many."""
 _SLOWEST: Final = 8
 _SECTOR: Final = 512
 _LOOKS: Final = 10
@@ -70,7 +70,7 @@ def bound(output: Path, backlog: int) -> int:
         facts = os.fstat(pinned)
         until = (facts.st_size - backlog) // BLOCK * BLOCK
         if until > LEADING_HOLE and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
-            with suppress(OSError):  # the program holds a lease; the next look follows
+            with suppress(OSError):  # the program holds a lease; the next check follows
                 _erase(f"/proc/self/fd/{pinned}", until)
         return facts.st_size
     finally:
@@ -87,7 +87,7 @@ def _erase(output: str, until: int) -> None:
 
 
 def _runs(home: Path) -> bool:
-    """Returns whether a process of an instance lives, as its record says."""
+    """Returns whether a process of an instance lives, by its record."""
     with suppress(OSError, ValueError):
         record = json.loads((home / "record.json").read_bytes())
         return any(map(_lives, _processes(record)))

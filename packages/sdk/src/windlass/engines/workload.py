@@ -32,7 +32,7 @@ class StaticSite(Struct, frozen=True, kw_only=True):
     """The fallback that the recipe names. It counts where there is no other one, and the folder has this file
     and no 404.html."""
     headers: tuple[SiteHeader, ...] = ()
-    """The first that fits counts, for each name."""
+    """The first matching rule counts, for each name."""
 
 
 OUTPUT_FILE: Final = "/windlass-output/windlass-output.json"
@@ -62,7 +62,7 @@ class Artifact(Struct, frozen=True, kw_only=True):
     key: str = ""
     """Digest of its inputs: the same key is never built twice."""
     command: tuple[str, ...] = ()
-    """The web process, or the only one. Empty: what the image itself says."""
+    """The web process, or the only one. Empty: the command of the image."""
     processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The commands of all process types, by name."""
     release: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class Artifact(Struct, frozen=True, kw_only=True):
     workdir: str = ""
     """Below `app`, or inside the image; empty is the builder's default."""
     ports: tuple[int, ...] = ()
-    """Ports that it says it listens on."""
+    """Ports on which it declares to listen."""
     web_port: int = 0
-    """The port of the web process unless PORT says another, if files show that it serves; else 0."""
+    """The port of the web process unless PORT is set, if files show that it serves; else 0."""
 
     @property
     def is_files_alone(self) -> bool:
@@ -283,7 +283,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def broken(self) -> tuple[Instance, ...]:
-        """Instances that do not run now; each says why."""
+        """Instances that do not run now, each with the reason."""
         return tuple(instance for instance in self.instances if instance.phase is not Phase.RUNNING)
 
 

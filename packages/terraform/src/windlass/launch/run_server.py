@@ -45,7 +45,8 @@ class RunServer:
         return len(self._urls) > 1
 
     def greet(self) -> None:
-        """Makes sure that the server is reached before anything begins: the program itself says less."""
+        """Makes sure that the server is reached before anything begins: the message of the program itself
+        is less specific."""
         self.send("GET", "/run", patience=FIRST_PATIENCE)
 
     def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
@@ -160,7 +161,7 @@ def relay(server: RunServer) -> str:
         do_GET = do_POST = do_DELETE = do_LOCK = do_UNLOCK = _pass_on
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing: the output is that of the run."""
+            """Prints nothing: the output is that of the run."""
 
     listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay)
     threading.Thread(target=listening.serve_forever, daemon=True).start()

@@ -67,7 +67,7 @@ _HINTS: Final = (
 
 
 class CommandFailure(Exception):
-    """A command of the program has failed; its output says why."""
+    """A command of the program has failed; its output has the reason."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -250,7 +250,7 @@ class TerraformRun:
 
     @property
     def hint(self) -> str:
-        """The remedy for the last failure; empty if its output says it."""
+        """The remedy for the last failure; empty if its output contains it."""
         text = self._output.replace("\n│", " ")
         return next((hint for words, hint in _HINTS if words in text), "")
 

@@ -13,7 +13,7 @@ _ERROR: Final = re.compile(r"Error: (.+)")
 _PLACE: Final = re.compile(r"on (\S+) line (\d+)")
 _COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
 _REMARK: Final = "windlass: "
-"""The launcher says the remedy that it knows in its last line."""
+"""The launcher prints the remedy in its last line."""
 _NO_VALUE: Final = "No value for required variable"
 _VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
 

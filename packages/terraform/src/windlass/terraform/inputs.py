@@ -94,7 +94,7 @@ def run_request(
 
 
 def action_of(details: Particulars) -> str:
-    """Returns the action of a deployment. A rollback applies, and says nothing."""
+    """Returns the action of a deployment. A rollback applies without an action in the request."""
     return details.sub_action or APPLY
 
 
@@ -153,7 +153,7 @@ def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
 
 async def has_resources(ctx: Context, service: Row) -> bool:
     """True if there may be anything to destroy. The copy of a state that another backend keeps is from the
-    last run that succeeded, so it says nothing about what a later one has made."""
+    last run that succeeded, so it does not contain what a later one has made."""
     _, state = await newest_state(ctx, ctx.store.reads, service.id)
     if state is not None and has_managed(state):
         return True

@@ -380,7 +380,7 @@ def _is_watched(spec: Terraform) -> bool:
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
     """Returns the outputs as variables. One that holds the value of a secret variable, or of a sensitive
-    output, is a secret, whatever the module says."""
+    output, is a secret, whatever the module declares."""
     _, state = await newest_state(ctx, source, service.id)
     if state is None:
         return []

@@ -213,7 +213,7 @@ async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
 
 async def describe_lock(source: Reads, service: str, now: int, ending: str = "") -> str:
     """Returns what to do about the lock on the state, who holds it, and since when; empty if no run does.
-    The run of the deployment `ending` is over, whatever its record says."""
+    The run of the deployment `ending` has ended, whatever its record contains."""
     lock = await source.terraform.lock(service)
     if lock is None:
         return ""

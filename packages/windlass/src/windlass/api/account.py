@@ -223,8 +223,9 @@ def _of(request: Request, name: str) -> dict[str, str]:
 
 
 def _is_sent_by_another_site(request: Request) -> bool:
-    """True if the browser says that a page of another origin began this request. Such a page, as of an
-    application on the same domain, would replace the session of the person who looks at it."""
+    """True if the headers of the browser show that a page of another origin began this request. Such a
+    page, as of an application on the same domain, would replace the session of the person who looks at
+    it."""
     return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
 
 

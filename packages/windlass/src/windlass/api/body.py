@@ -1,4 +1,4 @@
-"""Parses bodies and queries. A message of refusal names the field and says what it should be."""
+"""Parses bodies and queries. An error message names the field and the expected value."""
 
 from __future__ import annotations
 

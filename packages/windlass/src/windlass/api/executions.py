@@ -256,7 +256,7 @@ class ExecutionSocket:
                 # A command that always has output would leave no turn to others, and the connection learns
                 # only in its own turn that the client does not read.
                 await asyncio.sleep(0)
-        except OSError:  # ASGI's way of saying that the client has gone
+        except OSError:  # ASGI's message for a disconnected client
             return SocketEnd.LEFT
         # A command may close its output and keep running: its caller can still lose the right, or leave.
         await execution.wait()

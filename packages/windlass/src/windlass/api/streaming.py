@@ -146,7 +146,7 @@ class _ReaderLeft(Exception):
 
 
 class _Pump(Generic[T]):
-    """Puts the pieces of one stream, and says between them what the reader has to know."""
+    """Sends the pieces of one stream, with remarks for the reader between them."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Pump(Generic[T]):
         return StreamEnd.OVER
 
     async def _pass(self, piece: T | None) -> StreamEnd | None:
-        """Puts a piece, or says something in a pause. Returns the end of the stream, if this is it."""
+        """Sends a piece, or a remark in a pause. Returns the end of the stream, if this is it."""
         try:
             may_go_on = await self._allowed()
         except Unavailable:
@@ -205,7 +205,7 @@ class _Pump(Generic[T]):
             self._said_at = self._clock()
             try:
                 await self._put(piece)
-            except OSError as error:  # ASGI's way of saying that the client has gone
+            except OSError as error:  # ASGI's message for a disconnected client
                 raise _ReaderLeft from error
 
 

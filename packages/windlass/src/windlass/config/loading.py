@@ -117,7 +117,7 @@ _TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str
 
 
 def _in_words(message: str) -> str:
-    """Says what a value should be, without types and patterns of Python."""
+    """Describes the expected value, without Python types and patterns."""
     message = _TYPES.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
     return _PATTERN.sub("set it to a value of this form", _BOUNDS.sub(r"must be \1 \2", message))
 

@@ -85,7 +85,8 @@ class ClusterConnector:
 
     def __init__(self, settings: Settings, server: Server, link: GatewayLink) -> None:
         try:
-            # A host that runs services is believed about them: only the operator says which may be one.
+            # The reports of a host that runs services are trusted: only the operator decides which hosts
+            # may be one.
             self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error

@@ -82,7 +82,7 @@ _OWNER_LOOK = 1.0
 _REST = 1.0
 """Seconds until a database that refused is asked again."""
 MARK_EVERY = 5
-"""Seconds between two looks whether the database has moved on."""
+"""Seconds between two checks whether the database has moved on."""
 _PATIENCE = 5.0
 """Seconds that the start waits for an engine that does not answer."""
 
@@ -163,7 +163,8 @@ class Installation:
     async def start(self) -> None:
         """Finds running services, then starts the background loops."""
         ctx = self.ctx
-        await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
+        # First, so that a port in use is reported before anything starts
+        await ctx.places.local.router.start()
         await ctx.places.local.router.keep(stays=True)
         await note_api_port(ctx)
         await ctx.git.sweep()

@@ -250,7 +250,7 @@ class Archive:
                     yield [_row(table, line) for line in batch]
 
     def users(self) -> dict[str, int]:
-        """Returns the user of the machine that each service was; backups of earlier versions do not say."""
+        """Returns the user of the machine that each service was; backups of earlier versions lack this."""
         if self.manifest.users is None:
             return {}
         return msgspec.json.decode(self._zip.read(self.manifest.users.file), type=dict[str, int])

@@ -1,4 +1,4 @@
-"""Checks this machine and says how to fix what does not work. Changes nothing.
+"""Checks this machine and reports how to fix what does not work. Changes nothing.
 
 This file checks the installation; `machine` checks what the machine can run.
 """

@@ -36,7 +36,7 @@ def explain_errors(*apart_from: type[Exception]) -> Iterator[None]:
         raise OperatorError(text) from error
 
 
-# These say it all themselves.
+# These messages need no explanation.
 _PLAIN = (CommandRefused, DatabaseMismatch, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 

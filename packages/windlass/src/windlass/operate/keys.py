@@ -1,7 +1,7 @@
 """Lists the sealing keys, and replaces the present one.
 
 The command adds a key to the file `key`. A server that runs does the rest, because it has the database;
-without one, the command does it. File and database say how far it is, so it may be killed at any moment.
+without one, the command does it. File and database record its progress, so it may be killed at any moment.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ def take_passed_port(settings: Settings, manager: SystemdNotifier) -> ApiSockets
 
 
 def take_port(settings: Settings) -> ApiSockets:
-    """Listens where the settings say: at the socket that the gateway has kept since the last server, or at a
-    new one."""
+    """Listens at the address of the settings: at the socket that the gateway has kept since the last
+    server, or at a new one."""
     folder = folder_of(settings.data_dir)
     try:
         kept = take_sockets(folder, settings.host, settings.port)
@@ -162,7 +162,7 @@ async def check_engine(settings: Settings) -> None:
     if settings.engine in {"auto", ran_on} or not ran_on:
         return
     count = 0
-    with suppress(CommandRefused):  # no database: said by what comes next
+    with suppress(CommandRefused):  # no database: the next check reports it
         async with reading_snapshot(settings) as line:
             count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
     if count:

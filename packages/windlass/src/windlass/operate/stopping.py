@@ -1,7 +1,7 @@
 """`windlass stop --all`: ends what an installation runs, and erases nothing.
 
-Through the API where a server answers. Otherwise here: the same wish is written into the database, and an
-installation that listens nowhere carries it out.
+Through the API where a server answers. Otherwise here: the same request is written into the database, and
+an installation without a port carries it out.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 
 
 async def _trouble(place: Place) -> str:
-    """Says why the engine of a cluster is not reached, or returns an empty text."""
+    """Returns why the engine of a cluster is not reached, or an empty text."""
     return "" if place.reconnect is None else await place.engine.problem()
 
 

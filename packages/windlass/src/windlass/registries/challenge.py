@@ -1,4 +1,4 @@
-"""Reads what registries say in headers: how to log in, where the next page is, and how much is left. Pure."""
+"""Reads the headers of registries: the login challenge, the next page, and the remaining pulls. Pure."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def read_allowance(headers: Mapping[str, str]) -> Allowance | None:
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> int:
-    """Returns the seconds after which a registry may be asked again: its header says seconds, a time since
-    1970, or nothing."""
+    """Returns the seconds after which a registry may be asked again: its header has seconds, a time since
+    1970, or is missing."""
     text = headers.get("retry-after", "") or headers.get("x-retry-after", "")
     if not _SECONDS.match(text):
         return 60

@@ -1,8 +1,8 @@
 """A registry, by the protocol of registries (OCI Distribution), with or without a login.
 
-A registry says at each refusal how to log in: with user name and password, or with a token that another
-server gives for them. The login is sent to that server only if `may_give_tokens` says that it belongs to the
-registry.
+Each refusal of a registry names the kind of login: with user name and password, or with a token that
+another server issues for them. The login is sent to that server only if `may_give_tokens` says that it
+belongs to the registry.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ class Problem(StrEnum):
 
 
 class RegistryFailure(Exception):
-    """A registry cannot be used; the message says why, and what to do."""
+    """A registry cannot be used; the message has the reason and the remedy."""
 
     def __init__(self, problem: Problem, message: str, retry_after: int = 0) -> None:
         super().__init__(message)
         self.problem = problem
         self.retry_after = retry_after
-        """Seconds after which it may be asked again, if it says so."""
+        """Seconds after which it may be asked again, if it names them."""
 
     @property
     def is_silent(self) -> bool:

@@ -165,7 +165,8 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        # A socket that is only bound leaves its port to the first that listens, and routers start earlier.
+        # A socket that is only bound leaves its port to the first socket that listens, and routers start
+        # earlier.
         listening.listen(BACKLOG)
     except OSError:
         listening.close()

@@ -1,7 +1,7 @@
 """Websockets on the wire: uvicorn's protocol over wsproto. See `api.sockets`.
 
-Most clients only listen: more than a few bytes from them ends the connection. Where a session reads, its
-accept says so, and reading from the client stops while the session does not take what has come.
+Most clients only listen: more than a few bytes from them ends the connection. If a session reads, its
+accept message states that, and reading from the client stops while the session does not take what has come.
 
 Loaded with the first of them, because few installations ever see one, and it takes 20 ms.
 """

@@ -5,8 +5,8 @@ An event that is changed, removed or added afterwards breaks the chain there. Th
     SHA-256(hash of the event before ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
             subject_family, actor, origin, project, environment])
 
-with 32 zero bytes before the first. MessagePack says of each part what it is and how long: no two events
-have the same bytes.
+with 32 zero bytes before the first. MessagePack encodes type and length of each part: no two events have
+the same bytes.
 """
 
 from __future__ import annotations

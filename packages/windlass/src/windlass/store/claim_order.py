@@ -70,7 +70,7 @@ class ClaimOrder:
     taken."""
 
     def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
-        """`held` counts the pieces under way, by key; `room` says how many more of a key may be taken."""
+        """`held` counts the pieces under way, by key; `room` is how many more of a key may be taken."""
         self._held, self._room = held, room
         self._held_by_org: Counter[str] = Counter()
         for key, count in held.items():

@@ -288,7 +288,8 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard
         except asyncpg.DivisionByZeroError:
             await connection.execute("ROLLBACK")
             if guard is None or await connection.fetchval(_APPLIED) != migrations:
-                raise Unavailable(OUTDATED) from None  # the log says this, and not how it was found out
+                # The log has this message, and not how the problem was detected
+                raise Unavailable(OUTDATED) from None
             await guard.adopt()
         except asyncpg.LockNotAvailableError:
             if attempt == _TRIES:

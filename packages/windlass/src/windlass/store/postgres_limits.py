@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL with time limits: a database that stalls does not say so itself.
+"""Connections to PostgreSQL with time limits: a stalled database does not report that itself.
 
 The limits of the server are set by statements, because a pooler refuses them among the parameters of a new
 connection. A pooler that shares connections between transactions is refused.
@@ -63,7 +63,7 @@ async def connect(url: str) -> asyncpg.Connection[Any]:
 
 
 async def limit(connection: asyncpg.Connection[Any]) -> None:
-    """Sets the limits of the server, for a client that has gone silent or away."""
+    """Sets the limits of the server, for a client that is silent or gone."""
     if connection.get_server_version() >= _LOOKS_FOR_CLIENTS:
         # Refused where the operating system of the server does not support it.
         with suppress(asyncpg.InvalidParameterValueError):

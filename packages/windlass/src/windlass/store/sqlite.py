@@ -56,7 +56,7 @@ _ROOM = 4 << 20
 _PLENTY = 16
 """Free times the room, above which it is made."""
 _LOOK_EVERY = 64
-"""Groups of changes between two looks at that room."""
+"""Groups of changes between two checks at that room."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
@@ -177,8 +177,8 @@ class ReadingSession(SqliteSession):
         self._paused = False
 
     def _hold(self) -> None:
-        """Begins a transaction, until all callbacks that are ready now have run; news of a later commit comes
-        after them."""
+        """Begins a transaction, until all callbacks that are ready now have run; notices of a later commit
+        come after them."""
         if not self._paused:
             self._execute("BEGIN")
             self._moment = asyncio.get_running_loop().call_soon(self._end_transaction)
@@ -280,7 +280,7 @@ class SqliteStore(GroupCommit):
         Makes them by a table that is stored as a whole before it is dropped: pages of a table that was made
         and dropped in one transaction would have no place on the disk."""
         write = self._writer.execute
-        with contextlib.suppress(apsw.Error):  # the group of changes was stored; the next look follows
+        with contextlib.suppress(apsw.Error):  # the group of changes was stored; the next check follows
             free = self._writer.pragma("freelist_count") * self._writer.pragma("page_size")
             if free < _ROOM // 2 and _free(self._path.parent) > _ROOM * _PLENTY:
                 self._writer.wal_checkpoint()  # so that the log begins again, and does not get longer

@@ -46,7 +46,8 @@ class Store(Protocol):
         ...
 
     async def problem(self) -> str:
-        """Says why this server cannot store changes; empty if it can. Asks the database, in bounded time."""
+        """Returns why this server cannot store changes; empty if it can. Asks the database, in bounded
+        time."""
         ...
 
     def shortage(self, *, ends_something: bool) -> str:

@@ -251,7 +251,7 @@ def network_of(host: str) -> str:
 
 
 def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that says whether an address belongs to a trusted proxy, from the setting
+    """Returns a function that checks whether an address belongs to a trusted proxy, from the setting
     `trusted_proxies`."""
     words = frozenset(proxies)
     networks = [network for word in words if (network := _network(word))]

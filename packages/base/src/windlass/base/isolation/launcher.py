@@ -6,7 +6,7 @@ runs the function `main` of a module that the server has named.
 
 A request is JSON in a memory file, sent with descriptors. For a program: that file; a pipe on which `go`
 arrives, or which is closed if the program must never run; the program's output; a pipe for the answer; the
-program's input, if the request says that it has one; and optionally a pidfd of the process whose cell it
+program's input, if the request states that it has one; and optionally a pidfd of the process whose cell it
 joins. For a step: that file, its output, and its output for errors.
 """
 
@@ -34,7 +34,7 @@ from windlass.base.priority import lower_priority
 GO: Final = b"go\n"
 PROGRAM: Final = b"!"
 STEP: Final = b"s"
-"""The first bytes of a request, which say what to start."""
+"""The first bytes of a request, which identify the kind of program to start."""
 NEVER: Final = 125
 _MOST: Final = 6
 

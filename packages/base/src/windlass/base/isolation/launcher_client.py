@@ -88,8 +88,8 @@ class Launcher:
     def start_program(
         self, request: LaunchRequest, output: int, process: int | None = None, input: int | None = None
     ) -> StartedProgram:
-        """Starts a process, which waits for `go` if the request says so. `process`: the pidfd of a process
-        whose cell it joins. May raise an OSError."""
+        """Starts a process, which waits for `go` if the request asks for it. `process`: the pidfd of a
+        process whose cell it joins. May raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _write_request(request)

@@ -140,7 +140,7 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
             if "network" in note:
                 network.renew_hub(note["network"], NamespaceHolder(note["pid"], note["start"]))
         network.renew_trunk(wanted, machine)
-    except OSError:  # it is tried again at the next look
+    except OSError:  # it is tried again at the next check
         return trunk
     return cast("CellNetwork", wanted)
 

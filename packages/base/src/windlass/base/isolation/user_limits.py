@@ -19,7 +19,7 @@ _FEWEST: Final = 64
 _MEMORY_FOR_A_FILE: Final = 10 * 1024
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
 _MOST_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
-"""System V memory in a further IPC namespace would count for nobody."""
+"""System V memory in a further IPC namespace would counts for no user."""
 _INOTIFY: Final = ("instances", "watches")
 
 
@@ -50,7 +50,7 @@ def present_processes() -> int:
 
 def most_files() -> int:
     """Returns how many files may be open on this machine: one for each 10 KiB of its memory, as the kernel
-    decides by itself, also where a larger number is set. Each takes memory that is counted for nobody."""
+    decides by itself, also where a larger number is set. Each takes memory that is counted for no user."""
     set_number = _read("/proc/sys/fs/file-max") or sys.maxsize
     return min(set_number, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_FOR_A_FILE)
 

@@ -1,4 +1,4 @@
-"""One call of an everyday word: its server, and the service or environment that it means."""
+"""One call of an everyday command: its server, and the service or environment that it means."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class FoundService(Struct, frozen=True):
 
 
 class EverydayCall:
-    """One call of an everyday word: the server, the linked folder, and the options that say where."""
+    """One call of an everyday command: the server, the linked folder, and the options that choose the
+    place."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -74,7 +75,8 @@ class EverydayCall:
         return path or self.linked.link.place
 
     def command_line(self, word: str, name: str | None) -> str:
-        """Returns the line that means the same service with another everyday word, or the same one again."""
+        """Returns the line that means the same service with another everyday commands, or the same one
+        again."""
         words = ["windlass", word, *([name] if name else [])]
         for option, field in (("-e", "environment"), ("--context", "context")):
             if value := self._options.get(field):
@@ -123,7 +125,7 @@ class EverydayCall:
 
 
 def everyday(name: str, *params: click.Parameter, environment: bool = True) -> Callable[[C], click.Command]:
-    """Declares an everyday word: a command with the options that all of them have."""
+    """Declares an everyday commands: a command with the options that all of them have."""
 
     def declare(callback: C) -> click.Command:
         where = [environment_option()] if environment else []

@@ -1,4 +1,4 @@
-"""`windlass detect`: shows what the files of a folder say about the application in it. Calls no server."""
+"""`windlass detect`: shows what detection finds in the files of a folder. Calls no server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
 def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerfile: bool) -> None:
     """Show how the application in FOLDER would be installed, built and started, and why.
 
-    Reads files and runs nothing. Ends with 1 if nothing says how to start it.
+    Reads files and runs nothing. Exits with 1 if there is no start command.
     """
     tree = Tree(file_names(folder), partial(read_beginning, folder))
     recipe = recipe_of(tree)
@@ -55,7 +55,7 @@ def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
 
 
 def _show(recipe: Recipe) -> None:
-    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command says it all
+    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command is enough
     shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
     if shown:
         pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)

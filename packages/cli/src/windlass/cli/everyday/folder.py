@@ -42,7 +42,7 @@ _UNREADABLE: Final = frozenset({400, 409})
 
 
 def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
-    """Returns the fields of an application that say where its files come from: the repository, if the server
+    """Returns the fields of an application for the source of its files: the repository, if the server
     can read it, or else uploads of this folder, or of the one above to which it belongs."""
     inner = _place_in(whole_folder(folder, git), folder)
     uploaded = {"source": "UPLOAD", **inner}
@@ -303,7 +303,7 @@ def _answers(
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
-    # A Dockerfile says by EXPOSE alone whether the server may choose: without it, the port would be lost.
+    # Only EXPOSE in a Dockerfile shows whether the server may choose: without it, the port would be lost.
     is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
@@ -320,7 +320,7 @@ def _check_port(port: str) -> str:
 
 
 def _ports(answers: InitAnswers) -> dict[str, Any]:
-    """Returns the fields of an application that say on which port it listens."""
+    """Returns the fields of an application for the port on which it listens."""
     if answers.port == _AUTO:
         return {}
     if answers.port == _NONE:
@@ -347,7 +347,7 @@ def _name_of(folder: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain_letters).strip("-")[:63].strip("-") or "app"
 
 
-# What the folder says
+# Facts of the folder
 
 
 def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:
@@ -372,7 +372,7 @@ def _show_recipe(recipe: Recipe) -> None:
 
 
 def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
-    """Says how the processes beside the one that this application runs are deployed. An application that was
+    """Prints how to deploy the other processes of the repository. An application that was
     there before is known by its name only."""
     if "source" not in application:
         return

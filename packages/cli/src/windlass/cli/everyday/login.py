@@ -185,7 +185,7 @@ def _refuse_another_server(contexts: Contexts, name: str, address: str) -> None:
 
 
 def _note_environment(environment: ServerAccess, address: str) -> None:
-    """Says that variables of this terminal go before what was saved."""
+    """Warns that environment variables of this terminal override the saved context."""
     names = [
         variable
         for variable, value in (("WINDLASS_URL", environment.url), ("WINDLASS_TOKEN", environment.token))

@@ -1,4 +1,4 @@
-"""`windlass ps`, `logs` and `open`: what runs, what it says, and where it is."""
+"""`windlass ps`, `logs` and `open`: running services, their output, and their address."""
 
 from __future__ import annotations
 

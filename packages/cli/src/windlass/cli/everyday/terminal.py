@@ -86,7 +86,7 @@ def _run(
 
 
 def explain_name(command: Sequence[str], verb: str) -> None:
-    """Says how to name a service, if the first word of a command that was not found looks like one."""
+    """Explains how to name a service, if the first word of a command that was not found looks like one."""
     if "--" in command[1:2]:
         first, rest = plain(command[0]), plain(" ".join(command[2:]))
         say(f"If {first} is the service, write `windlass {verb} --application {first} -- {rest}`.")

@@ -76,7 +76,7 @@ def _built_from_folders() -> Sequence[Family | None]:
 
 
 def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
-    """Says what to do so that the server can fetch the files from git, or nothing if it can."""
+    """Returns what to do so that the server can fetch the files from git; empty if it can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
     if not url:
         return "name a git_repository of the application: it has none"

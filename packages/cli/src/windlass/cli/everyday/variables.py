@@ -98,7 +98,7 @@ class VariableChanges(Struct, frozen=True):
 
 
 class VariableWords:
-    """The four words for one kind of variables. Values of secrets are never shown."""
+    """The four commands for one kind of variables. Values of secrets are never shown."""
 
     def __init__(self, family: Family, noun: str, *, is_secret: bool) -> None:
         self.family = family

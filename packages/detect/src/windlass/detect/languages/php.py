@@ -76,7 +76,7 @@ def _without_heroku(recipe: Recipe) -> str:
 
 
 def _assets(files: KnownFiles, recipe: Recipe) -> None:
-    """Builds the files for browsers, if package.json beside composer.json says how."""
+    """Builds the files for browsers, if package.json beside composer.json defines how."""
     if files.has("package.json") and word(files.json("package.json"), "scripts", "build"):
         install = "npm ci" if files.has("package-lock.json") else "npm install"
         recipe.choose("package.json builds the files for browsers.", build=f"{install} && npm run build")

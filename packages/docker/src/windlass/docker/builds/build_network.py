@@ -86,7 +86,7 @@ class BuildNetworks:
         try:
             await self._docker.raw("DELETE", path, params=params)
         except EngineRefused as refused:
-            # 404: it is gone. 403 and 409: the engine is removing what uses it, and a sweep looks again.
+            # 404: it is gone. 403 and 409: the engine is removing what uses it, and a sweep checks again.
             if refused.status not in (403, 404, 409):
                 raise
             return refused.status == 404

@@ -1,6 +1,6 @@
 """Builds images with a Docker engine, from the files of a commit and its Dockerfile.
 
-BuildKit builds if the engine has it, and the classic builder otherwise; the build log says which. Images are
+BuildKit builds if the engine has it, and the classic builder otherwise; the build log names it. Images are
 found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which only the
 settings of the engine limit. `guard` decides what a Dockerfile may do.
 """
@@ -68,7 +68,7 @@ MOST_GIVEN: Final = 10_000
 MOST_INTERRUPTED: Final = 10_000
 """Most services of which a builder remembers that the engine became unavailable while it built them."""
 SOON: Final = 1.0
-"""Seconds that a build waits for its turn without saying so."""
+"""Seconds that a build waits for its turn before the log mentions it."""
 UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
 

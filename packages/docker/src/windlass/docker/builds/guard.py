@@ -178,8 +178,8 @@ def _repository(ref: str) -> str:
 
 
 def _is_platform(platform: str, own: str) -> bool:
-    """True if a platform is that of the engine, such as `linux/amd64`. Variants of 32-bit ARM are all taken:
-    engines do not say theirs."""
+    """True if a platform is that of the engine, such as `linux/amd64`. All variants of 32-bit ARM are
+    accepted: engines do not report theirs."""
     os, _, rest = platform.lower().partition("/")
     processor, _, variant = rest.partition("/")
     processor = _SAME_PROCESSORS.get(processor, processor)

@@ -27,7 +27,7 @@ def refusal(message: str) -> str:
 
 
 class Away(Exception):
-    """The engine does not answer; the message says where it was looked for, and what to do."""
+    """The engine does not answer; the message has the address that was tried, and the remedy."""
 
 
 class WrongEngine(Away):
@@ -35,7 +35,7 @@ class WrongEngine(Away):
 
 
 class EngineRefused(Exception):
-    """The engine answered, and said no."""
+    """The engine refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The memory of a Docker engine of this machine while it reads what a registry says of an image.
+"""The memory of a Docker engine of this machine while it reads the manifest of an image from a registry.
 
 The engine reads manifests and configurations whole, however long they are, and a registry can compress blanks
 to a thousandth. Before the kernel ends an engine that needs all memory, it ends the services of this machine.

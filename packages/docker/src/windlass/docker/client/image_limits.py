@@ -1,4 +1,4 @@
-"""Whether an image fits into lists and descriptions of an engine, which repeat what it says of itself.
+"""Limits on the configuration of an image, which lists and descriptions of an engine repeat.
 
 They are read whole, for all services of an engine: one image must not make them too long.
 """

@@ -20,7 +20,7 @@ from windlass.engines.registries import RegistryLogin
 PULLING: Final = 600.0
 """Seconds that an engine may be silent while it pulls or pushes."""
 LOOKING: Final = 30.0
-"""Seconds in which a registry says what a tag stands for: other deployments wait for the end of this one."""
+"""Seconds in which a registry resolves a tag: other deployments wait for the end of this one."""
 SILENT: Final = 300.0
 """Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
 LEAST: Final = 64 * 1024
@@ -160,7 +160,7 @@ _AWAY: Final = (
 )
 _BUSY: Final = r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429"
 
-# What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
+# Messages of the engine when an image cannot be pulled, and the remedies. The first matching entry counts.
 _REASONS: Final = (
     (
         _BUSY,
@@ -220,12 +220,12 @@ _REASONS: Final = (
 
 
 def is_undecided(message: str) -> bool:
-    """True if a registry did not say whether it gives an image: it is away, or takes no more requests."""
+    """True if it is unknown whether a registry has an image: it is unavailable, or limits requests."""
     return _reason(message)[0] in (_AWAY, _BUSY)
 
 
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
-    """Says what a person can do. What the engine says itself names addresses of its network."""
+    """Returns the remedy for the user. What the engine says itself names addresses of its network."""
     how = "with the login of its registry" if has_login else "without a password"
     if words := _reason(message)[1]:
         return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)

@@ -9,7 +9,7 @@ TLS_PORT: Final = 2376
 
 
 def tls_reason(error: Exception, address: str, port: int) -> str:
-    """Says what to do about a connection that failed."""
+    """Returns the remedy for a failed connection."""
     inner = _ssl_error(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
         return _why_untrusted(inner, address)

@@ -55,7 +55,7 @@ class DockerTransport(Protocol):
 
     @property
     def engine_id(self) -> str:
-        """The id of the only engine that is believed; empty if any is."""
+        """The id of the only trusted engine; empty if any is trusted."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class DockerTransport(Protocol):
         ...
 
     def explain(self, error: Exception) -> str:
-        """Says why there was no answer, and what to do."""
+        """Returns why there was no answer, and the remedy."""
         ...
 
     def drop(self) -> None:

@@ -40,7 +40,7 @@ class ClientWait(Struct, frozen=True):
     """The wait of a gateway for a client that sends nothing."""
 
     served: bool = True
-    """The client has had an answer."""
+    """The client has received an answer."""
     seconds: float = 0.0
 
 
@@ -104,7 +104,7 @@ class GatewaySocket(asyncio.Protocol):
         self._paused = False
         """The client is not read."""
         self._served = False
-        """The client has had an answer: it may be silent for longer than before its first request."""
+        """The client has received an answer: it may be silent for longer than before its first request."""
         self._since = shared.loop.time()
         """Since when the gateway has been waiting for the client."""
         self.whole = True

@@ -70,7 +70,7 @@ def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> 
 
 _LOCAL: Final = "127.0.0.1"
 _LAST_BYTES, _LOOK = 5.0, 0.05
-"""Seconds for clients to read the last answers, and between two looks whether they have."""
+"""Seconds for clients to read the last answers, and between two checks whether they have."""
 _LAST_REQUESTS: Final = 10.0
 """Seconds after which a router that was left answers no requests that wait behind others."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)

@@ -20,7 +20,7 @@ _LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
 
 
 class SitePreferences(NamedTuple):
-    """The wishes of a client for an answer."""
+    """The preferences and conditions of a client for an answer."""
 
     gzip: bool = False
     html: bool = False

@@ -27,7 +27,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "xhtml": "application/xhtml+xml",
     "svg": "image/svg+xml",
 }
-"""Types of text in UTF-8, which is said with them."""
+"""Text types that are sent with `charset=utf-8`."""
 _COMPACTED: Final[Mapping[str, str]] = {
     "avif": "image/avif",
     "gif": "image/gif",

@@ -96,7 +96,7 @@ class PublishError(Exception):
 
 
 class SiteSettings(Struct, frozen=True, kw_only=True):
-    """The settings that say how a site answers."""
+    """The settings for the answers of a site."""
 
     folder: str = "."
     title: str = "the static folder"

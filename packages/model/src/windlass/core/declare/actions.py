@@ -55,8 +55,8 @@ class Action(Struct, frozen=True, kw_only=True):
     is_array: bool = False
     """True if the answer of a listing is the array itself, not an object with `results`."""
     streams: bool = False
-    """True if it answers server-sent events, each with an `answer` as its data; the query says whether to
-    follow."""
+    """True if it answers server-sent events, each with an `answer` as its data; the query decides whether
+    to follow."""
     is_raw: bool = False
     """True if it is more than a request and an answer of JSON: it opens a websocket, or takes a stream of
     bytes. It is in `Registry.raw`, apart from the other operations."""

@@ -153,7 +153,7 @@ WITHOUT_EFFECT: Final = Meta(
     description="Stored for other clients of this interface; has no effect here",
     extra_json_schema={"x-without-effect": True},
 )
-"""Says that a field is answered as it was sent, and changes nothing."""
+"""Marks a field that is stored and answered, and has no effect."""
 
 
 def visible(text: str) -> str:
@@ -185,7 +185,7 @@ def takes_names(family: str) -> Meta:
 
 def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
     """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
-    says whether it is set.
+    shows whether it is set.
 
     `sent_to` names the fields that decide where the server sends it, by their paths from the top of the body.
     Changing one of them requires the value again. An empty tuple says that the server sends it to no

@@ -195,7 +195,7 @@ class Family:
 
     @cached_property
     def flags(self) -> Mapping[str, str]:
-        """Maps a hidden field to the field of the answer that says whether it is set."""
+        """Maps a hidden field to the field of the answer that shows whether it is set."""
         return {path: extra["hidden"] for path, extra in self._hidden_fields.items() if extra["hidden"]}
 
     @cached_property

@@ -25,7 +25,7 @@ def label(*words: str, longest: int = LONGEST) -> str:
 
 
 def candidates(wish: str, id: str) -> Iterator[str]:
-    """Yields the wished label, then labels with the id of the service, endlessly."""
+    """Yields the requested label, then labels with the id of the service, endlessly."""
     yield wish
     for number in itertools.count(-1):
         tail = {-1: id[:8], 0: id}.get(number, f"{id}-{number}")
@@ -33,7 +33,7 @@ def candidates(wish: str, id: str) -> Iterator[str]:
 
 
 def is_candidate(name: str, wish: str, id: str) -> bool:
-    """True if a label was derived from this wish. For rows that do not record their wish."""
+    """True if a label was derived from this requested label. For rows that do not record their wish."""
     return name in itertools.islice(candidates(wish, id), 3) or name.endswith(f"-{id}")
 
 

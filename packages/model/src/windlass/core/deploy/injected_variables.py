@@ -76,7 +76,7 @@ def of_level(family: str, id: str) -> list[BuiltIn]:
 def address_variables(
     family: str, id: str, host: str, port: int | None, outside: str | None
 ) -> list[BuiltIn]:
-    """Returns variables that say where a service is found; `outside` is given if its port is public."""
+    """Returns the variables with the addresses of a service; `outside` is given if its port is public."""
     prefix, _ = prefixes_of(enum_value(family), id)
     values = [("HOST_INTERNAL", host)]
     if port is not None:

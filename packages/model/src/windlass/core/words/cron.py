@@ -42,7 +42,7 @@ _LONGEST_MONTH: Final = {
 
 
 class BadTimetable(ValueError):
-    """A text is no timetable; the message says what it should be."""
+    """A text is not a timetable; the message shows the expected form."""
 
 
 class TimetableField(Struct, frozen=True):

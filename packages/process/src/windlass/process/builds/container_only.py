@@ -48,7 +48,7 @@ _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
 
 
 class NeedsContainer(BuildError):
-    """A Dockerfile says more than processes can follow."""
+    """A Dockerfile has instructions that processes cannot follow."""
 
     def __init__(self, message: str, reason: str, recipe: Recipe) -> None:
         super().__init__(message)

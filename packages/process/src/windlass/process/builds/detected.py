@@ -1,7 +1,7 @@
 """The part of a recipe that the process engine follows, where there is no Procfile and no Dockerfile.
 
 A command that the author names for another platform, a start script of package.json, and a file that runs by
-itself, are preferred to a recipe without a framework, in this order: they say more than detection could.
+itself, are preferred to a recipe without a framework, in this order: they are more reliable than detection.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FollowedRecipe(Struct, frozen=True):
     added: tuple[str, ...] = ()
     """Packages of Python that the start command needs, and no file names."""
     port: int = 0
-    """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
+    """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
     steps: RecipeSteps | None = None
     """Commands that install and build an application of another language."""
     lines: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Reads the hints that a Dockerfile gives for a build without containers; executes none of its instructions.
 
 The folder that is deployed stands for the one to which `COPY .` copies it, or else for the first WORKDIR.
-RUN and COPY are not imitated: requirements.txt, pyproject.toml and package.json say what to install, and
+RUN and COPY are not imitated: requirements.txt, pyproject.toml and package.json list what to install, and
 files stay where the repository has them.
 """
 

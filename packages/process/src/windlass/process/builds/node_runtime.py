@@ -80,7 +80,7 @@ def _suits(present: str, wanted: str) -> bool:
 
 
 def _major_for(wanted: str) -> str:
-    """Returns the major number to fetch: the named one, or the first that a range holds; empty if it holds
+    """Returns the major number to fetch: the named one, or the first in a range; empty if the range has
     none."""
     named = plain_version(wanted).partition(".")[0]
     held = (major for major in MAJORS if is_in_range(f"{major}.999.999", wanted))

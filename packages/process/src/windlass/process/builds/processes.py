@@ -17,7 +17,7 @@ class ProcessCommands(Struct, frozen=True):
     """The commands of an application, with the final paths of their programs."""
 
     web: tuple[str, ...]
-    """The web process, or the only one; empty if the settings of the application say what runs."""
+    """The web process, or the only one; empty if the settings of the application name what runs."""
     processes: Mapping[str, tuple[str, ...]]
     release: tuple[str, ...]
 

@@ -40,7 +40,7 @@ class Sources(Struct, kw_only=True):
     """Variables during the build."""
     ports: tuple[int, ...] = ()
     web_port: int = 0
-    """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
+    """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
     workspace: Package | None = None
     """The package whose lock holds for the application, if that is another one."""
     wanted_python: PythonRequirement = PythonRequirement()

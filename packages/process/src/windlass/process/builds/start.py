@@ -30,7 +30,7 @@ _EXAMPLES: Final = (
 
 class Start(Struct, frozen=True):
     command: Command | None
-    """None: the settings of the application say what runs."""
+    """None: the settings of the application name what runs."""
     origin: str
     remarks: tuple[str, ...] = ()
     """Lines for the build log on other processes that the same file names."""
@@ -43,7 +43,7 @@ class Start(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Says in the build log how it is started."""
+        """Writes to the build log how it is started."""
         return f"It is {'served' if self.site else 'started'} by {self.origin}."
 
     @property

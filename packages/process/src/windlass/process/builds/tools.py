@@ -25,7 +25,7 @@ LONGEST: Final = 2000
 MOST: Final = 5000
 """Most lines of one program in the log. Of more, the end is worth reading."""
 KEPT: Final = 200
-"""Last lines of a step, which say why it failed: npm puts a hundred lines of its usage below the reason."""
+"""Last lines of a step, which show why it failed: npm puts a hundred lines of its usage below the reason."""
 SOON: Final = 0.2
 
 # Variables of the operator that name proxies and registries. Tools get no others.

@@ -93,7 +93,7 @@ class HealthMonitor:
 
     @contextmanager
     def unready(self, copies: Sequence[Instance], reason: str) -> Iterator[None]:
-        """Marks copies as not ready for a while, whatever their probes say."""
+        """Marks copies as not ready for a while, whatever their probes return."""
         self._reasons.update({_identity(copy): reason for copy in copies})
         try:
             yield
@@ -119,7 +119,7 @@ class HealthMonitor:
                     return self._drop(key)
             except EngineError as error:
                 _log.info("cannot probe a service", extra={"id": key[0], "why": str(error)})
-            except Exception:  # noqa: BLE001 (the monitor of one service must outlive one failed look)
+            except Exception:  # noqa: BLE001 (the monitor of one service must outlive one failed check)
                 _log.exception("the probes of a service failed", extra={"id": key[0]})
 
     async def _look(self, workload: Workload, streaks: Streaks) -> bool:

@@ -1,4 +1,4 @@
-"""Explains why a running program does not answer: it listens elsewhere than its service says.
+"""Explains why a running program does not answer: it listens elsewhere than its service declares.
 
 Pure. Engines find the listeners; `find_port_mismatch` compares them with what the service declares.
 """
@@ -57,7 +57,7 @@ def queued_at(table: str, port: int) -> int | None:
 
 
 class PortMismatch(Struct, frozen=True):
-    """A program that listens, and not where its service says."""
+    """A program that listens, but not where its service declares."""
 
     advice: str
     """The change to make, for people."""

@@ -31,7 +31,7 @@ _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
 """Seconds after which the reason of a program that listens nowhere is noted."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between two looks at where a program listens; more, the longer it takes."""
+"""Seconds between two checks at where a program listens; more, the longer it takes."""
 SURE_AFTER: Final = 3.0
 """Seconds for which a program must listen elsewhere before that is reported: it may open its port later."""
 GIVEN_UP_AFTER: Final = 20.0
@@ -59,7 +59,7 @@ class ReadinessWait:
         self._note, self._noted = note, ""
         self._next_look = LOOK_EVERY
         self._misplaced: PortMismatch | None = None
-        """Where the program listens instead of its port, by the last look."""
+        """Where the program listens instead of its port, by the last check."""
         self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int]] = Counter()
         """Successes in a row, by instance and number of the probe."""
@@ -110,7 +110,7 @@ class ReadinessWait:
 
     def _is_hopeless(self, misplaced: PortMismatch) -> bool:
         """True if waiting longer changes nothing. A program with volumes may prepare its data first, and a
-        declared probe says itself how long to wait."""
+        declared probe has its own time limit."""
         return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
 
     async def _failure(self, obstacle: Obstacle) -> str:

@@ -1,4 +1,5 @@
-"""A Terraform service: a module of a git repository; the program makes, changes and destroys what it says."""
+"""A Terraform service: a module of a git repository; the program creates, changes and destroys the
+resources that it declares."""
 
 from typing import Annotated, Any, Final
 

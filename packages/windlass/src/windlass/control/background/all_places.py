@@ -27,8 +27,8 @@ class OtherDatabase(Exception):
 
 @asynccontextmanager
 async def isolate_failures(place: Place) -> AsyncIterator[None]:
-    """Contains failures of the engine of a cluster, which may be away, slow or faulty: limits its time, and
-    logs its errors."""
+    """Contains failures of the engine of a cluster, which may be unavailable, slow or faulty: limits its
+    time, and logs its errors."""
     if place.reconnect is None:
         yield
         return

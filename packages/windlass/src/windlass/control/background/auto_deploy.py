@@ -1,6 +1,6 @@
 """Deploys new commits of services that ask for it: the newest commit of the branch, if it is unseen.
 
-Each such service has a piece of work that is due again after each look. The commit that was seen last is
+Each such service has a piece of work that is due again after each check. The commit that was seen last is
 stored in the transaction that deploys it, so that no server deploys it twice or misses one.
 """
 
@@ -35,12 +35,12 @@ from windlass.store import Claim, Reads, Row, Tx
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
 """Limits of what a git server may take: a few that are slow hold all slots of this work otherwise."""
 SHORT_SECONDS, FULL_EVERY = 4.0, 5
-"""The limit while a branch cannot be read, and the number of looks of which one has the full limit all the
+"""The limit while a branch cannot be read, and the number of checks of which one has the full limit all the
 same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, in usual pauses."""
 SLOWER: Final = 30
-"""The shortest pause after a look, in times that it took: servers that are slow hold few slots."""
+"""The shortest pause after a check, in times that it took: servers that are slow hold few slots."""
 LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
 MOST_STEPS: Final = 500_000
 """Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
@@ -51,7 +51,7 @@ _FROM_GIT: Final = Origin("GIT")
 
 
 class WatchSettings(Struct):
-    """The part of a service that says which commits are deployed by themselves."""
+    """The settings of a service for automatic deployments of commits."""
 
     watch_paths: list[str] = []
 
@@ -136,7 +136,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
 
 
 async def _find_seen(source: Reads, service: Row) -> str:
-    """Returns the commit that was seen last; before the first look, the one that was deployed last."""
+    """Returns the commit that was seen last; before the first check, the one that was deployed last."""
     seen = await source.branch_heads.seen(service.id)
     if seen is not None:
         return seen

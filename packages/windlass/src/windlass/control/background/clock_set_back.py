@@ -14,7 +14,7 @@ from windlass.core.words.due_times import UnknownZone
 from windlass.store import TimetableRow, Tx
 
 LONGEST_WAIT: Final = HOUR
-"""Work that is due later may have been asked for by a clock that was ahead. An early look is harmless."""
+"""Work that is due later may have been asked for by a clock that was ahead. An early check is harmless."""
 
 
 async def follow_earlier_clock(tx: Tx) -> None:

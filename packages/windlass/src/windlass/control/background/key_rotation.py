@@ -2,7 +2,7 @@
 
 The first key that is given to a server is to seal. As soon as all servers of the database have it, one of
 them makes it the present key in the database, and a worker seals all values again. Each step may be
-interrupted and repeated: the database says which key seals, and each value which key has sealed it.
+interrupted and repeated: the database names the sealing key, and each value the key that has sealed it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from windlass.core.words.events import Event
 from windlass.store import KeyHolder, Store, Tx
 
 LOOK_EVERY: Final = 2.0
-"""Seconds between two looks at the keys that are given, and at the database."""
+"""Seconds between two checks at the keys that are given, and at the database."""
 LEASE: Final = 15 * SECOND
 """Time after which a server that was killed does not hold up the replacement any more."""
 _log = log("keys")
@@ -70,7 +70,7 @@ class KeyRotation:
         self.problem = ""
         """The reason why this server cannot seal; empty if it can."""
         self.lacking: tuple[KeyHolder, ...] = ()
-        """Servers without the wanted key, at the last look."""
+        """Servers without the wanted key, at the last check."""
 
     async def run(self) -> None:
         while True:

@@ -63,7 +63,7 @@ class ObservedLease(Struct, frozen=True):
     owner: str
     until: int
     since: int
-    """The first look at this lease, by the clock of this server."""
+    """The first check at this lease, by the clock of this server."""
     last: int
     """The last one."""
 
@@ -75,7 +75,7 @@ class PlaceLease:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
         self._seen: dict[str, ObservedLease] = {}
-        """By place: the lease at the last look."""
+        """By place: the lease at the last check."""
         self._outage = Outage(
             _log, "the lease of the place waits for the database", "the lease of the place is renewed again"
         )
@@ -121,7 +121,7 @@ class PlaceLease:
         """Returns for how long another server has not renewed its lease, by the clock of this server. The
         clock of the other one may be fast or slow: it only shows that the lease changed.
 
-        Begins to count again if the last look is long ago, or lies in the future: the clock was set, this
+        Begins to count again if the last check is long ago, or lies in the future: the clock was set, this
         server was paused, or the database stalled, so that the other server could not renew its lease."""
         now, seen = self._ctx.clock.now(), self._seen.get(row.place)
         is_same = seen is not None and (seen.owner, seen.until) == (row.owner, row.until)
@@ -227,8 +227,8 @@ class PlaceLease:
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
     async def _tell(self, tx: Tx, kind: Event, word: str, place: str) -> None:
-        """Records an event and wakes all readers of statuses. Servers hear `word` before, so that the readers
-        see the new state."""
+        """Records an event and wakes all readers of statuses. Servers get the nudge `word` first, so that
+        the readers see the new state."""
         tx.nudge(word + place)
         for row in await self._announce(tx, kind, place):
             for service in await tx.statuses.on_cluster(row.id):

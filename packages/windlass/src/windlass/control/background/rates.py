@@ -1,4 +1,4 @@
-"""Works out what services used, and the requests to them, between two looks. Pure functions."""
+"""Works out what services used, and the requests to them, between two checks. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 _LONGEST: Final = EVERY * 5 // 2
-"""Milliseconds between two looks that still give a rate: one of them may fail. A mean over more would hide
+"""Milliseconds between two checks that still give a rate: one of them may fail. A mean over more would hide
 the gap."""
 _EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
 _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
@@ -64,7 +64,7 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
 
 def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
     """Returns requests per second by class, and percentiles of their times in milliseconds, for each service
-    that had any; none of any service if the looks are not comparable."""
+    that had any; none of any service if the checks are not comparable."""
     passed = _interval(before, now)
     if before is None or not passed:
         return {}
@@ -100,7 +100,7 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> flo
 
 
 def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
-    """Returns the milliseconds since the look before; 0 if it is too long ago for a rate."""
+    """Returns the milliseconds since the previous check; 0 if it is too long ago for a rate."""
     passed = now.at - before.at if before else 0
     return passed if 0 < passed <= _LONGEST else 0
 
@@ -111,8 +111,8 @@ def _rate(before: int, now: int, passed: int) -> float | None:
 
 
 def _growth(before: ServiceTraffic | None, now: ServiceTraffic) -> tuple[Sequence[int], Sequence[int]]:
-    """Returns the answers since the look before, by class and by time. A gateway that was started again, or
-    got the routes of the service again, counts from zero."""
+    """Returns the answers since the previous check, by class and by time. A gateway that was started again,
+    or got the routes of the service again, counts from zero."""
     if before is None:
         return now.answers, now.buckets
     answers = [count - old for count, old in zip(now.answers, before.answers, strict=True)]

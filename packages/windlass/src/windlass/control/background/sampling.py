@@ -37,13 +37,13 @@ class Sampler:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._usage: dict[str, UsageLook] = {}
-        """The last look at each place."""
+        """The last check at each place."""
         self._requests: RequestLook | None = None
         self._names: dict[str, dict[str, InstanceKey | None]] = {}
         """By place: its instances by their ids in the engine. An id never means another instance."""
 
         self._silent: set[str] = set()
-        """Parts that did not answer the last look."""
+        """Parts that did not answer the last check."""
 
     async def run(self) -> None:
         while True:

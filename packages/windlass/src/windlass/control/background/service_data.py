@@ -314,7 +314,7 @@ async def bring_back(ctx: Context) -> None:
 
 async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
     """Records the event in the audit of the organization of the cluster, or else of the first organization:
-    the owner is unknown, and what the engine of a cluster says concerns no other organization."""
+    the owner is unknown, and reports of the engine of a cluster concern no other organization."""
 
     async def change(tx: Tx) -> None:
         place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)

@@ -89,13 +89,13 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
 
 
 async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:
-    """Records why nothing is started, unless the last record of the job says the same."""
+    """Records why nothing is started, unless the last record of the job has the same reason."""
     if not any(run_details(run).message == reason for run in await tx.runs.latest(new.job, 1)):
         await skip_run(tx, new, reason)
 
 
 class LastDue(Struct, frozen=True):
-    """The last due time that has passed, and how many did before it since the last look."""
+    """The last due time that has passed, and how many did before it since the last check."""
 
     due: int
     before: int
@@ -104,8 +104,8 @@ class LastDue(Struct, frozen=True):
 
 def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
     """Returns the last due time from `first` to now. If `first` is none, since the data of time zones has
-    changed, times after the look before it count as well; None if there are none. After a long absence, the
-    times before the last one are counted only as far as that is quick."""
+    changed, times after the previous check it count as well; None if there are none. After a long absence,
+    the times before the last one are counted only as far as that is quick."""
     table, where = parse(plan.scheduled_at), zone(plan.timezone)
     beginning, end = first // MINUTE, now // MINUTE
     is_due = next_due(table, where, beginning - 1) == beginning

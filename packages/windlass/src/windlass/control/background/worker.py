@@ -41,7 +41,7 @@ LEASE = 15 * SECOND
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _SPARE_LOOK = 2.0
-"""Seconds between looks for work of others, while all slots, or those of an environment, are taken and more
+"""Seconds between checks for work of others, while all slots, or those of an environment, are taken and more
 work is due."""
 _PAUSE = 1.0
 """Seconds after an error."""

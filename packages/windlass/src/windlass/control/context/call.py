@@ -26,7 +26,7 @@ class Dialect(Struct, frozen=True):
     state: Callable[[str], str]
     event: Callable[[str], str]
     exact: Callable[[str], str] = str
-    """The exact state, where `state` says less."""
+    """The exact state, where `state` is coarser."""
 
     @property
     def is_full(self) -> bool:
@@ -49,7 +49,7 @@ FROM_API: Final = Origin("API")
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A request that was routed, let in and parsed as far as its operation says."""
+    """A request that was routed, let in and parsed by its operation."""
 
     operation: Operation
     actor: Actor

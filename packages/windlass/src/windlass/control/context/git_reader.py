@@ -21,7 +21,7 @@ SECONDS: Final = 20.0
 KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
 LOOK_SECONDS: Final = 60.0
-"""A look at the files of a commit fetches all of them."""
+"""A check of the files of a commit fetches all of them."""
 MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
 """Reads at a time, in all, of one organization, and of one caller in it."""
 SPARE, SPARE_OF_CALLERS = 4, 2
@@ -96,8 +96,7 @@ class LimitedGitReader:
         purpose: str,
         look: Callable[[GitSource], Awaitable[T]],
     ) -> T:
-        """Looks at the files of a commit. `purpose` says what for: callers with the same one
-        get one result."""
+        """Looks at the files of a commit. callers with the same `purpose` share one result."""
         key = ReadKey(reader.org, "", source, purpose)
         return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
 

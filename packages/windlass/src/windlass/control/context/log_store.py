@@ -290,7 +290,7 @@ class Logs:
         self._segments.move_in(out / "logs", service)
 
     def _sweep_builds(self, streams: Sequence[str]) -> None:
-        """Builds of one service have the same room as what it says while it runs; the newest are kept."""
+        """The build logs of one service have the same space as its runtime log; the newest are kept."""
         taken: dict[str, int] = {}
         for stream in sorted(streams, key=self._segments.last_change, reverse=True):
             service, size = stream.partition("/")[0], self._segments.size(stream)

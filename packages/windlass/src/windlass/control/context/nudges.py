@@ -1,4 +1,4 @@
-"""Nudges and their listeners. A lost nudge is harmless: listeners also look by themselves."""
+"""Nudges and their listeners. A lost nudge is harmless: listeners also poll."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     key: str = ""
     router_port: int = 0
     engine_id: str = ""
-    """The id of the engine that the cluster was connected to: no other is believed."""
+    """The id of the engine that the cluster was connected to: no other engine is trusted."""
     place: str = ""
     """The name of the machine, if the engine is that of a server."""
     surroundings: Surroundings | None = None
@@ -128,7 +128,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Says why nothing can be deployed there, whatever it is; empty if it can."""
+        """Returns why nothing can be deployed there; empty if deployments are possible."""
         return "" if self.is_connected else NOT_CONNECTED
 
 

@@ -1,6 +1,6 @@
 """Shared readers: all streams of one subject share a reader, which exists from the first stream to the last.
 
-A reader looks at each nudge, and wakes the waiting streams; none of them has a clock or a queue.
+A reader polls at each nudge, and wakes the waiting streams; none of them has a clock or a queue.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from windlass.base.log import log
 from windlass.control.context.nudges import Nudges
 
 PATIENCE: Final = 60.0
-"""Seconds after which it looks without a nudge: the delay that a lost nudge costs."""
+"""Seconds after which it polls without a nudge: the delay that a lost nudge costs."""
 _REST: Final = 1.0
-"""Seconds between looks at a database that is unavailable."""
+"""Seconds between checks at a database that is unavailable."""
 _log = log("streams")
 
 
@@ -25,8 +25,8 @@ class SharedReader:
     """Reads for all streams of one subject; subclasses define `look`."""
 
     resting = 0.0
-    """Seconds after a look before the next one, which sees all changes of that time. The first change is seen
-    at once."""
+    """Seconds after a check before the next one, which sees all changes of that time. The first change is
+    seen at once."""
 
     def __init__(self, nudges: Nudges) -> None:
         self._nudges = nudges
@@ -44,7 +44,7 @@ class SharedReader:
         raise NotImplementedError
 
     def expect(self, words: set[str]) -> None:
-        """Sets the words of the nudges at which it looks."""
+        """Sets the topics of the nudges at which it polls."""
         for word in words - self._expected:
             self._nudges.expect(word, self._called)
         for word in self._expected - words:
@@ -52,11 +52,12 @@ class SharedReader:
         self._expected = words
 
     async def news(self) -> None:
-        """Waits for news. A stream that does not wait at that moment notices by itself that it is behind."""
+        """Waits for a change. A stream that does not wait at that moment notices by itself that it is
+        behind."""
         await self._wait(self._news)
 
     async def fresh(self) -> None:
-        """Waits for a look that began after this call, or that saw every nudge so far."""
+        """Waits for a poll that began after this call, or that saw every nudge so far."""
         wanted = self._begun + 1 if self._called.is_set() else self._begun
         while self._done < wanted:
             await self._wait(self._looked)

@@ -19,7 +19,7 @@ _ENDS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 
 async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
-    """Says which other service of the environment comes first; empty if none does."""
+    """Returns the reason to wait for another service of the environment; empty if there is none."""
     if head.action in BUILDS:
         first = await _deployed_before(ctx, tx, service, head)
     else:

@@ -1,7 +1,7 @@
 """Looks at the first page of an application that was just released, at its public host.
 
 A program may accept connections and answer each request with an error: for want of a table or a key, or
-because it refuses the host. The message of the service then says what to do. The page is asked for only where
+because it refuses the host. The message of the service then has the remedy. The page is asked for only where
 Windlass chose the port: a person who names ports may serve no pages there.
 """
 
@@ -77,15 +77,14 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
 
 
 async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
-    """True if the page says so, or another host gets an answer."""
+    """True if the page shows it, or another host gets an answer."""
     if any(words in page.text for words in _REFUSALS):
         return True
     return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED
 
 
 async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
-    """Returns what to do about a program that has no database: it may answer late, or with a page that says
-    so."""
+    """Returns what to do about a program that has no database: it may answer late, or with an error page."""
     remedy = database_remedy(workload.name, await _output(ctx, workload))
     return f"{remedy}. {workload.name} runs, and reports that in its log" if remedy else ""
 

@@ -44,7 +44,7 @@ from windlass.store import Claim, RunRow, Tx
 
 T = TypeVar("T")
 _LOOK: Final = 5.0
-"""Seconds after which a wait looks whether it was cancelled, in case a nudge was lost."""
+"""Seconds after which a wait checks whether it was cancelled, in case a nudge was lost."""
 _GRACE: Final = 10.0
 """Seconds in which a run that is ended early may finish."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
@@ -311,8 +311,8 @@ async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outco
 
 
 async def _wait_for_cancel(task: RunTask) -> None:
-    """Returns once the run is to be cancelled, or the deployment that waits for it. It looks now and then,
-    because a nudge may be lost."""
+    """Returns once the run is to be cancelled, or the deployment that waits for it. It polls, because a
+    nudge may be lost."""
     words = [cancel_word(id) for id in (task.run.id, task.run.awaited_by) if id]
     nudged = asyncio.Event()
     for word in words:

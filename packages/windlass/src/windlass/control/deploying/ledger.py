@@ -222,8 +222,8 @@ class Ledger:
         return await reserve_names(self.ctx, tx, workload)
 
     async def give_up(self, message: str, *, timed_out: bool = False) -> None:
-        """Records that the deployment fails, before anything of it is taken away: a worker that was paused
-        past its lease must not take away what another has made since, and the next worker continues."""
+        """Records that the deployment fails, before anything of it is removed: a worker that was paused
+        past its lease must not remove what another has made since, and the next worker continues."""
         await self._give_up(self._mask(message), timed_out)
         await self.ctx.point("given up")
 
@@ -367,8 +367,8 @@ class Ledger:
     # The work
 
     async def check_claim(self) -> None:
-        """Raises LostClaim if another worker has the claim. Called just before what cannot be undone, where
-        no record says beforehand that it may be done."""
+        """Raises LostClaim if another worker has the claim. Called just before an irreversible action that
+        no record has announced."""
         await self.ctx.store.write(self._fence)
 
     async def rest(self) -> None:

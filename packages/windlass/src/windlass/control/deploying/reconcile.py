@@ -1,4 +1,4 @@
-"""Brings a service to where its records say it should be, one step at a time.
+"""Brings a service to the state that its records require, one step at a time.
 
 A worker is given an id and nothing else: it reads, plans, does one step, writes, and repeats.
 """
@@ -38,7 +38,7 @@ from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
 LOOK = 5.0
-"""Seconds after which a waiting task looks for itself, in case a nudge was lost."""
+"""Seconds after which a waiting task polls, in case a nudge was lost."""
 
 
 async def reconcile(ctx: Context, claim: Claim) -> None:
@@ -170,7 +170,7 @@ async def _wait_for_end(doing: asyncio.Future[None]) -> None:
 
 
 async def _wait_for_cancel(ctx: Context, deployment: str) -> None:
-    """Returns once the deployment is to be cancelled. It looks now and then, because a nudge may be lost."""
+    """Returns once the deployment is to be cancelled. It polls, because a nudge may be lost."""
     nudged = ctx.nudges.expect(cancel_word(deployment))
     try:
         while True:

@@ -35,7 +35,7 @@ Check = Callable[[], Awaitable[None]]
 
 
 async def _no_check() -> None:
-    """Checks no claim: the records already say that these generations are not to run."""
+    """Checks no claim: by the records, these generations must not run."""
 
 
 class ReleaseFailed(Exception):

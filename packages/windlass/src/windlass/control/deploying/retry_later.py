@@ -1,4 +1,4 @@
-"""Waits for what is away, or for what takes long, without holding a slot of the worker."""
+"""Lets a step wait for an unavailable engine, or for a long operation, without holding a worker slot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Note = Callable[[str], Awaitable[None]]
 HOLD: Final = 2.0
 """Seconds for which a step that can only wait holds its slot."""
 PAUSE: Final = 5_000
-"""Milliseconds after which a step is repeated that found the engine away."""
+"""Milliseconds after which a step is repeated that found the engine unavailable."""
 LEAST_TRIES: Final = 4
 """Tries before a step fails, also where the server was stopped for longer than its patience."""
 

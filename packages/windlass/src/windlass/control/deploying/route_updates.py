@@ -28,7 +28,7 @@ from windlass.routers.router import RouteError
 from windlass.store import Tx
 
 _SITES_EVERY = 15.0
-"""Seconds between two looks at the files of static sites."""
+"""Seconds between two checks at the files of static sites."""
 _PAUSE = 1.0
 """Seconds after which routes that could not be set are tried again."""
 _log = log("routes")
@@ -206,7 +206,7 @@ class RouteUpdates:
 
 
 async def request_check(services: Iterable[str], tx: Tx) -> None:
-    """Asks for a look at services: what should run of them is started again."""
+    """Asks for a check of services: what should run of them is started again."""
     for service in services:
         if going := await tx.runs.open(service):
             queue = await tx.work.queue_of_runs(service)

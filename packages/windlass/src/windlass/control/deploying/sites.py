@@ -53,7 +53,7 @@ async def find_folder(ctx: Context, workload: Workload) -> str:
 
 
 async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
-    """Does the same for routes. Files that cannot be had now are reported by the next look at the
+    """Does the same for routes. Files that cannot be had now are reported by the next check at the
     service."""
     try:
         return await put_in_place(ctx, place, workload)

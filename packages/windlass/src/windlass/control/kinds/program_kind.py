@@ -45,7 +45,7 @@ MOST_PATIENCE = 3600.0
 
 
 class ProgramKind(ServiceKind[P]):
-    """A kind of service whose settings say on which ports it listens and how many instances of it run."""
+    """A kind of service with settings for ports and for the number of instances."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[P]) -> None:
         spec = draft.spec
@@ -191,7 +191,7 @@ def _key(item: PortRequest | StorageRequest) -> int | str:
 
 
 class ScalingSettings(msgspec.Struct):
-    """The part of a service that says how it scales."""
+    """The scaling settings of a service."""
 
     autoscaling: AutoscalingShown | UnsetType | None = None
 

@@ -1,6 +1,6 @@
 """A kind of service: how it is made, how it runs, and what its neighbours find.
 
-A family declares a service; its kind, one file in `kinds/`, says what becomes of it. Everything else in the
+A family declares a service; its kind, one file in `kinds/`, decides how it runs. Everything else in the
 control plane asks the kind and never for the name of a family. This file has the defaults of all kinds.
 """
 
@@ -53,7 +53,7 @@ class SizeSettings(Struct):
 
 
 class RepositorySettings(Struct):
-    """The part of a service that says from which repository it is built."""
+    """The repository settings of a service."""
 
     git_repository: GitRepositoryRequest | UnsetType | None = None
 
@@ -168,7 +168,7 @@ class ServiceKind(Generic[S]):
         return None
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        """Returns what a person should do about a run that failed, and why; empty if its output says it."""
+        """Returns the remedy for a failed run, and the reason; empty if its output contains it."""
         return ""
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:

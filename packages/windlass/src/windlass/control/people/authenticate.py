@@ -331,7 +331,7 @@ def _parse(header: bytes) -> tuple[str, str]:
 
 
 def _trusted_issuer(ctx: Context) -> TokenIssuer | None:
-    """The issuer of the settings, if one is; what cannot be right is said at the start."""
+    """The issuer of the settings, if there is one; invalid settings are reported at the start."""
     settings = ctx.settings
     if not settings.oidc_issuer:
         if settings.oidc_join:

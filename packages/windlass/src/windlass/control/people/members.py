@@ -53,7 +53,7 @@ class IssuerIdentity(Struct, frozen=True):
 
 
 class OrganizationOwner(Struct, frozen=True):
-    """The part of an organization that says who owns it."""
+    """The owner of an organization."""
 
     owner: str | None = None
 

@@ -198,7 +198,7 @@ class SignIn:
         except TokenRefused as error:
             _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
             raise SignInFailed("clock" if isinstance(error, TokenOutOfTime) else "refused") from error
-        # OpenID Connect Core 3.1.3.7: with several audiences, `azp` says which one it was issued to.
+        # OpenID Connect Core 3.1.3.7: with several audiences, `azp` names the one to which it was issued.
         audiences = verified.get("aud")
         needs_azp = "azp" in verified or (isinstance(audiences, list) and len(audiences) > 1)
         wanted = {"nonce": kept.nonce} | ({"azp": provider.client_id} if needs_azp else {})

@@ -9,7 +9,7 @@ from windlass.store import Tx
 AUTO_DEPLOY: Final = "auto deploy"
 """The kind of the work."""
 NEXT_COMMIT: Final = ""
-"""Stands for the commit that the next look finds: it counts as seen, because its branch was just chosen."""
+"""Stands for the commit that the next check finds: it counts as seen, because its branch was just chosen."""
 
 
 def service_of_work(work: str) -> str:
@@ -18,10 +18,10 @@ def service_of_work(work: str) -> str:
 
 
 async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: int) -> None:
-    """Asks for looks at the branch of a service, the first when it is due, until its settings end them."""
+    """Schedules checks of the branch of a service, the first when it is due, until its settings end them."""
     await tx.work.schedule(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:
-    """Makes the commit that the next look finds count as seen, because its branch was just chosen."""
+    """Makes the commit that the next check finds count as seen, because its branch was just chosen."""
     await tx.branch_heads.note(service, NEXT_COMMIT)

@@ -245,7 +245,7 @@ def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
 
 
 async def nudge_names(tx: Tx, service: str) -> None:
-    """Makes routers look at a service that does not serve, or has no instances, because they answer whether
+    """Makes routers check a service that does not serve, or has no instances, because they answer whether
     it is being deployed."""
     status = await tx.statuses.get(service)
     if status and not (status.serving and status.instances) and host_names(await tx.names.of(service)):

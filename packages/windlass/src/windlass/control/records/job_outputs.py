@@ -86,7 +86,8 @@ def parse_outputs(content: bytes | None) -> JobOutputs | None:
 
 
 def with_secrets_marked(outputs: JobOutputs, mask: Mask) -> JobOutputs:
-    """Returns the outputs with those as sensitive that hold a secret of the run, whatever its file says."""
+    """Returns the outputs with those as sensitive that hold a secret of the run, whatever its file
+    declares."""
     return {
         word: replace(output, is_sensitive=output.is_sensitive or mask.text(output.value) != output.value)
         for word, output in outputs.items()

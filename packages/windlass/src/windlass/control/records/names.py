@@ -3,7 +3,7 @@ machine.
 
 A name is reserved in the store, for one service, before anything is served under it: the first service to
 ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.
-A service whose wish is taken gets a label with its id. The router gets held names only.
+A service whose requested label is taken gets one with its id. The router gets held names only.
 """
 
 from __future__ import annotations

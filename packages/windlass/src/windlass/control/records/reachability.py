@@ -43,10 +43,10 @@ async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
 
 
 def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
-    """Says why nothing is known of a service of this place; empty if it can be seen."""
+    """Returns why the state of a service of this place is unknown; empty if it is known."""
     if place.machine in ctx.ownership.lost:
         return LOST
-    # Work under way says by itself that it waits for the engine.
+    # Open work reports by itself that it waits for the engine.
     # A static site has no instances there: its files are served from here.
     has_instances = status.state in UP and bool(status.instances)
     return AWAY if has_instances and place.engine.is_unavailable and _is_reached(ctx, place) else ""

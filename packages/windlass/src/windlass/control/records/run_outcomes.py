@@ -41,7 +41,7 @@ async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
 
 
 async def _set_state(tx: Tx, status: StatusRow, state: State, message: str) -> bool:
-    """Changes the state of a job, unless its last deployment says something else of it."""
+    """Changes the state of a job, unless its last deployment has set another one."""
     last = await tx.deployments.get(status.deployment) if status.deployment else None
     is_settled = last is not None and last.status == Progress.SUCCEEDED and last.action in _STARTS
     if not is_settled or status.state not in UP | {State.DEPLOYMENT_ERROR}:

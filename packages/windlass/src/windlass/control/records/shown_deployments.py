@@ -58,7 +58,7 @@ def shown_deployment(
 
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:
-    """Says why a deployment waits, if the server that would run the service is gone."""
+    """Returns why a deployment waits, if the server that would run the service is gone."""
     return LOST if deployment.status in OPEN and status.message.startswith(LOST) else ""
 
 

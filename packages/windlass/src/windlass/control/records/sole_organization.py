@@ -1,5 +1,5 @@
 """The organization that a place serves where its services share a network, a user of the kernel or memory:
-the first that has something built, started or kept there.
+the first one with something built, started or stored there.
 
 In a shared network, a program can take the port of another one, and with it requests, passwords and tokens.
 Of a shared user, it can use up what the kernel counts for the user; without control groups, the memory of the

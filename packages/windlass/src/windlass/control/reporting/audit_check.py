@@ -1,6 +1,6 @@
 """Verifies the hash chain of audit events continuously, a part each minute, so that tampering is reported.
 
-`windlass audit verify` reads the whole chain at once, and says more about each fault.
+`windlass audit verify` reads the whole chain at once, and describes each fault in detail.
 """
 
 from __future__ import annotations

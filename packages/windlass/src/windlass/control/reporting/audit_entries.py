@@ -16,7 +16,7 @@ _ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id",
 
 
 class EventSubject(Struct, kw_only=True):
-    """The part of a document that says what people call a resource."""
+    """The display name of a resource in its document."""
 
     name: str | None = None
     key: str | None = None

@@ -13,12 +13,12 @@ def event(id: bytes, data: bytes) -> bytes:
 
 
 def missing_remark(message: str) -> bytes:
-    """Says that something which belongs here is missing."""
+    """Marks a gap in the stream."""
     return remark(b"gone", message)
 
 
 def remark(kind: bytes, message: str, **further: object) -> bytes:
-    """Says something about the stream itself."""
+    """A remark about the stream itself."""
     return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message, **further}))
 
 

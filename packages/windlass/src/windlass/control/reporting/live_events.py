@@ -25,7 +25,7 @@ from windlass.store import EventRow, Reads, events_word
 
 _PAGE: Final = 200
 _KEPT: Final = 300
-"""Events at hand, for those who are a little behind."""
+"""Recent events in memory, for readers that are a little behind."""
 _GONE: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"
@@ -33,7 +33,7 @@ _GONE: Final = frames.missing_remark(
 
 
 class SentEvent(Struct, frozen=True, gc=False):
-    """An event as it is sent; or a mere mark, which says up to where all was seen."""
+    """An event as it is sent; or only a position up to which all events were seen."""
 
     number: int
     piece: bytes
@@ -139,7 +139,7 @@ class _EventReader(SharedReader):
         self._full = full
         self._recent: list[SentEvent] = []
         self._floor = self._place = -1
-        """All between these two is at hand."""
+        """All events between these two are in memory."""
         self._marked = ctx.clock.now()
         self.expect({events_word(org)})
 

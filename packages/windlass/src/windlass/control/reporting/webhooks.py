@@ -157,7 +157,7 @@ async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
 
 @writes("webhook.rotateSecret")
 async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """From here on there are two secrets, until the older one has had its time."""
+    """From here on there are two secrets, until the older one expires."""
     row = await target(tx, call)
     check_tag(call, row)
     asked = call.sent(Rotation)

@@ -88,7 +88,7 @@ class Behaviour(Generic[S]):
         """Refuses a deletion, or deletes what belongs to the resource."""
 
     def refuses(self, row: Row, address: str) -> str:
-        """Says why this credential is not sent to this address; empty if it is."""
+        """Returns why this credential is not sent to this address; empty if it is."""
         raise NotImplementedError("a credential says which addresses it is for")
 
 

@@ -115,7 +115,7 @@ async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
 
 
 async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: int) -> None:
-    """Keeps the field of the parent that says how many of a family are below it, if there is one."""
+    """Updates the counter field of the parent for children of a family, if there is one."""
     if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
     await tx.resources.rewrite(parent.id, raise_count(parent.body, field, step))

@@ -1,5 +1,6 @@
-"""Deletes resources. A service that was ever deployed is deleted by a deployment, which takes away what was
-made for it. Its environment or project is deleted after the last such service, and everything else at once.
+"""Deletes resources. A service that was ever deployed is deleted by a deployment, which removes everything
+that was made for it. Its environment or project is deleted after the last such service, and everything else
+at once.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
 
 
 def _reason_of(row: Row, call: Call) -> str:
-    """Says why the deployments of a service end with the deletion of `row`: itself, or what it is in."""
+    """Returns why the deployments of a service end with the deletion of `row`: the service, or its parent."""
     return f"The {row.family} {row.read(NamedDocument).name} was deleted by {call.actor.name}"
 
 

@@ -104,7 +104,7 @@ async def require_move(source: Reads, call: Call, row: Row, family: Family, spec
 
 async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
     """Returns the place of a resource. Refuses resources that the actor may not read; those of other
-    organizations without another look, so that response times do not reveal that they exist."""
+    organizations without another check, so that response times do not reveal that they exist."""
     if may(actor, Scope.READ, ResourceLocation(row.org)):
         where = await location_of(source, row)
         if may(actor, Scope.READ, where):
@@ -202,7 +202,7 @@ def forbidden(operation: Operation) -> Forbidden:
 
 
 def refusal(call: Call, where: ResourceLocation) -> Failure:
-    """Says what would have to be otherwise: the limits of the token, or its scopes."""
+    """Returns what has to change: the limits of the token, or its scopes."""
     if may(replace(call.actor, limited_to=None), call.operation.need, where):
         return Forbidden(
             "Use another token: this one is limited to some projects, environments or services, and can "

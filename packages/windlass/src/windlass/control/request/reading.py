@@ -26,7 +26,7 @@ MOST_WHOLE: Final = 200_000
 
 
 RowFilter = Callable[[Context, Reads, Row, object], Awaitable[bool]]
-"""Says whether a row belongs to the list, by the value of a field of the query."""
+"""Decides whether a row belongs to the list, by the value of a field of the query."""
 ROW_FILTERS: dict[str, RowFilter] = {}
 """Filters of lists, by the field of the query that turns each on."""
 
@@ -78,7 +78,7 @@ def slice_of(call: Call) -> slice:
 
 
 def page_of(call: Call, bodies: list[bytes]) -> Reply:
-    """Returns the page of a list that is short enough to be at hand."""
+    """Returns the page of a list that is in memory as a whole."""
     return Reply(results(all_in_dialect(call, bodies[slice_of(call)]), *paging(call), len(bodies)))
 
 

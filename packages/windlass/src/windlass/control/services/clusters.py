@@ -238,7 +238,7 @@ def _engine_of(spec: Cluster) -> tuple[str, str, str]:
 
 
 def _connection_fields(spec: Cluster) -> Mapping[str, object]:
-    """The fields of the answer that say whether the cluster names an engine."""
+    """The fields of the answer that show whether the cluster has an engine address."""
     if spec.engine:
         return {"status": "DEPLOYED", "deployment_status": "UP_TO_DATE", "has_access": True}
     return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}

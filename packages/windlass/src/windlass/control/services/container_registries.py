@@ -80,7 +80,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
 
 
 async def _check_to_save(ctx: Context, spec: ContainerRegistry) -> RegistryCheck:
-    """Returns the outcome of a look at a registry. Refuses one that answers, and cannot be used."""
+    """Returns the outcome of a check of a registry. Refuses one that answers, and cannot be used."""
     try:
         if KINDS[spec.kind].login is LoginSource.AWS and not spec.url:
             spec.url = (await ask_aws(ctx, spec)).url
@@ -160,7 +160,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
             )
 
     def refuses(self, row: Row, address: str) -> str:
-        """Says why an image is not one of the registry."""
+        """Returns why an image does not belong to the registry."""
         spec = row.read(ContainerRegistry)
         if other := other_registry(spec.url or "", address):
             return (

@@ -192,7 +192,7 @@ class Search:
         return visible > named
 
     async def _visible(self, match: Match, parts: Sequence[PathPart]) -> tuple[str, ...]:
-        """Returns the ids of a path from its end up to the first that the caller may not see."""
+        """Returns the ids of a path from its end up to the first one that the caller may not see."""
         sight, ids = self._sights[match.org], match.ids
         for number, (part, id, parent) in enumerate(zip(parts[::-1], ids, (*ids[1:], ""), strict=True)):
             if not await sight.includes(part.family.name, id, parent):

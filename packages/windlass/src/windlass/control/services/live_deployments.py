@@ -52,7 +52,7 @@ class _DeploymentReader(SharedReader):
         self._service = service
         self._id = id
         self.event = b""
-        """The deployment as it is; empty before the first look, and when the service is gone."""
+        """The deployment as it is; empty before the first check, and when the service is gone."""
         self.over = False
         self.expect({status_word(service.id), inside_word(service.parent)})
 

@@ -100,7 +100,7 @@ class _StatusReader(SharedReader):
         self._call = call
         self._row = row
         self.state: StatusSnapshot | None = None
-        """None before the first look, and when the environment is gone."""
+        """None before the first check, and when the environment is gone."""
         self._last: tuple[StatusSnapshot | None, StatusSnapshot, bytes] | None = None
         self._place = {inside_word(row.id), inside_word(row.parent), status_word(row.id)}
         self.expect(self._place)

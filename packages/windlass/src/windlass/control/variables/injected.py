@@ -160,7 +160,8 @@ async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
 
 
 async def _say_again(tx: Tx, id: str, value: str) -> None:
-    """Server-side news: the tags stay, and so do digests, which know of the change from its cause."""
+    """Emits changes made by the server: the tags stay, and so do digests, which already depend on the
+    cause."""
     for alias in await tx.links.sources(id, "aliases"):
         if alias.read(Variable).value != value:
             shown = {"value": value, "aliased_variable": {"value": value}}

@@ -12,7 +12,7 @@ from windlass.families.application import Application
 
 
 def with_settings(spec: Application, workload: Workload) -> Workload:
-    """Returns what an application runs: its settings win over what its build says."""
+    """Returns what an application runs: its settings override its build."""
     artifact = workload.artifact
     command = _command_of(spec, artifact)
     is_process = bool(command or workload.entrypoint or workload.command)
@@ -69,7 +69,7 @@ def _site_of(spec: Application, artifact: Artifact) -> StaticSite | None:
 
 
 def _check_start(workload: Workload) -> None:
-    """Refuses a folder that nothing runs. An image may say itself what runs."""
+    """Refuses a folder that nothing runs. An image may have its own command."""
     artifact = workload.artifact
     if artifact.kind == "image" or artifact.static or artifact.command or workload.command:
         return

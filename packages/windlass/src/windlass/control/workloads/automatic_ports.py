@@ -1,6 +1,6 @@
 """The port of an application for which no person named one.
 
-`ports` left out means that Windlass chooses: the document says so in `automatic_port`, and shows the port
+`ports` left out means that Windlass chooses: the document shows that in `automatic_port`, and shows the port
 once a deployment has chosen it. Ports that a person names afterwards win.
 """
 
@@ -36,7 +36,7 @@ def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full:
 
 
 def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: ApplicationShown | None) -> bool:
-    """True if the sent ports are those of Windlass: an empty list means none, unless the client says
+    """True if the sent ports are those of Windlass: an empty list means none, unless the client states
     otherwise."""
     if spec.automatic_port is False:
         return False

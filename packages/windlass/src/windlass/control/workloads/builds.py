@@ -157,7 +157,7 @@ def _chosen_arguments(making: BuildInput, names: Collection[str]) -> dict[str, s
 
 def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collection[str]:
     """Returns the names of build arguments that a Dockerfile asks for. Steps of a recipe may read any, such
-    as those that a page is built with. The builder says what is wrong with a Dockerfile."""
+    as those that a page is built with. The builder reports errors in a Dockerfile."""
     if settings.is_dockerfile_left_out:
         return {_ALL}
     try:

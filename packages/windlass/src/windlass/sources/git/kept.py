@@ -2,7 +2,7 @@
 files checked out once more.
 
     <home>/kept/<name>/copy      no build sees this folder before a fetch takes it away
-    <home>/kept/<name>/note      there only while the copy is whole
+    <home>/kept/<name>/note      there only while the copy is complete
     <home>/kept/<name>.lock      held from the beginning of a fetch until the copy is ready for the next one
 
 A fetch removes the note before it takes the copy, so that nothing is trusted that a kill has left. A note

@@ -1,4 +1,4 @@
-"""The search for events of an organization, by the index that leaves least to look at. It only reads."""
+"""The search for events of an organization, by the most selective index. It only reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def base(self) -> tuple[str, str]:
-        """The column whose index leaves least to look at, and its value."""
+        """The column with the most selective index, and its value."""
         for name in _INDEXED:
             if value := getattr(self, name):
                 return name, value

@@ -1,4 +1,4 @@
-"""The outputs of jobs: for each, what its last output file said, sealed."""
+"""The outputs of jobs: for each, the content of its last output file, sealed."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class OwnerChanges(OwnerTable):
 
     async def relinquish(self, seen: OwnerRow, former: str) -> None:
         """Records that a former owner has ended what ran at the place. Does nothing if the row has changed:
-        the former owner looks again."""
+        the former owner checks again."""
         await self._session.all(RELINQUISH, _join(seen.formers - {former}), seen.place, seen.former)
 
 

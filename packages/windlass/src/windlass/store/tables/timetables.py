@@ -39,7 +39,7 @@ class TimetableTable(Table):
         return TimetableRow(*row) if row else None
 
     async def due(self, until: int, most: int) -> list[TimetableRow]:
-        """Returns timetables that are due, those first that have waited longest."""
+        """Returns due timetables, the longest waiting ones first."""
         return [TimetableRow(*row) for row in await self._session.all(DUE, until, most)]
 
     async def after(self, moment: int) -> list[TimetableRow]:

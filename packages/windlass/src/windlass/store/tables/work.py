@@ -255,7 +255,7 @@ class WorkChanges(WorkTable):
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
     async def revoke(self, place: str) -> None:
-        """Takes away the claims of all work at a place, which is due again at once."""
+        """Revokes the claims of all work at a place, which is due again at once."""
         queues = queues_of(place)
         builds = builds_beside(queues.deployments)
         await self._session.all(REVOKE, self._session.now, *queues, builds)

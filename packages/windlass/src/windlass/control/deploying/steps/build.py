@@ -65,7 +65,7 @@ async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
 
 
 def reason_of(error: Exception, seconds: int) -> str:
-    """Says why a build failed that may take so many seconds."""
+    """Returns the reason of a failed build; `seconds` is its time limit."""
     if isinstance(error, TimeoutError):
         return (
             f"Make the build shorter, or ask the operator for more build_seconds: it took longer than "

@@ -99,7 +99,7 @@ async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
 def health_of(
     workload: Workload, instances: Sequence[Instance], status: StatusRow
 ) -> tuple[State, str] | None:
-    """Returns the state of a service and the reason for it, or None if there is nothing to say."""
+    """Returns the state of a service and the reason for it, or None if there is nothing to report."""
     own = [instance for instance in instances if instance.generation == workload.generation]
     broken = [instance for instance in own if instance.phase is not Phase.RUNNING]
     troubled = broken or [instance for instance in own if instance.restarts]

@@ -61,7 +61,7 @@ def report_of(outcome: Outcome, output: str) -> RunReport:
 
 
 async def failure_of(ledger: Ledger, workload: Workload, report: RunReport) -> str:
-    """Says how a run failed, after the remedy that its kind knows; empty after the exit code 0."""
+    """Returns the remedy that its kind knows, and how a run failed; empty after the exit code 0."""
     if report.exit_code == 0:
         return ""
     kind = ledger.ctx.kinds[ledger.service.family]

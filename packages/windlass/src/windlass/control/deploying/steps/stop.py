@@ -1,5 +1,5 @@
 """Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled. A service
-that is deleted goes itself, once all that was made for it is taken away.
+that is deleted goes itself, once everything that was made for it is removed.
 """
 
 from __future__ import annotations
@@ -105,5 +105,5 @@ async def delete(ledger: Ledger) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Says why a deletion failed, without paths of this machine."""
+    """Returns why a deletion failed, without paths of this machine."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
