@@ -164,7 +164,7 @@ async def test_a_deployment_that_is_waited_for_outlives_a_429(windlass, part):
     assert said.code == 0, said
     assert not app.refusals[part]
     assert "refused with 429" in said.err
-    assert "It goes on." in said.err
+    assert "Continuing." in said.err
     assert said.out.startswith("web is live")
 
 

@@ -183,7 +183,8 @@ async def test_open_says_of_each_kind_how_it_gets_an_address_if_it_can_have_one(
 
 async def test_deploy_with_detach_does_not_wait(linked):
     said = await linked("deploy", "--detach", "--text")
-    assert said.out == "web: DEPLOY v2 is QUEUED. It goes on by itself: `windlass ps` shows its state.\n"
+    follow = "It continues in the background: `windlass ps` shows its state."
+    assert said.out == f"web: DEPLOY v2 is QUEUED. {follow}\n"
 
 
 async def test_outside_of_a_linked_folder_up_says_what_to_do(windlass, folder):

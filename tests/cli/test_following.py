@@ -184,7 +184,7 @@ def test_a_server_that_went_away_is_asked_to_go_on_after_the_last_line(breaks):
     assert shown(said) == ["one", "two", "three"]
     assert [headers.get("last-event-id") for headers in asked] == [None, "two"]
     assert "Trying again" in said.err
-    assert said.err.endswith("It goes on.\n")
+    assert said.err.endswith("Continuing.\n")
 
 
 def test_a_line_that_came_in_half_is_not_shown_and_comes_once_more():

@@ -43,7 +43,7 @@ async def test_outside_of_a_linked_folder_an_environment_has_to_be_named(linked,
     (tmp_path / ".windlass.toml").unlink()
     monkeypatch.chdir(tmp_path / "elsewhere")
     said = await linked(*DATABASE, "--mode", "CONTAINER")
-    assert (said.code, "say which environment with --environment" in said.err) == (2, True)
+    assert (said.code, "choose one with --environment" in said.err) == (2, True)
 
 
 async def test_a_list_of_services_is_of_all_environments_also_in_a_linked_folder(linked):

@@ -105,7 +105,7 @@ async def test_up_resumes_an_upload_that_ctrl_c_interrupted(windlass, folder, mo
 
         patch.setattr(uploading.FolderUpload, "_send_part", send_two)
         said = await windlass("up")
-        assert (said.code, said.err.endswith("`windlass up` goes on with it.\n")) == (130, True), said
+        assert (said.code, said.err.endswith("`windlass up` resumes it.\n")) == (130, True), said
     said = await meanwhile(windlass, "up", "--detach")
     assert (said.code, re.search(r"Uploading .*, from [34]\d %", said.err) is not None) == (0, True), said
     [upload] = await uploads(windlass)

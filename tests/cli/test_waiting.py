@@ -361,7 +361,7 @@ async def test_interrupting_the_wait_does_not_cancel_the_deployment(windlass):
         assert await asyncio.to_thread(terminal.process.stderr.readline) == b"web: QUEUED\n"
         code, error = await terminal.interrupt()
     assert code == 130
-    assert error.endswith("It goes on by itself.\n")
+    assert error.endswith("It continues in the background.\n")
     building.set()
     await windlass.world.settle()
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
@@ -384,4 +384,4 @@ async def test_waiting_for_a_deployment_survives_a_server_outage(windlass):
         said = await meanwhile(windlass, "application", "deploy", "web", "--wait", url=url)
     assert said.code == 0, said
     assert not refusals
-    assert said.err.startswith("This server is stopping\nTrying again…\nIt goes on.\n")
+    assert said.err.startswith("This server is stopping\nTrying again…\nContinuing.\n")

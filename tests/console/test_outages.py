@@ -72,7 +72,7 @@ def test_pages_say_that_the_database_is_away_and_since_when(
             told.append(page.get_by_text("Last seen").first.inner_text())
         audit.get_by_role("button", name="Refresh").click()
         expect(audit.locator(".stale")).to_contain_text("The database cannot be reached")
-        # A page that is opened meanwhile says it, and goes on by itself.
+        # A page that is opened meanwhile says it, and continues by itself.
         late = new_page("/", signed_in=False)
         following[0].wait_for_timeout(6000)
         for page, before in zip(following, told, strict=True):

@@ -76,7 +76,7 @@ async def test_doctor_lists_services_of_a_second_host_and_stop_ends_them(tmp_pat
             assert told["Cluster east"][0] == "fail"
             assert told["Docker"][0] == "ok"
             with pytest.raises(
-                CommandFailed, match=r"\(east\), and repeat the command: what runs there goes on"
+                CommandFailed, match=r"\(east\), and repeat the command: what runs there keeps running"
             ):
                 await apart(stopping.here(settings, sure))
         finally:

@@ -267,7 +267,7 @@ async def test_through_the_api_a_cluster_that_is_not_reached_is_named(windlass):
     said = await meanwhile(windlass, "stop", "--all")
     assert said.code == 1
     assert "start the engine of each cluster that was not reached (east), and repeat" in said.err
-    assert "what runs there goes on (there)" in said.err
+    assert "what runs there keeps running (there)" in said.err
     assert await world.state(f"/application/{here}") == "STOPPED"
     assert len(connector(world).engines[east].instances) == 1
 
@@ -355,8 +355,8 @@ async def volumes(site: Site) -> list[str]:
 
 
 def test_a_stopping_server_prints_how_many_services_keep_running():
-    assert closing_line(Settings(), 12) == "12 services go on running; `windlass stop --all` ends them"
-    assert closing_line(Settings(), 1) == "1 service goes on running; `windlass stop --all` ends it"
+    assert closing_line(Settings(), 12) == "12 services keep running; `windlass stop --all` ends them"
+    assert closing_line(Settings(), 1) == "1 service keeps running; `windlass stop --all` ends it"
     assert closing_line(Settings(), 0) == ""
 
 

@@ -94,7 +94,7 @@ async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_lo
     with holder(station.engine._places._lock) as process:
         process.send_signal(signal.SIGSTOP)
         counting = asyncio.create_task(count_turns())
-        with pytest.raises(EngineUnavailable, match=f"let the process {process.pid} go on"):
+        with pytest.raises(EngineUnavailable, match=f"resume or end the process {process.pid}"):
             await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)
         counting.cancel()
         assert turns > 3

@@ -223,7 +223,7 @@ async def test_an_instance_that_a_paused_server_holds_is_told_and_not_waited_for
     lock = station.engine._records.home(home) / "lock"
     with (
         holder(lock) as process,
-        pytest.raises(EngineUnavailable, match=f"let the process {process.pid} go on"),
+        pytest.raises(EngineUnavailable, match=f"resume or end the process {process.pid}"),
     ):
         await station.engine.remove(it.service, grace=0)
     await station.engine.remove(it.service, grace=0)

@@ -33,7 +33,7 @@ class LockTimeout(Exception):
         """`holder` is the id of its process, if that is known."""
         self.holder = holder
         super().__init__(
-            f"Ask the operator to let the process {holder or 'of another server'} go on, or to end it: it "
+            f"Ask the operator to resume or end the process {holder or 'of another server'}: it "
             "holds a lock that this server waits for, and does not release it"
         )
 

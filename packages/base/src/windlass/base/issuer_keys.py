@@ -142,7 +142,7 @@ def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
         case []:
             raise _UnknownKey("no key of the token's issuer fits the token")
         case _:
-            raise TokenRefused("several keys of the token's issuer fit the token, and it does not say which")
+            raise TokenRefused("several keys of the issuer fit the token, which does not name its key")
 
 
 async def _download(issuer: str, fetch: Fetch) -> list[IssuerKey]:
@@ -230,7 +230,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
         document = json.loads(raw.decode(), object_pairs_hook=_without_repetition)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise TokenRefused("JSON was expected: this is none, or says a name twice") from error
+        raise TokenRefused("JSON was expected: this is not JSON, or repeats a name") from error
     if not isinstance(document, dict):
         raise TokenRefused("this is not a JSON object")
     return document

@@ -175,7 +175,7 @@ class Api:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
             return ServerUnreachable(
-                "start a server with `windlass serve`, or say where it is with --url or WINDLASS_URL: "
+                "start a server with `windlass serve`, or set its address with --url or WINDLASS_URL: "
                 f"nothing listens at {self._url}"
             )
         if isinstance(reason, ssl.SSLError):

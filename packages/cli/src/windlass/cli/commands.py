@@ -182,7 +182,7 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
 
 
 def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
-    with ended_by_user("It goes on by itself."):
+    with ended_by_user("It continues in the background."):
         if invocation.command.starts_run:
             _wait_for_run(api, invocation, path, as_json=as_json)
         elif invocation.operation.family is invocation.place:

@@ -59,7 +59,7 @@ class Contexts(Struct):
             names = [self.current]
         if len(names) > 1:
             raise InvalidUsage(
-                f"say which with --context: {', '.join(sorted(names))} have the address {address}"
+                f"choose one with --context: {', '.join(sorted(names))} have the address {address}"
             )
         return self.contexts[names[0]].token if names else ""
 

@@ -73,7 +73,7 @@ class RetryTimer:
 
     def over(self) -> None:
         if self._until:
-            self._say("It goes on.")
+            self._say("Continuing.")
         self._until = 0.0
 
     def reset(self) -> None:
@@ -221,7 +221,7 @@ def announcement(seconds: float) -> str:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)
     long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
-    return f"Waiting {long}, until {until:%H:%M:%S}. What was started goes on meanwhile."
+    return f"Waiting {long}, until {until:%H:%M:%S}. The operation continues meanwhile."
 
 
 def _retry_after(problem: Exception) -> float:

@@ -96,7 +96,7 @@ class NameResolver:
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
             ways = ", ".join(str(match["path"]) for match in matches) or "none"
-            raise InvalidUsage(f"say which, or give an id: {text!r} could be each of these: {ways}")
+            raise InvalidUsage(f"choose one, or give an id: {text!r} could be each of these: {ways}")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
@@ -153,7 +153,7 @@ class NameResolver:
         lowest = [family for family in named if family.name not in above]
         if len(lowest) != 1:
             options = ", ".join(f"--{kebab(family.name)}" for family in families)
-            raise InvalidUsage(f"say where, with one of {options}")
+            raise InvalidUsage(f"choose the place with one of {options}")
         return lowest[0]
 
     @property

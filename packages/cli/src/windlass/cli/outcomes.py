@@ -17,7 +17,7 @@ from windlass.core.declare.resource import Family
 from windlass.terminal.command_errors import ended_by_user
 from windlass.terminal.tables import paint, plain, print_json
 
-GOES_ON = "It goes on by itself: `windlass ps` shows its state."
+GOES_ON = "It continues in the background: `windlass ps` shows its state."
 
 
 def start(

@@ -160,8 +160,8 @@ class DeploymentWait:
         with contextlib.suppress(queue.Empty):
             return self._news.get(timeout=max(0.0, self._until - time.monotonic()))
         raise CommandFailed(
-            f"repeat the command to go on waiting: {self._started.name} is still {self._shown} after "
-            f"{self._seconds:.0f} seconds, and goes on by itself"
+            f"repeat the command to continue waiting: {self._started.name} is still {self._shown} after "
+            f"{self._seconds:.0f} seconds, and continues in the background"
         )
 
     def _follow_build(self, deployment: Mapping[str, Any]) -> None:

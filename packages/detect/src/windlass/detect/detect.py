@@ -67,7 +67,7 @@ def advice_for(recipe: Recipe) -> str:
     if recipe.language:
         return (
             "Set start_command, or add a Procfile with a line such as `web: command`: this is "
-            f"{recipe.language}, and no file says how it is started."
+            f"{recipe.language}, and no file shows how it is started."
         )
     return (
         "Set start_command, or add a Procfile with a line such as `web: command`, or a Dockerfile: no "

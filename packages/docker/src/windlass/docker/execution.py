@@ -176,9 +176,7 @@ class DockerExecution:
             if not state["Running"] and state["ExitCode"] is not None:
                 return int(state["ExitCode"])
             if loop.time() > until:
-                raise EngineError(
-                    "The command goes on without its output: it was left running by its program"
-                )
+                raise EngineError("The command keeps running without its output: its program left it running")
             await asyncio.sleep(_MOMENT)
 
     async def close(self) -> None:

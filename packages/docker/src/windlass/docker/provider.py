@@ -80,7 +80,7 @@ ENGINE_MEMORY: Final = SharedResource(
     "organizations trust each other",
 )
 _CONTAINERS: Final = (
-    "to run services in containers, install and start Docker, or say where it is with docker_host"
+    "to run services in containers, install and start Docker, or set its address with docker_host"
 )
 
 

@@ -146,7 +146,7 @@ class GatewayLink:
                     await self._is_ready.wait()
             except TimeoutError as error:
                 log_file = self._folder / LOG
-                raise RouteError(f"the gateway does not answer; its log says why: {log_file}") from error
+                raise RouteError(f"the gateway does not answer; its log shows why: {log_file}") from error
             with suppress(ConnectionError):
                 return await self._ask(call)
 

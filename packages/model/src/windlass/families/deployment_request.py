@@ -51,7 +51,7 @@ status = StandaloneOperation(
 
 _CANCEL: Final = (
     "Ends those of its deployments that wait, and asks those under way to stop: all that are left of the "
-    "request, and no other. The present releases go on serving. The id is the `deployment_request_id` of an "
+    "request, and no other. The present releases keep serving. The id is the `deployment_request_id` of an "
     "answer or of a queue, or the id of one of its deployments. May be repeated while it is under way. 409 "
     "if the request has ended, or deletes something."
 )

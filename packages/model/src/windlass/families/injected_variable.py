@@ -17,9 +17,9 @@ class InjectedVariableShown(Shown):
     key: Annotated[str, example("ORDERS_URL")]
     value: Annotated[str | None, Meta(description="null for a secret"), example("8080")]
     is_secret: bool
-    owner_id: Annotated[Id, Meta(description="Id of the resource that it tells of")]
+    owner_id: Annotated[Id, Meta(description="Id of the resource that it describes")]
     service_name: Annotated[
-        Maybe[str], Meta(description="Name of the service that it tells of"), example("orders")
+        Maybe[str], Meta(description="Name of the service that it describes"), example("orders")
     ] = absent
 
 

@@ -120,7 +120,7 @@ def name_of(variables: Variables, variable: str, otherwise: str) -> str:
     name = variables.get(variable) or otherwise
     if not _NAME.fullmatch(name):
         raise LaunchRefused(
-            f"{variable} must begin with a letter and go on with up to 62 letters, digits, `_` or `-`, "
+            f"{variable} must begin with a letter and continue with up to 62 letters, digits, `_` or `-`, "
             f"and is {name!r}"
         )
     return name

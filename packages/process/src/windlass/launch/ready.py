@@ -71,7 +71,7 @@ def client_of(kind: str, server: Path) -> Path | None:
 
 def main(words: list[str], variables: Mapping[str, str]) -> int:
     if len(words) != 1 or words[0] not in QUESTIONS:
-        return _report(f"say which: {', '.join(QUESTIONS)}", 2)
+        return _report(f"choose one: {', '.join(QUESTIONS)}", 2)
     if not variables.get("PORT", "").isdecimal():
         return _report(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
     variables = find_server(words[0].upper(), variables)

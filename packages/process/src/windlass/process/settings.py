@@ -52,12 +52,12 @@ def isolation_of(settings: ProcessSettings) -> Isolation:
     if mode == "required" and missing:
         first = missing[0]
         raise BadSetting(
-            f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
+            f"isolation: a service would not have {first.what} on this machine ({first.why}). To continue: "
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
     if mode == "required" and (why := isolation.why_no_egress()):
         raise BadSetting(
-            f"isolation: build steps would share the network of this machine ({why}). To go on: "
+            f"isolation: build steps would share the network of this machine ({why}). To continue: "
             f"{isolation.egress_advice()}; or use the engine docker; or set isolation to auto"
         )
     return isolation

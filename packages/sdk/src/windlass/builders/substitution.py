@@ -152,7 +152,7 @@ class _Substitution:
             return self._choose(name, value, how, "unset")
         if how and how in "#%" and self._text[self.place - 2] != ":":
             return _trim(value or "", how, self.until("}", raw=True))
-        raise BadWord(f"has no closing }}, or ${{{name} goes on in a way that is not known")
+        raise BadWord(f"has no closing }}, or ${{{name} continues in an unknown way")
 
     def _choose(self, name: str, value: str | None, how: str, what: str) -> str:
         other = self.until("}")

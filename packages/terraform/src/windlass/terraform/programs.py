@@ -80,7 +80,7 @@ class InstalledPrograms:
             version = _version_of(path)
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             self.unusable[str(path)] = str(error)
-            _log.warning("%s is not used: it does not say its version", path, extra={"why": str(error)})
+            _log.warning("%s is not used: it does not report its version", path, extra={"why": str(error)})
             return None
         self.unusable.pop(str(path), None)
         return InstalledProgram(engine, version, str(path))

@@ -22,7 +22,7 @@ VERSION: Final = "1.0.4"
 """The version of the interface, not of the software that serves it."""
 
 _ABOUT = """\
-Every request says who is asking: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields
+Every request is authenticated: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields
 are refused. `PUT` replaces, `PATCH` merges. Lists take `page` and `page_size`. Every answer says how many
 requests are left of this hour. What is refused is answered with an `Error`, whose `message` names the field
 and the way out. A `POST` with an `Idempotency-Key` can be repeated without harm; `If-Match` with an `ETag`
@@ -66,7 +66,7 @@ _REFUSALS: Final = {
         "ServiceUnavailable", "Something that is needed is away", "The database is away: try again"
     ),
 }
-_SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done; there is nothing to say"}
+_SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done; the answer has no body"}
 
 _INTEGER: Final = {"type": "integer", "format": "int64"}
 _STRING: Final = {"type": "string"}

@@ -55,7 +55,7 @@ _EVENT_REMARKS: Final = StreamRemarks(
     STILL_HERE,
     lambda seconds: frames.remark(
         b"unavailable",
-        "The server cannot read its database. This stream goes on once it can",
+        "The server cannot read its database. This stream continues once it can",
         seconds=round(seconds),
     ),
     frames.remark(b"available", "The server reads its database again"),

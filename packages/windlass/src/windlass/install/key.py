@@ -73,7 +73,7 @@ def given_keys(settings: Settings) -> Callable[[], Sequence[bytes]]:
             return load_keys(settings)
         except (WrongKey, BadSetting, OSError) as error:
             _log.error(
-                "the sealing keys cannot be read: the server goes on with those that it has",
+                "the sealing keys cannot be read: the server continues with those that it has",
                 extra={"error": str(error)},
             )
             return ()

@@ -295,7 +295,7 @@ def refusal(settings: Settings, report: OwnershipReport) -> str:
     if report.is_lost and report.mark is None:
         return (
             f"mount the disk of {settings.data_dir}, and start again: {report.reason}. Nothing was begun or "
-            "changed. Where they are lost for good, go on without them: "
+            "changed. Where they are lost for good, continue without them: "
             f"`{to_type(settings, 'serve --adopt')}`, which ends those programs"
         )
     return (

@@ -125,7 +125,7 @@ class _Walk:
         number = self._noted.number
         if number <= self._told.let_go:
             self._told.blame(
-                f"Event {number}, which was noted, was let go because of its age: compare with a newer note."
+                f"Event {number}, which was noted, was deleted because of its age: compare with a newer note."
             )
         elif number > max(newest, counted):
             self._told.blame(f"{_numbers(newest + 1, number)}: cut off at the end; {number} was noted.")

@@ -73,7 +73,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
     deployed again. `windlass application stop NAME` stops one.
     """
     if not everything:
-        raise InvalidUsage("say --all to stop every service, or stop one: windlass application stop NAME")
+        raise InvalidUsage("pass --all to stop every service, or stop one: windlass application stop NAME")
 
     def sure(count: int) -> None:
         if not yes and sys.stdin.isatty() and sys.stdout.isatty():
@@ -99,7 +99,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     if named and api.url != usual:
         _say(f"{api.url} is not called: --data-dir or --config names the installation.")
     if not named and stopping.answers(api):
-        with ended_by_user("It goes on by itself."):
+        with ended_by_user("It continues in the background."):
             return stopping.through(api, sure)
     if not named and api.url != usual:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))

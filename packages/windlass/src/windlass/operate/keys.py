@@ -107,7 +107,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
         encryption = load_encryption(settings)
         check_keys(encryption, survey.state)
         if _is_begun(survey.state, encryption):
-            tell(f"A replacement by the key {encryption.fingerprint} was interrupted, and goes on.")
+            tell(f"A replacement by the key {encryption.fingerprint} was interrupted, and continues.")
         elif _retired_here(settings, survey.state) and not keep:
             _drop(settings, survey.state, tell)
             tell("The replacement that was interrupted is complete. Repeat the command for another one.")
@@ -123,7 +123,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
 
 async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
     """Checks that everything is sealed with the key that is to seal."""
-    wanted, repeat = encryption.fingerprint, "`windlass key rotate` goes on with that"
+    wanted, repeat = encryption.fingerprint, "`windlass key rotate` continues with that"
     if wanted in state.retired:
         return warn("Secrets", f"the first key here, {wanted}, was replaced", f"put {state.current} first")
     if state.is_settled and wanted == state.current:

@@ -151,9 +151,9 @@ def closing_line(settings: Settings, services: int) -> str:
         case 0:
             return ""
         case 1:
-            return f"1 service goes on running; `{stop}` ends it"
+            return f"1 service keeps running; `{stop}` ends it"
         case _:
-            return f"{services} services go on running; `{stop}` ends them"
+            return f"{services} services keep running; `{stop}` ends them"
 
 
 async def check_engine(settings: Settings) -> None:
@@ -224,7 +224,7 @@ def first_steps(host: str, port: int, token: str, code: str = "") -> str:
         *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
         f"  export WINDLASS_TOKEN={token}",
         "",
-        "Paste the lines with `export` into another terminal, and go on there:",
+        "Paste the lines with `export` into another terminal, and continue there:",
         "",
         *(f"  {program} {words:<8}{what}" for words, what in _FIRST_COMMANDS),
         "",

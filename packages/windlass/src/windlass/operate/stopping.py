@@ -284,9 +284,9 @@ def _not_reached(clusters: Sequence[UnreachedCluster]) -> CommandFailed:
     left = [name for cluster in clusters for name in cluster.services.values()]
     some = ", ".join(itertools.islice(left, 5)) + (", …" if len(left) > 5 else "")
     reasons = "; ".join(f"{cluster.name}: {cluster.why}" for cluster in clusters)
-    goes_on = f"what runs there goes on ({some})" if some else "what may be left there was not looked for"
+    rest = f"what runs there keeps running ({some})" if some else "what may be left there was not looked for"
     return CommandFailed(
-        f"start the engine of each cluster that was not reached ({names}), and repeat the command: {goes_on}"
+        f"start the engine of each cluster that was not reached ({names}), and repeat the command: {rest}"
         f". Everything else is stopped. {reasons}"
     )
 

@@ -165,7 +165,7 @@ class RegistryClient:
         answer = await self._ask("HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS)
         digest = answer.headers.get("docker-content-digest", "")
         if not is_digest(digest):
-            raise self._failures.not_a_registry("it tells no digest of an image")
+            raise self._failures.not_a_registry("it returns no digest of an image")
         return digest
 
     async def _ask_limit(self) -> None:

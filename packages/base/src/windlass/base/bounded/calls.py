@@ -118,14 +118,14 @@ class BoundedCalls:
 
     def _too_long(self) -> OutOfBounds:
         return OutOfBounds(
-            "Make the files smaller that say how the application is built, such as pyproject.toml and "
+            "Make the project files smaller, such as pyproject.toml and "
             f"package.json, or raise detection_seconds: to read them took more than {self._limits.seconds} "
             "seconds of processor time."
         )
 
     def _too_large(self) -> OutOfBounds:
         return OutOfBounds(
-            "Make the files smaller that say how the application is built, such as pyproject.toml and "
+            "Make the project files smaller, such as pyproject.toml and "
             "package.json, or raise detection_memory: to read them needed more than "
             f"{self._limits.memory} MiB."
         )

@@ -72,7 +72,7 @@ class Chunks:
 
     def _after_data(self, data: bytes, at: int, size: int) -> int:
         if not b"\r\n".startswith(data[at : at + 2]):
-            raise Bad(400, "A chunk is longer than it says.")
+            raise Bad(400, "A chunk is longer than its declared size.")
         if size - at < 2:
             return at
         self._phase = _IN_SIZE

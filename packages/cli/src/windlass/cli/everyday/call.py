@@ -90,7 +90,7 @@ class EverydayCall:
         matches = self.api.get("/resource", family="environment", path=self.environment)["results"]
         if len(matches) != 1:
             ways = ", ".join(plain(match["path"]) for match in matches) or "none"
-            raise InvalidUsage(f"say which with --environment: {self.environment!r} could be {ways}")
+            raise InvalidUsage(f"choose one with --environment: {self.environment!r} could be {ways}")
         return EnvironmentPlace(matches[0]["organization_id"], matches[0]["id"], matches[0]["path"])
 
     @cached_property

@@ -21,7 +21,7 @@ from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain
 
 _SHORT: Final = 7
-_RESUMED: Final = "The folder is not uploaded yet: `windlass up` goes on with it."
+_RESUMED: Final = "The folder is not uploaded yet: `windlass up` resumes it."
 
 
 @everyday(

@@ -229,7 +229,7 @@ def _level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLev
     if shared:
         place = call.place
         if not place.id:
-            raise InvalidUsage("say which environment with --environment")
+            raise InvalidUsage("choose one with --environment")
         return VariableLevel(f"/environment/{place.id}", "ENVIRONMENT", place.path)
     service: FoundService = call.service(name)
     return VariableLevel(service.path, service.row["service_type"], service.name)

@@ -231,7 +231,7 @@ class DockerBuilder:
         artifact = await self._artifact(order.service, order.key, say)
         if artifact is None:
             raise BuildError(
-                "Deploy again: the Docker engine ended the build without an image, and did not say why"
+                "Deploy again: the Docker engine ended the build without an image, and gave no reason"
             )
         await self._pulled.keep(order.service, "build", read.guarded.images)
         if why := await self._built.send(artifact.ref):

@@ -102,7 +102,7 @@ class EngineAnswer:
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
             if max(map(len, (*lines, rest))) > LONGEST_OBJECT:
-                raise EngineRefused(500, f"The Docker engine says more than {LONGEST_OBJECT} bytes at once")
+                raise EngineRefused(500, f"The Docker engine sends more than {LONGEST_OBJECT} bytes at once")
             for line in lines:
                 if line.strip():
                     yield an_object(decode(line))

@@ -150,7 +150,7 @@ def absent(title: str, absence: Absence) -> ErrorPage:
 _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
     Absence.UNREADY: (
         "is not running",
-        "None of its instances is ready now. Try again in a moment; its log in Windlass says why.",
+        "None of its instances is ready now. Try again in a moment; its log in Windlass shows why.",
         5,
     ),
     Absence.NONE_WANTED: (
@@ -161,7 +161,7 @@ _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
     Absence.FILES_MISSING: (
         "is not ready",
         "Its files are missing: Windlass puts them in place, or builds them again. Try again in a moment; "
-        "its status in Windlass says if that fails.",
+        "its status in Windlass reports if that fails.",
         5,
     ),
     Absence.FIRST: (

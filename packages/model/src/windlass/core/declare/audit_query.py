@@ -31,7 +31,7 @@ Token = Annotated[
     str,
     Meta(
         pattern=shaped(r"^([0-9]{1,18})?\Z", "must be a token from `links`"),
-        description="From `links`: where to go on",
+        description="From `links`: where to continue",
     ),
 ]
 TypeWord = Annotated[
@@ -142,7 +142,7 @@ class OrganizationEvent(Shown):
     request_id: Annotated[str, example("5f0c2a9be41d7783")] = ""
     change: Annotated[
         str,
-        Meta(description="JSON: the resource after the change, or what is told of what happened"),
+        Meta(description="JSON: the resource after the change, or details of the event"),
         example('{"key":"COLOUR","value":"red"}'),
     ]
     original_change: Annotated[

@@ -134,7 +134,7 @@ Key = Annotated[
         max_length=255,
         pattern=shaped(
             r"^[A-Za-z_][A-Za-z0-9_.-]*\Z",
-            "must begin with a letter or _, and go on with letters, digits, _, . and -",
+            "must begin with a letter or _, and continue with letters, digits, _, . and -",
         ),
         description="Name of the variable",
         examples=["DATABASE_URL"],

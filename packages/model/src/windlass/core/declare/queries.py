@@ -35,7 +35,7 @@ class Tail(Spec):
         Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter"),
     ] = ""
     follow: Annotated[
-        bool, Meta(description="Answer with a stream of server-sent events, which goes on with what comes")
+        bool, Meta(description="Answer with a stream of server-sent events, which continues with new entries")
     ] = False
 
 

@@ -283,7 +283,7 @@ def deployable(
                 "cancelDeployment",
                 Deployment,
                 "Cancel deployments that wait or are under way",
-                "The present release goes on serving. 409 if there is nothing to cancel.",
+                "The present release keeps serving. 409 if there is nothing to cancel.",
                 body=CancelRequest,
             ),
             get("status", Status, "Read the status"),

@@ -40,7 +40,7 @@ def _resolve_web(start: Start, site: Site, say: Say, settings: BuildSettings) ->
     except BuildError as error:
         if not settings.has_command:
             raise
-        say(f"The settings of the application say what runs. Otherwise: {error}")
+        say(f"The settings of the application name what runs. Otherwise: {error}")
         return ()
 
 

@@ -66,7 +66,7 @@ async def build_python(state: BuildState) -> None:
                 raise
             state.say(
                 "Set the missing variables of this application, or build_command, and deploy again: "
-                f"{error} The build goes on without it."
+                f"{error} The build continues without it."
             )
 
 

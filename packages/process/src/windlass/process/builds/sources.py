@@ -79,7 +79,7 @@ def read(order: Order) -> Sources:
     else:
         sources = _by_recipe(order, context, procfile, workspace)
         if file:
-            remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
+            remarks.append("There is a Procfile: it defines what runs, and the Dockerfile is not read.")
     sources.remarks = [
         *remarks,
         *sources.remarks,

@@ -145,7 +145,7 @@ def nothing_found(folder: Path, language: str) -> BuildError:
     entries = sorted(path.name for path in folder.iterdir())
     example = _example_for(entries)
     what = (
-        f"this is {language}, and no file says how it is started"
+        f"this is {language}, and no file shows how it is started"
         if language
         else "no language was recognized"
     )

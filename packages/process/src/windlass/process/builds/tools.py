@@ -277,7 +277,7 @@ class OutputLines:
         if self._said <= MOST:
             self._say(line)
         elif self._said == MOST + 1:
-            self._say("(it says more than can be kept; the rest is left out)")
+            self._say("(it prints more than can be kept; the rest is left out)")
 
 
 @contextmanager

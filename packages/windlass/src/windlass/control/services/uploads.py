@@ -111,7 +111,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
     with ctx.uploads.writing(row) as file:
         if offset != file.size:
             raise Conflict(
-                f"offset: go on at byte {file.size}: that many bytes have arrived",
+                f"offset: continue at byte {file.size}: that many bytes have arrived",
                 {_OFFSET: str(file.size)},
             )
         if offset + (length or 0) > spec.size:

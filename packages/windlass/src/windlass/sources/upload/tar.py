@@ -165,7 +165,7 @@ class TarReader:
             return b""
         if _number(block[148:156]) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
             raise UploadError(
-                "Send a tar archive, plain or compressed with gzip: this is none, or it is damaged"
+                "Send a tar archive, plain or compressed with gzip: this is not one, or it is damaged"
             )
         return block
 
@@ -220,7 +220,7 @@ def _number(field: bytes) -> int:
         return int(field.strip(b" \0") or b"0", 8)
     except ValueError as error:
         raise UploadError(
-            "Send a tar archive, plain or compressed with gzip: this is none, or it is damaged"
+            "Send a tar archive, plain or compressed with gzip: this is not one, or it is damaged"
         ) from error
 
 
