@@ -77,7 +77,7 @@ class ProcessProvider:
         try:
             has_users = await in_thread(lambda: isolation_of(settings).gives_users())
         except BadSetting:
-            return None  # said of isolation
+            return None  # a finding about isolation
         return None if has_users else ONE_USER
 
     async def server_host(self, settings: ProcessSettings) -> str:

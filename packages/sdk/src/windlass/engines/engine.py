@@ -261,9 +261,9 @@ class Engine(Protocol):
         org: str = "",
         service: str = "",
     ) -> None:
-        """Does what may take long before an instance can start, such as pulling an image. `say` takes a line
-        of the build log. May be left out unless it takes a login: `apply` does it then. `service` uses the
-        artifact: what is pulled for it is removed when no service needs it any more."""
+        """Does what may take long before an instance can start, such as pulling an image. `say` writes a
+        line to the build log. May be left out unless it takes a login: `apply` does it then. `service` uses
+        the artifact: what is pulled for it is removed when no service needs it any more."""
         ...
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:

@@ -209,7 +209,7 @@ async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]
     try:
         return await examine_sharing(moment.reads, settings)
     except BadSetting:
-        return ()  # said of the engine
+        return ()  # a finding about the engine
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

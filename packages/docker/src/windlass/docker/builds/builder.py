@@ -115,9 +115,9 @@ class DockerBuilder:
         pool: IPv4Network | None = None,
         folder: Path,
     ) -> None:
-        """`installation` tells our images from those of another Windlass on the same engine. The engine
-        decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set. `calls`
-        read the files of commits. `pool` has the subnets of networks; `folder` is that of the
+        """`installation` distinguishes our images from those of another Windlass on the same engine. The
+        engine decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set.
+        `calls` read the files of commits. `pool` has the subnets of networks; `folder` is that of the
         engine."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._built = BuiltImages(self._docker, registry)

@@ -76,7 +76,7 @@ class InstanceCheck:
         """Places to compare."""
         self._is_due = asyncio.Event()
         self._absent: dict[str, frozenset[str]] = {}
-        """Services of which nothing was there at the last look, by place. One may wait for its volume."""
+        """Services of which nothing was there at the last check, by place. One may wait for its volume."""
 
     def note(self, place: str) -> None:
         """Schedules a comparison of a place, because its engine may have missed notifications."""
