@@ -70,7 +70,7 @@ async def test_a_refusal_of_a_missing_field_names_the_others_that_are_missing(wi
 async def test_a_missing_place_is_answered_with_the_existing_ones(windlass):
     said = await windlass("environment", "list")
     assert said.err == (
-        "windlass: choose a project with --project: there is none yet; `windlass project create` makes one\n"
+        "windlass: choose one with --project: there is none yet; `windlass project create` makes one\n"
     )
     for project in ("shop", "demo"):
         await windlass.done("project", "create", "--name", project)
@@ -78,7 +78,7 @@ async def test_a_missing_place_is_answered_with_the_existing_ones(windlass):
     said = await windlass(*WEB)
     assert said.err == ("windlass: choose one with --environment: shop/production, demo/production\n")
     said = await windlass("environment", "create", "--name", "staging")
-    assert said.err == "windlass: choose a project with --project: shop, demo\n"
+    assert said.err == "windlass: choose one with --project: shop, demo\n"
 
 
 async def test_the_first_deployment_without_an_address_says_how_to_get_one(windlass):

@@ -113,7 +113,7 @@ class Invocation:
             return self._names.id_of(family, text)
         if family is not None and family.parent is None:
             return self._names.home
-        raise InvalidUsage(f"choose a {name} with --{kebab(name)}: {self._describe_candidates(family)}")
+        raise InvalidUsage(f"choose one with --{kebab(name)}: {self._describe_candidates(family)}")
 
     def _describe_candidates(self, family: Family | None) -> str:
         """Returns the resources that could be meant."""
