@@ -7,6 +7,7 @@ bytes differently. Ambiguous input is refused, and the rest is passed on in one 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
@@ -17,6 +18,7 @@ FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
 NUL."""
 
 LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+_LINE_END: Final = b"\r\n"
 _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
 END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
@@ -31,6 +33,13 @@ class Bad(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+def without_fields(block: bytes, names: Collection[bytes]) -> bytes:
+    """Returns a block of fields without those of these names, which are in lower case. Goes through the block
+    once: there may be thousands of names."""
+    lines = block.split(_LINE_END)[1:]
+    return b"".join(_LINE_END + line for line in lines if line.partition(b":")[0].lower() not in names)
 
 
 class HeadBuffer:

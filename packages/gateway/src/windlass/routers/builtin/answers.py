@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from windlass.base.http_in.wire import FIELDS, LENGTH, TEXT, Bad
+from windlass.base.http_in.wire import FIELDS, LENGTH, TEXT, Bad, without_fields
 
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
@@ -43,8 +43,8 @@ class AnswerHead:
         self.keep = not old and b"close" not in tokens
         self.upgrade = fields.get(b"upgrade", b"")
         self.length, self._framing = self._end(fields, old)
-        for token in tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
-            rest = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", rest, flags=re.IGNORECASE)
+        if dropped := tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
+            rest = without_fields(rest, dropped)
         self.as_it_is = not old and fields.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
         """True if it can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)

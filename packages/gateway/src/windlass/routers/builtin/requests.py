@@ -22,7 +22,7 @@ from windlass.base.http_in.heads import (
     named_host,
     tokens_of,
 )
-from windlass.base.http_in.wire import TEXT
+from windlass.base.http_in.wire import TEXT, without_fields
 
 IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 
@@ -195,9 +195,7 @@ _tokens = lru_cache(64)(tokens_of)
 def _without(block: bytes, tokens: frozenset[bytes]) -> bytes:
     """Removes the fields that the client declares to be for the next hop only, which is the router."""
     check_connection(tokens)
-    for token in tokens:
-        block = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", block, flags=re.IGNORECASE)
-    return block
+    return without_fields(block, tokens)
 
 
 def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes) -> None:
