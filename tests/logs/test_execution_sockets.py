@@ -8,11 +8,14 @@ import aiohttp
 import pytest
 
 from tests.running.deployments import deployed
+from tests.turns import counted_turns
 from tests.world import ADMIN
 from windlass.base.errors import Unavailable
 from windlass.core.words.events import Event
+from windlass.serve import websocket
 
 HEADERS = {"Authorization": f"Token {ADMIN}"}
+PINGS = 30_000
 
 
 @pytest.fixture
@@ -96,3 +99,37 @@ async def test_output_waits_in_the_command_while_the_client_does_not_read(world,
         assert waiting() > 0
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize("seconds", [0.001, 60.0], ids=["as it is", "the control"])
+async def test_a_websocket_full_of_pings_lets_others_have_their_turn(
+    world, app, address, monkeypatch, seconds
+):
+    monkeypatch.setattr(websocket, "_AT_ONCE", seconds)
+    answer_ping = websocket.WebSocket.handle_ping
+    all_answered = asyncio.Event()
+
+    def counting(socket, event):
+        counts.add(1)
+        if counts.total == PINGS:
+            all_answered.set()
+        answer_ping(socket, event)
+
+    monkeypatch.setattr(websocket.WebSocket, "handle_ping", counting)
+    reader, writer = await asyncio.open_connection(*address.removeprefix("http://").split(":"))
+    lines = (
+        f"GET /application/{app}/exec HTTP/1.1",
+        "Host: x",
+        f"Authorization: Token {ADMIN}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==",
+    )
+    writer.write("\r\n".join((*lines, "", "")).encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    async with counted_turns() as counts:
+        writer.write(b"\x89\x80abcd" * PINGS)
+        await all_answered.wait()
+    writer.transport.abort()
+    assert counts.most > 5000 if seconds > 1 else counts.most < 2500

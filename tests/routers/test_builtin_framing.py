@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from itertools import pairwise
 
 import uvloop
@@ -76,10 +77,15 @@ def test_requests_and_answers_arrive_the_same_however_they_are_cut(sent, cuts, a
     assert answers == [b"<%b>" % body for _, (_, _, body) in sent]
 
 
-@given(_CHUNKS, st.binary(max_size=20), st.lists(st.floats(0, 1), max_size=30))
-def test_a_chunked_body_ends_where_it_ends_however_it_is_cut(pieces, after, cuts):
+@given(
+    _CHUNKS,
+    st.binary(max_size=20),
+    st.lists(st.floats(0, 1), max_size=30),
+    st.sampled_from([1, 2, 5, sys.maxsize]),
+)
+def test_a_chunked_body_ends_where_it_ends_however_it_is_cut(pieces, after, cuts, at_once):
     body = chunked(pieces)
-    raw, plain = Chunks(Bounds()), Chunks(Bounds(), plain=True)
+    raw, plain = Chunks(Bounds(), at_once=at_once), Chunks(Bounds(), plain=True, at_once=at_once)
     passed = payload = b""
     rest: bytes | None = None
     for piece in cut(body + after, cuts):
@@ -89,4 +95,8 @@ def test_a_chunked_body_ends_where_it_ends_however_it_is_cut(pieces, after, cuts
         more, rest = raw.feed(piece)
         passed += more
         payload += plain.feed(piece)[0]
+        while raw.is_behind:
+            more, rest = raw.feed(b"")
+            passed += more
+            payload += plain.feed(b"")[0]
     assert (passed, payload, rest) == (body, b"".join(pieces), after)

@@ -8,6 +8,7 @@ Loaded with the first of them, because few installations ever see one, and it ta
 
 from __future__ import annotations
 
+import time
 from copy import copy
 from typing import Any, Final
 
@@ -17,6 +18,10 @@ from wsproto.events import CloseConnection
 
 from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 
+_PIECE: Final = 1024
+_AT_ONCE: Final = 0.001
+"""Bytes of frames that are parsed together, and seconds for which pieces are parsed before others have their
+turn. A piece may have 170 frames."""
 _SAID: Final = 16 * 1024
 """Bytes that a client may send at once. It has to answer pings and closes; more is not read."""
 _SAID_EACH_SECOND: Final = 1024
@@ -34,7 +39,9 @@ class WebSocket(WSProtocol):
         self.network = before.network
         self._may_say = float(_SAID)
         self._told_at = self._stuck_since = table.now
-        self._accepted = self._stuck = self._is_read = False
+        self._accepted = self._stuck = self._is_read = self._waits_for_turn = False
+        self._ahead = b""
+        """Bytes of the client that wait for their turn."""
         table.replace(before, self)
 
     def connection_made(self, transport: Any) -> None:
@@ -55,8 +62,7 @@ class WebSocket(WSProtocol):
         await super().send(message)
         if message["type"] == "websocket.accept" and not self._accepted:
             self._accepted = True
-            if not (self.transport.is_closing() or self.read_paused):
-                self.transport.resume_reading()
+            self._resume_reading()
 
     def data_received(self, data: bytes) -> None:
         if self._accepted and not self._is_read:
@@ -64,7 +70,45 @@ class WebSocket(WSProtocol):
             if self._may_say < 0:
                 self._end_flood()
                 return
-        super().data_received(data)
+        if not self._accepted:  # the request that opens it
+            super().data_received(data)
+            return
+        self._ahead += data
+        if not self._waits_for_turn:
+            self._parse()
+
+    def _parse(self) -> None:
+        """Parses as much as is parsed at once."""
+        until, at = time.perf_counter() + _AT_ONCE, 0
+        while at < len(self._ahead) and not self.transport.is_closing():
+            super().data_received(self._ahead[at : at + _PIECE])
+            at += _PIECE
+            if time.perf_counter() > until:
+                break
+        self._ahead = self._ahead[at:]
+        if self._ahead and not self.transport.is_closing():
+            self._waits_for_turn = True
+            self._table.turns.wait(self._go_on)
+            self.transport.pause_reading()
+
+    def _go_on(self) -> None:
+        self._waits_for_turn = False
+        if not self.transport.is_closing():
+            self._parse()
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Reads from the client again, unless something is still against it."""
+        is_held_back = self._stuck or self.read_paused or self._waits_for_turn
+        if self._accepted and not (is_held_back or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    async def receive(self) -> Any:
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._resume_reading()
+        return message
 
     def shutdown(self) -> None:
         """Sends the client the reason why its websocket is closed."""
@@ -108,8 +152,7 @@ class WebSocket(WSProtocol):
         super().resume_writing()
         self._stuck = False
         self._table.sent(self)
-        if self._accepted and not self.read_paused:
-            self.transport.resume_reading()
+        self._resume_reading()
 
     def handle_close(self, event: CloseConnection) -> None:
         """Sends the reason to a client that violated the protocol."""

@@ -22,14 +22,27 @@ class RequestBody:
     __slots__ = ("_chunks", "_held", "left", "whole")
 
     def __init__(
-        self, length: int, bounds: Bounds, held: HeadBuffer, *, plain: bool = False, most: int = sys.maxsize
+        self,
+        length: int,
+        bounds: Bounds,
+        held: HeadBuffer,
+        *,
+        plain: bool = False,
+        most: int = sys.maxsize,
+        at_once: int = sys.maxsize,
     ) -> None:
-        """`plain` leaves out the framing of a chunked body, which may have `most` chunks."""
-        self._chunks = Chunks(bounds, plain=plain, most=most) if length == CHUNKED else None
+        """`plain` leaves out the framing of a chunked body. For `most` and `at_once`, see `Chunks`."""
+        is_chunked = length == CHUNKED
+        self._chunks = Chunks(bounds, plain=plain, most=most, at_once=at_once) if is_chunked else None
         self._held = held
         self.left = length if self._chunks is None else _UNKNOWN
         """Bytes still to come, at most."""
         self.whole = False
+
+    @property
+    def is_behind(self) -> bool:
+        """See `Chunks.is_behind`."""
+        return self._chunks is not None and self._chunks.is_behind
 
     def begin(self) -> bytes:
         """Returns the part of the body that `held` has already."""

@@ -10,6 +10,10 @@ ROOM: Final = 64 * 1024
 """Bytes that a client may send ahead before the port stops reading it."""
 
 
+CHUNKS_AT_ONCE: Final = 256
+"""Chunks of a body that the gateway parses before others have their turn."""
+
+
 class Bounds(Struct, frozen=True, kw_only=True):
     """Limits of one port. Times are in seconds."""
 

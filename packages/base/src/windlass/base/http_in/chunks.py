@@ -27,10 +27,27 @@ _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 class Chunks:
     """A parser for chunked bodies. `plain` removes the framing, for receivers without chunked encoding."""
 
-    __slots__ = ("_bounds", "_chunks_left", "_excess", "_held", "_left", "_phase", "_plain")
+    __slots__ = (
+        "_at_once",
+        "_bounds",
+        "_chunks_left",
+        "_excess",
+        "_held",
+        "_left",
+        "_phase",
+        "_plain",
+        "_turn_left",
+        "is_behind",
+    )
 
-    def __init__(self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize) -> None:
-        """`most` limits the number of chunks."""
+    def __init__(
+        self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize, at_once: int = sys.maxsize
+    ) -> None:
+        """`most` limits the number of chunks, and `at_once` that of one call of `feed`."""
+        self._at_once = self._turn_left = at_once
+        self.is_behind = False
+        """More chunks have arrived than are parsed at once: `feed` must be called again, if only with no
+        bytes."""
         self._bounds = bounds
         self._chunks_left = most
         self._excess = 0
@@ -44,7 +61,11 @@ class Chunks:
         if self._held:
             data, self._held = self._held + data, b""
         at, size, payload = 0, len(data), []
+        self._turn_left, self.is_behind = self._at_once, False
         while at < size:
+            if self._turn_left <= 0 and self._phase is _IN_SIZE:
+                self._held, self.is_behind = data[at:], True
+                break
             begin, before = at, self._phase
             if before == _IN_DATA:
                 at = self._data(at, size)
@@ -81,7 +102,7 @@ class Chunks:
     def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
         """Skips all complete small chunks in one tight loop: a body may consist of nothing else, and other
         clients wait meanwhile."""
-        while self._chunks_left > 0:
+        while self._chunks_left > 0 and self._turn_left > 0:
             end = data.find(b"\r\n", at, at + 5)
             length = _SMALL.get(data[at:end]) if end > at else None
             if length is None or data[end + 2 + length : end + 4 + length] != b"\r\n":
@@ -90,6 +111,7 @@ class Chunks:
                 payload.append(data[end + 2 : end + 2 + length])
             at = end + 4 + length
             self._chunks_left -= 1
+            self._turn_left -= 1
         return at
 
     def _size(self, data: bytes, at: int, size: int) -> int:
@@ -107,6 +129,7 @@ class Chunks:
             raise Bad(400, "The body is more framing than content.")
         if self._left:
             self._chunks_left -= 1
+            self._turn_left -= 1
             if self._chunks_left < 0:
                 raise Bad(400, "The body has too many chunks: send larger ones.")
             self._phase = _IN_DATA

@@ -21,6 +21,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, Protocol
 
 from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.turns import Turns
 from windlass.base.log import log
 
 _log = log("connections")
@@ -68,6 +69,7 @@ class ConnectionTable:
         self.limit = bounds.connections
         self.now = 0.0
         self.members: set[OpenConnection] = set()
+        self.turns = Turns()
         self._port = port
         self.trusts = trusts
         self._also = also

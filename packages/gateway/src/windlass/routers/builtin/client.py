@@ -142,7 +142,7 @@ class ClientConnection(SiteClient):
             upstream.pause()
         upstream.carry(self, self._sent)
         if not self.whole:
-            if self._held.held:  # arrived while the connection was being made
+            if self._held.held or self._is_behind():  # arrived while the connection was being made
                 self._more(self._held.take())
             self.choose_reading()
 

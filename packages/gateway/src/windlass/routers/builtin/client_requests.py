@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from windlass.base.http_in.body import RequestBody
+from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
 from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")
-_AT_ONCE: Final = 32
+_AT_ONCE: Final = 4
 """Requests of one client that are answered before others have their turn."""
 _NO_FIELDS: Final = Fields(b"\0", False)
 
@@ -148,7 +149,7 @@ class RequestReader(GatewaySocket):
             return b""
         if 0 < length <= len(self._held.held):  # most often, all of it came with its head
             return self._held.cut(length)
-        body = self._body = RequestBody(length, self._shared.bounds, self._held)
+        body = self._body = RequestBody(length, self._shared.bounds, self._held, at_once=CHUNKS_AT_ONCE)
         data = body.begin()
         self.whole = body.whole
         return data
@@ -172,3 +173,18 @@ class RequestReader(GatewaySocket):
         self.whole = body.whole
         if data:
             self._pass_on(data)
+        if body.is_behind and not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._shared.connections.turns.wait(self._go_on)
+            self.choose_reading()
+
+    def _is_behind(self) -> bool:
+        return not self.whole and self._body is not None and self._body.is_behind
+
+    def _go_on(self) -> None:
+        """Passes on more of what has arrived of the body."""
+        self._waits_for_turn = False
+        if self._phase is BUSY:
+            if self._is_behind() and self._upstream is not None:
+                self._more(b"")
+            self.choose_reading()

@@ -85,6 +85,7 @@ class GatewaySocket(asyncio.Protocol):
         "_shared",
         "_since",
         "_upstream",
+        "_waits_for_turn",
         "network",
         "transport",
         "whole",
@@ -103,6 +104,8 @@ class GatewaySocket(asyncio.Protocol):
         """The client does not read, so that what is written waits here."""
         self._paused = False
         """The client is not read."""
+        self._waits_for_turn = False
+        """A part of the body that has arrived is passed on in a later turn of the event loop."""
         self._served = False
         """The client has received an answer: it may be silent for longer than before its first request."""
         self._since = shared.loop.time()
@@ -196,7 +199,7 @@ class GatewaySocket(asyncio.Protocol):
         """Pauses reading while nothing takes further bytes, and resumes it after that."""
         upstream = self._upstream
         if self._phase is BUSY and not self.whole:
-            pause = upstream is None or upstream.blocked
+            pause = upstream is None or upstream.blocked or self._waits_for_turn
         else:
             pause = len(self._held.held) > ROOM
         if pause is self._paused:

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, ROOM
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, HeadBuffer
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead
@@ -25,6 +25,8 @@ _BEFORE_HEAD: Final = -10
 _IN_HEAD: Final = -11
 """Value of `_left` until its head is complete. Later it is the missing bytes of the body, CHUNKED, or
 UNTIL_CLOSE."""
+_MOST_INTERIM: Final = 100
+"""Interim answers to one request."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
@@ -43,9 +45,12 @@ class Upstream(asyncio.Protocol):
         "_answer",
         "_chunks",
         "_held",
+        "_interim",
+        "_is_held_back",
         "_keep",
         "_left",
         "_shared",
+        "_waits_for_turn",
         "blocked",
         "client",
         "lost",
@@ -66,8 +71,14 @@ class Upstream(asyncio.Protocol):
         self._answer: AnswerHead | None = None
         """The last head, parsed. The next one is often the same."""
         self._left = _BEFORE_HEAD
+        self._interim = 0
+        """Interim answers to the request under way."""
         self._keep = False
         self._chunks = Chunks(shared.bounds)
+        self._is_held_back = False
+        """The client does not take more for now."""
+        self._waits_for_turn = False
+        """A part of the answer that has arrived is passed on in a later turn of the event loop."""
 
     @property
     def begun(self) -> bool:
@@ -81,6 +92,7 @@ class Upstream(asyncio.Protocol):
 
     def carry(self, client: ClientConnection, request: bytes) -> None:
         self.client = client
+        self._interim = 0
         self.transport.write(request)
 
     def fail_soon(self, client: ClientConnection) -> None:
@@ -108,13 +120,21 @@ class Upstream(asyncio.Protocol):
             self.client.choose_reading()
 
     def pause(self) -> None:
-        if not (self.paused or self.lost or self.transport.is_closing()):
-            self.paused = True
-            self.transport.pause_reading()
+        self._is_held_back = True
+        self._choose_reading()
 
     def resume(self) -> None:
-        if self.paused and not (self.lost or self.transport.is_closing()):
-            self.paused = False
+        self._is_held_back = False
+        self._choose_reading()
+
+    def _choose_reading(self) -> None:
+        pause = self._is_held_back or self._waits_for_turn
+        if pause is self.paused or self.lost or self.transport.is_closing():
+            return
+        self.paused = pause
+        if pause:
+            self.transport.pause_reading()
+        else:
             self.transport.resume_reading()
 
     def abandon(self) -> None:
@@ -133,13 +153,14 @@ class Upstream(asyncio.Protocol):
         if self.lost or self.blocked or not peer.routes or peer.draining or shared.stopping:
             self.hang_up()
             return
-        if self.paused:
-            self.resume()
+        self.resume()
         self.since = shared.now
         peer.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        while self.client is not None and self._left == CHUNKED and self._chunks.is_behind:
+            self._pass_on_chunks(self.client, b"")
         client, self.client = self.client, None
         if client is None:
             self._forget()
@@ -190,19 +211,20 @@ class Upstream(asyncio.Protocol):
         """Collects heads until the one of the answer itself, which interim answers may precede."""
         self._held.add(data)
         try:
-            while (whole := self._held.complete()) is not None:
-                end = whole.find(b"\r\n\r\n") + 4
-                answer = AnswerHead(whole[:end])
+            while (head := self._held.head()) is not None:
+                answer = AnswerHead(head)
                 if answer.status >= 200:
                     self._answer = answer
-                    self._begin(client, answer, whole)
+                    self._begin(client, answer, head + self._held.take())
                     return
                 if answer.status == 101:
-                    self._switch(client, answer, whole[end:])
+                    self._switch(client, answer, self._held.take())
                     return
+                self._interim += 1
+                if self._interim > _MOST_INTERIM:
+                    raise Bad(502, "It sent too many interim answers.")
                 if not client.old:
                     client.transport.write(answer.head(close=False))
-                self._held.add(whole[end:])
         except Bad as bad:
             self._break(client, bad.message)
 
@@ -222,7 +244,7 @@ class Upstream(asyncio.Protocol):
         self._left = length
         acknowledge_quickly(self.transport)
         if length == CHUNKED:
-            self._chunks = Chunks(self._shared.bounds, plain=client.old)
+            self._chunks = Chunks(self._shared.bounds, plain=client.old, at_once=CHUNKS_AT_ONCE)
             self._pass_on_chunks(client, data[end:], head)
         elif length == UNTIL_CLOSE:
             client.transport.write(head + data[end:])
@@ -245,6 +267,17 @@ class Upstream(asyncio.Protocol):
             client.transport.write(head + data)
         if after is not None:
             self._end(client, clean=not after)
+        elif self._chunks.is_behind and not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._shared.connections.turns.wait(self._go_on)
+            self._choose_reading()
+
+    def _go_on(self) -> None:
+        """Passes on more of what has arrived of the answer."""
+        self._waits_for_turn = False
+        if self.client is not None and self._left == CHUNKED and self._chunks.is_behind:
+            self._pass_on_chunks(self.client, b"")
+        self._choose_reading()
 
     def _end(self, client: ClientConnection, *, clean: bool) -> None:
         """Ends an answer. Bytes after it (not `clean`) close the connection: they are no answer to a later
