@@ -1,4 +1,6 @@
-"""Fixtures of all tests: an event loop, a database, a world."""
+"""Fixtures of all tests: an event loop, a database, a world.
+
+The last two import the whole product when a test asks for them: the suite of a package has less."""
 
 import gc
 import logging
@@ -9,8 +11,6 @@ import tempfile
 
 import pytest
 
-from tests.postgres import chosen_database, running_postgres
-from tests.world import make_world
 from windlass.base import cgroups
 
 pytest_plugins = ["pytester", "tests.marks", "tests.skips", "tests.patience", "tests.tables", "tests.report"]
@@ -55,6 +55,8 @@ def anyio_backend():
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL of this test process, out of a wheel: nothing has to be installed or running."""
+    from tests.postgres import running_postgres
+
     with running_postgres() as server:
         yield server
 
@@ -71,11 +73,15 @@ def same_logging():
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def database_url(request):
     """Both databases, one after the other: every promise holds on each."""
+    from tests.postgres import chosen_database
+
     with chosen_database(request) as url:
         yield url
 
 
 @pytest.fixture
 async def world(database_url):
+    from tests.world import make_world
+
     async with make_world(database_url) as made:
         yield made

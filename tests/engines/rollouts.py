@@ -12,7 +12,6 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from tests.free_ports import free_port
-from windlass.core.deploy import automatic_port
 from windlass.engines.engine import ListensElsewhere, NotReady
 from windlass.engines.rollout import readiness
 from windlass.engines.workload import (
@@ -229,13 +228,14 @@ class Rollouts(AtStation):
             ready=(tcp(8080),),
             variables={"OWN_CHOICE": str(own)},
         )
-        it = automatic_port.marked_as_automatic(it)
+        (port,) = it.ports
+        it = structs.replace(it, ports=(structs.replace(port, automatic=True),))
         await station.engine.apply(it, 1)
         with pytest.raises(ListensElsewhere) as elsewhere:
             await station.engine.wait_until_ready(it, 1)
         assert elsewhere.value.port == own
         await station.engine.apply(it, 0)
-        moved = await rolled_out(station, automatic_port.with_port(it, own), 1)
+        moved = await rolled_out(station, _moved(it, own), 1)
         assert len(moved.ready) == len(await rig.copies(it.service)) == 1
 
     # Alive and ready from then on
@@ -291,6 +291,13 @@ def absent(artifact: Artifact, name: str) -> HealthProbe:
 async def write(station: Station, it: Workload, made: Instance, name: str, *, remove: bool = False) -> None:
     code = f"import os; os.remove({name!r})" if remove else f"open({name!r}, 'w')"
     assert await station.engine.execute(made, [it.artifact.command[0], "-c", code], 20) == (0, "")
+
+
+def _moved(it: Workload, number: int) -> Workload:
+    """Gives the only port another number, also in its probe."""
+    (port,), (probe,) = it.ports, it.ready
+    ports = (structs.replace(port, internal=number),)
+    return structs.replace(it, ports=ports, ready=(structs.replace(probe, port=number),))
 
 
 def _ids(instances: Sequence[Instance]) -> set[str]:

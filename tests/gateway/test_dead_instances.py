@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import Caller, Instance, Said, make_town, request, until
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.town import Caller, Instance, Said, make_town, request, until
 
 LIVE, DEAD = 3, 3
 PAUSE = 0.05

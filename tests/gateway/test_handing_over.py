@@ -11,9 +11,9 @@ import socket
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.test_held_ports import can_be_taken
-from tests.routers.town import SHOP, Heard, calling, reply, request, route, until
+from tests.gateway.gateway_town import GatewayTown, processes_of
+from tests.gateway.routers.test_held_ports import can_be_taken
+from tests.gateway.routers.town import SHOP, Heard, calling, reply, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, connect_to
 from windlass.gateway.link import GatewayLink

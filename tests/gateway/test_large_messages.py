@@ -9,8 +9,8 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import Heard, reply, request, until
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.town import Heard, reply, request, until
 from windlass.gateway.channel import Channel
 from windlass.gateway.messages import ElderDrain, FromSuccessor
 from windlass.routers.router import Endpoint

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import SHOP, Heard, request, until
+from tests.gateway.gateway_town import GatewayTown, processes_of
+from tests.gateway.routers.town import SHOP, Heard, request, until
 from windlass.gateway.files import LOG
 from windlass.gateway.starting import LARGEST, LogFile
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown, body
-from tests.routers.town import request
+from tests.gateway.gateway_town import GatewayTown, body
+from tests.gateway.routers.town import request
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import Listen, RouteError
 

@@ -9,8 +9,8 @@ from asyncio.subprocess import DEVNULL
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import request
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.town import request
 from windlass.gateway.files import build
 
 FEW = 600

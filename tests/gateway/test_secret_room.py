@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown
+from tests.gateway.gateway_town import GatewayTown
 from windlass.base.marks import mark_of
 from windlass.gateway.files import (
     CONTROL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import request, until
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.town import request, until
 from windlass.gateway.files import JOURNAL
 
 UNKNOWN = request(host="unknown.localhost")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.sites import FILES, PAGE, made
-from tests.routers.town import calling, request, route
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.sites import FILES, PAGE, made
+from tests.gateway.routers.town import calling, request, route
 from windlass.gateway.doors import Doors
 from windlass.gateway.journal import Journal, JournaledRoutes
 from windlass.gateway.messages import Open, SetRoutes

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import request, until
+from tests.gateway.gateway_town import GatewayTown
+from tests.gateway.routers.town import request, until
 from windlass.gateway import handover, link
 from windlass.gateway.doors import Doors
 from windlass.gateway.files import HANDOVER, JOURNAL, connect_to, listen_at

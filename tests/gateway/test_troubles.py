@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import calling, request, route, until
+from tests.gateway.gateway_town import GatewayTown, processes_of
+from tests.gateway.routers.town import calling, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import JOURNAL, LOG
 from windlass.gateway.link import AskGateway

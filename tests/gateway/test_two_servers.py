@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.free_ports import free_port
-from tests.gateway.conftest import GatewayTown, body
+from tests.gateway.gateway_town import GatewayTown, body
 from windlass.gateway import link
 from windlass.routers.router import RouteError
 

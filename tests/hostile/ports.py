@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.routers.town import SHOP, Caller, make_town, until
+from tests.gateway.routers.town import SHOP, Caller, make_town, until
 from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.base.http_in.bounds import Bounds

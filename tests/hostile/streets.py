@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.fakes.engine import FakeEngine
-from tests.routers.town import calling
+from tests.gateway.routers.town import calling
 from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up

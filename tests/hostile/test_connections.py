@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.routers.town import SHOP
 from tests.hostile.ports import ASK, PORTS, opened, settled
-from tests.routers.town import SHOP
 from tests.world import ADMIN
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import Admission, ConnectionTable

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.base.oidc.provider import JWKS
+from tests.base.oidc.provider import Provider as Publisher
 from tests.forged_tokens import FORGED, VALID
 from tests.identity.issuer import ABSENT, LIFETIME, Issuer, invitations, invite, joined, members, role
 from tests.mint import ALGORITHMS, ISSUER, NOW, Mint
-from tests.oidc.provider import JWKS
-from tests.oidc.provider import Provider as Publisher
 from tests.world import HandClock, make_world
 from windlass.config import BadSetting
 from windlass.core.access import Scope

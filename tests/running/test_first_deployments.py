@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.routers.town import until
+from tests.gateway.routers.town import until
 from tests.running.deployments import deployments
 from tests.world import World
 from windlass.control.deploying.routes import catch_up

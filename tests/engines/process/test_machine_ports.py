@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
+from tests.base.test_filelock import holder
 from tests.engines import programs
 from tests.engines.process.helpers import KEY, SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
-from tests.test_filelock import holder
 from windlass.engines.engine import EngineUnavailable
 from windlass.process import ports
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tests.base.test_filelock import holder
 from tests.engines import programs
 from tests.engines.conformance import told_by
 from tests.engines.lifecycle import PORT
 from tests.engines.process.helpers import KEY, SERVICE, answer_of
 from tests.engines.stations import Station, until, wanted
-from tests.test_filelock import holder
 from windlass.base import kernel
 from windlass.base.kernel import Process
 from windlass.engines.engine import EngineError, EngineUnavailable

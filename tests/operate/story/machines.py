@@ -18,7 +18,7 @@ from uuid import uuid4
 import aiohttp
 
 from tests.faults.grounds import end_all
-from tests.gateway.conftest import processes_of
+from tests.gateway.gateway_town import processes_of
 from tests.whole import PATIENCE, until
 from tests.world import ADMIN
 
