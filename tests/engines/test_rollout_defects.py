@@ -12,8 +12,8 @@ from tests.engines import rollouts, stations
 from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Station
-from tests.engines.test_fake import FakeRig
 from tests.fakes.engine import FakeEngine
+from tests.sdk.test_fake import FakeRig
 from windlass.engines.engine import Leave, Note, NotReady, ignore_note, leave_immediately
 from windlass.engines.rollout.engine import RolloutEngine
 from windlass.engines.rollout.health import HealthMonitor

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.segments.lines import NOON, PLENTY, newest, numbered, said, whole
+from tests.sdk.segments.lines import NOON, PLENTY, newest, numbered, said, whole
 from windlass.base.segments import Segments
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.marks import either
-from tests.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
+from tests.sdk.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.segments import EVERYTHING, Segments, files, instant, line_filter

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
+from tests.sdk.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
 from windlass.base.segments import Segments, files
 from windlass.engines.workload import OutputLine
 

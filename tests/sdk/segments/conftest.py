@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.segments.lines import PLENTY
+from tests.sdk.segments.lines import PLENTY
 from windlass.base.segments import Segments
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.segments.lines import NOON, PLENTY, SMALL, messages, numbered, said, whole
+from tests.sdk.segments.lines import NOON, PLENTY, SMALL, messages, numbered, said, whole
 from windlass.base.segments import Gone, Segments, line_filter
 
 
