@@ -14,7 +14,7 @@ import pytest
 
 import windlass.demo
 from tests.free_ports import free_port
-from tests.launch.servers import PASSWORD, database
+from tests.process.databases.servers import PASSWORD, database
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.builders.repositories import Repository
+from tests.repositories import Repository
 from tests.whole import Place, Windlass, until
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.marks import nightly
+from tests.repositories import Repository
 from tests.whole import Page, Visitors, Windlass, page, place, until
 from windlass.docker.client import Docker
 

@@ -11,10 +11,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.builders.repositories import Repository
-from tests.builders.test_uploads import entry, packed
 from tests.engines.dockers import BOX
 from tests.faults.witness import CALLS, MACHINE, Witness
+from tests.repositories import Repository
+from tests.sources.test_uploads import entry, packed
 
 SERVES = """
 server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=512)

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from tests.hostile import neighbours
+from tests.process.hostile import neighbours
 from windlass.base.isolation import calls, netlink, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.test_builds_apart import crossings
 from tests.faults.inside import Inside, Service, inside
 from tests.faults.programs import PYTHON
 from tests.needs import needs_root
+from tests.process.builds.test_builds_apart import crossings
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
 from windlass.operate import disk

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from tests.process.helpers import SERVICE
 from windlass.base import live_thread
 from windlass.base.isolation import isolation, private, user_limits
 from windlass.base.isolation.isolation import Isolation

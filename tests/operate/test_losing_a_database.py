@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
 from tests.fakes.engine import FakeEngine
 from tests.marks import nightly
+from tests.repositories import Repository
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings

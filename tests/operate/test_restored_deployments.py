@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.engines.dockers import docker_host, give_python
 from tests.engines.test_whole import Shop
 from tests.fakes.engine import FakeEngine
 from tests.marks import nightly
 from tests.operate.installations import settings_of
+from tests.repositories import Repository
 from tests.whole import Place, Windlass, page, place, until
 from tests.world import HandClock, World, make_world
 from windlass.control.records.deployments import RECONCILE

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests import free_ports
-from tests.builders.repositories import Repository
 from tests.gateway.gateway_town import GatewayTown, processes_of
 from tests.gateway.routers.test_held_ports import IPV6, can_be_taken
 from tests.gateway.routers.town import until
+from tests.repositories import Repository
 from tests.routing.test_restarting import ServerProcess, deploy
 from tests.whole import Place, place
 from tests.whole import until as until_true

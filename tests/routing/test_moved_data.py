@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.builders.repositories import Repository
 from tests.gateway.gateway_town import processes_of
+from tests.repositories import Repository
 from tests.routing.test_restarting import APP, ServerProcess, deploy
 from tests.whole import Place, Processes, page, place, until
 from windlass.engines.workload import Artifact

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.gateway.gateway_town import processes_of
 from tests.gateway.routers.test_held_ports import IPV6, can_be_taken
+from tests.repositories import Repository
 from tests.whole import Place, Visitors, page, place, until
 from tests.world import ADMIN
 from windlass.base.settings import settings_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.builders.test_databases import machine, postgresql
 from tests.fakes.engine import FakeEngine
+from tests.process.databases.test_databases import machine, postgresql
 from tests.world import REPOSITORY, World, make_world
 from windlass.core.deploy import databases
 from windlass.engines.engine import EngineLimits

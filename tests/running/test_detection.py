@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.repositories import Repository
-from tests.builders.test_native_runs import until
-from tests.test_bounded_calls import running_calls
+from tests.process.builds.test_native_runs import until
+from tests.process.test_bounded_calls import running_calls
+from tests.repositories import Repository
 from tests.world import World, make_world
 from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
 from windlass.sources.git import Git

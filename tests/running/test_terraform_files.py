@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
+from tests.repositories import Repository
 from tests.world import Answer, World, make_world
 from windlass.control.workloads.work_folders import DETECTIONS
 from windlass.sources.git import Git

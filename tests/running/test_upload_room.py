@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from tests.builders.test_uploads import entry, packed
 from tests.running.deployments import deploy
 from tests.running.uploads import FOLDER, OTHER, age, announced, archives, begun, sent, uploaded
+from tests.sources.test_uploads import entry, packed
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.control.context.upload_files import StoredUpload

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.running.uploads import FOLDER, OTHER, announced, begun, sent, uploaded
+from tests.sources.test_uploads import entry, link, packed
 from tests.world import World
 from windlass.base.disk_reserve import is_short
 from windlass.base.errors import Unavailable

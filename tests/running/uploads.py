@@ -6,7 +6,7 @@ import hashlib
 import os
 from typing import Any
 
-from tests.builders.test_uploads import entry, packed
+from tests.sources.test_uploads import entry, packed
 from tests.world import Answer, World
 from windlass.control.context.upload_files import StoredUpload
 

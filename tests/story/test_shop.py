@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.cli.manual import DOCS, program
 from tests.engines.dockers import docker_host
 from tests.engines.standins import official_images
 from tests.free_ports import free_port
 from tests.marks import slow
+from tests.repositories import Repository
 from tests.story.shop import FILES
 from tests.terraform.images import program_image
 from tests.terraform.modules import ENGINE, needs_program

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
+from tests.repositories import Repository
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.whole import Place, Windlass, place
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
+from tests.repositories import Repository
 from tests.whole import Windlass, until
 from windlass.base.environment import for_tools
 from windlass.core.deploy.states import OPEN

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
+from tests.repositories import Repository
 from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_runs import begin_slow

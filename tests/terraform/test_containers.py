@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
 from tests.free_ports import free_port
+from tests.repositories import Repository
 from tests.terraform.conftest import new_environment
 from tests.terraform.images import program_image
 from tests.terraform.modules import MODULE, SECRET, Service

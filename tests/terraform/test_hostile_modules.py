@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.free_ports import free_port
+from tests.repositories import Repository
 from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, SECRET, Service, needs_program
 from tests.whole import Place, place

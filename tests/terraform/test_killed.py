@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
 from tests.faults.house import House
 from tests.faults.programs import Code
 from tests.forks import Brood, breeding
 from tests.free_ports import free_port
 from tests.marks import nightly
+from tests.repositories import Repository
 from tests.terraform.images import program_image
 from tests.terraform.modules import document, needs_program
 from windlass.core.deploy.states import OPEN

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.builders.repositories import Repository
 from tests.free_ports import free_port
 from tests.hostile.test_lying_runs import begun, state
+from tests.repositories import Repository
 from tests.stub_server import StubServer
 from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program

@@ -1,1 +1,0 @@
-"""Code from git, and the builds made of it."""

@@ -1,0 +1,134 @@
+"""A container keeps the ports of the machine at which it is reached, across all of its starts."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.docker.watched import wanted
+from tests.engines.dockers import BOX
+from windlass.docker import host_ports
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.host_ports import HostPorts, choose
+from windlass.engines.engine import EngineError
+from windlass.engines.workload import Phase, WorkloadPort
+
+WEB = (WorkloadPort(name="web", internal=8080),)
+
+
+def serving(**given):
+    return wanted(ports=WEB, **given)
+
+
+async def port_of(raw: Docker, container: str) -> int:
+    published = (await raw.json("GET", f"/containers/{container}/json"))["NetworkSettings"]["Ports"]
+    return int(published["8080/tcp"][0]["HostPort"])
+
+
+async def start(raw: Docker, container: str) -> int:
+    await raw.raw("POST", f"/containers/{container}/start")
+    return await port_of(raw, container)
+
+
+async def stop(raw: Docker, container: str) -> None:
+    await raw.raw("POST", f"/containers/{container}/stop", params={"t": 0})
+
+
+@pytest.mark.slow
+async def test_an_instance_that_the_engine_starts_again_has_its_port_and_nobody_else_had_it(engine, raw):
+    victim = await engine.run(serving(), 0)
+    await stop(raw, victim.id)
+    others = [await engine.run(serving(), 0) for _ in range(3)]
+    ports = {await port_of(raw, other.id) for other in others}
+    assert await start(raw, victim.id) == victim.ports[8080]
+    assert victim.ports[8080] not in ports
+
+
+@pytest.mark.slow
+async def test_without_a_number_another_container_would_get_the_port(raw):
+    """The control: Docker gives ports of its own choice anew at each start."""
+    body = {
+        "Image": BOX,
+        "Cmd": ["sleep", "100"],
+        "ExposedPorts": {"8080/tcp": {}},
+        "HostConfig": {"PortBindings": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}},
+    }
+    ids = [(await raw.json("POST", "/containers/create", body=body))["Id"] for _ in range(2)]
+    try:
+        before = await start(raw, ids[0])
+        await stop(raw, ids[0])
+        await start(raw, ids[1])
+        assert await start(raw, ids[0]) != before
+    finally:
+        for each in ids:
+            await raw.raw("DELETE", f"/containers/{each}", params={"force": True})
+
+
+@pytest.mark.slow
+async def test_a_port_of_another_program_is_left_out_and_the_next_one_taken(engine, monkeypatch):
+    with socket.socket() as taken, socket.socket() as free:
+        for each in (taken, free):
+            each.bind(("127.0.0.1", 0))
+        taken.listen()
+        numbers = [each.getsockname()[1] for each in (taken, free)]
+        free.close()
+        monkeypatch.setattr(host_ports, "RANGE", numbers)
+        for _ in range(3):  # either is chosen first
+            it = serving()
+            assert (await engine.run(it, 0)).ports == {8080: numbers[1]}
+            await engine.remove(it.service, grace=0)
+
+
+@pytest.mark.slow
+async def test_a_run_that_nothing_leads_to_takes_no_port(engine, raw):
+    it = serving(command=("sh", "-c", "exit 0"))
+    await engine.once(it)
+    found = await raw.json("GET", f"/containers/{await only(raw, it.service)}/json")
+    assert found["HostConfig"]["PortBindings"] in ({}, None)
+
+
+async def only(raw: Docker, service: str) -> str:
+    params = {"filters": {"label": [f"windlass.service={service}"]}, "all": True}
+    (container,) = await raw.json("GET", "/containers/json", params=params)
+    return str(container["Id"])
+
+
+@pytest.mark.slow
+async def test_two_servers_that_chose_one_port_at_the_same_time_both_choose_again(
+    host, make_engine, monkeypatch
+):
+    one = make_engine(host)
+    other = make_engine(host, one.installation)
+    first = (await one.engine.run(serving(), 0)).ports[8080]
+    choices = iter([first])
+    choose_well = host_ports.choose
+    monkeypatch.setattr(host_ports, "choose", lambda *given: [next(choices, None) or choose_well(*given)[0]])
+    found = await other.engine.run(serving(), 0)
+    assert found.phase is Phase.RUNNING
+    assert found.ports[8080] != first
+    await one.engine.sweep(await one.engine.services())
+
+
+def test_an_organization_leaves_as_many_ports_to_others_as_it_has():
+    half = len(host_ports.RANGE) // 2
+    taken = set(host_ports.RANGE[:half])
+    assert len(choose(20, half - 20, taken - set(host_ports.RANGE[:20]))) == 20
+    with pytest.raises(EngineError, match="Run fewer instances, or declare fewer ports"):
+        choose(1, half, taken)
+    assert not set(choose(half, 0, taken)) & taken  # another one
+
+
+@pytest.mark.parametrize(
+    ("message", "is_new"),
+    [
+        ("Bind for 127.0.0.1:20013 failed: port is already allocated", True),
+        ("failed to bind host port 127.0.0.1:20013/tcp: address already in use", True),
+        ("Error starting userland proxy: listen tcp4 127.0.0.1:80: bind: address already in use", False),
+        ("container name 127.0.0.1:20013 is already in use by", False),
+    ],
+)
+def test_the_engine_says_which_port_is_taken(message, is_new):
+    ports = HostPorts(Docker("unix:///nowhere"))
+    assert ports.skip(EngineRefused(500, message)) is is_new
+    assert not ports.skip(EngineRefused(500, message))  # and is not asked for it for ever

@@ -1,0 +1,121 @@
+"""Further promises of PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.databases.servers import database, fallen
+
+pytestmark = pytest.mark.slow
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root: this is about not being it")
+WITHOUT_NAMESPACES = (sys.executable, "-I", str(Path(__file__).with_name("without_namespaces.py")))
+
+
+def test_the_user_and_the_database_have_the_given_names():
+    with database("postgresql", new=True) as db:
+        db.started()
+        assert db.ask("SELECT current_user, current_database(), usesuper FROM pg_user") == ["me|shop|t"]
+
+
+def test_another_user_and_database_are_made_when_they_are_asked_for_later():
+    with database("postgresql") as db:
+        db.stop(db.started())
+        db.started(POSTGRES_USER="you-2", POSTGRES_DB="other")
+        assert db.ready(POSTGRES_USER="you-2", POSTGRES_DB="other") is None
+        assert "does not exist" in (db.ready(POSTGRES_DB="third") or "")
+
+
+def test_the_memory_of_postgresql_follows_its_limit():
+    with database("postgresql") as db:
+        db.started(WINDLASS_MEMORY="100")
+        assert db.ask("SHOW shared_buffers") == ["25MB"]
+
+
+def test_a_reused_process_id_of_a_dead_server_is_no_hindrance():
+    with database("postgresql") as db:
+        fallen(db.started())
+        left = db.data / "postmaster.pid"
+        number, _, rest = left.read_text().partition("\n") if left.exists() else ("", "", "")
+        left.write_text(f"{os.getpid()}\n{rest}")
+        db.started()
+        assert number != str(os.getpid())
+
+
+def test_data_of_another_major_version_is_refused_with_the_way_and_left_as_it_is():
+    with database("postgresql", "16") as older, database("postgresql", "18") as newer:
+        older.stop(older.started())
+        volume = str(older.folder / "volume")
+        assert newer.start(WINDLASS_VOLUME_DATA=volume).wait() == 1
+        assert all(word in newer.log for word in ("16", "18", "pg_dump"))
+        older.started()
+
+
+@pytest.mark.parametrize("volume", [True, False])
+def test_the_data_lies_in_the_volume_and_only_without_one_where_pgdata_says(volume):
+    with database("postgresql", new=True) as db:
+        elsewhere = db.folder / "elsewhere"
+        db.started(PGDATA=str(elsewhere), **({} if volume else {"WINDLASS_VOLUME_DATA": ""}))
+        assert elsewhere.exists() is not volume
+        assert db.data.exists() is volume
+
+
+def test_a_data_folder_that_others_may_enter_is_closed_again():
+    """PostgreSQL refuses to start on one, as after `chmod -R a+rX` of the data directory."""
+    with database("postgresql") as db:
+        db.stop(db.started())
+        subprocess.run(["chmod", "-R", "a+rX", db.data], check=True)
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o755
+        db.started()
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o700
+
+
+@ROOT
+def test_as_root_the_server_runs_unprivileged_and_its_data_stays_private():
+    with database("postgresql", new=True) as db:
+        db.started()
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o700
+        assert (db.data / "PG_VERSION").stat().st_uid == 0
+        children = {capabilities(int(pid)) for pid in servers_of(db)}
+        assert children == {0}
+        assert capabilities(os.getpid())
+
+
+@ROOT
+def test_where_there_are_no_user_namespaces_it_becomes_an_ordinary_user():
+    with database("postgresql", new=True) as db:
+        Path(db.folder).chmod(0o711)
+        db.stop(db.started(*WITHOUT_NAMESPACES))
+        assert (db.data / "PG_VERSION").stat().st_uid != 0
+        db.started()  # and with them, what was given away is taken back
+        assert (db.data / "PG_VERSION").stat().st_uid == 0
+
+
+@ROOT
+def test_postgresql_that_could_run_only_as_root_is_reported_with_a_way_out():
+    with database("postgresql", new=True) as db:
+        closed = db.folder / "closed"
+        volume = closed / "closed, too"
+        volume.mkdir(parents=True)
+        closed.chmod(0o700)
+        volume.chmod(0o700)
+        assert db.start(*WITHOUT_NAMESPACES, WINDLASS_VOLUME_DATA=f"{volume}/data").wait() == 1
+        [command] = [line.partition("chmod o+x ")[2] for line in db.log.splitlines() if "chmod o+x " in line]
+        subprocess.run(["chmod", "o+x", *shlex.split(command)], check=True)
+        db.started(*WITHOUT_NAMESPACES, WINDLASS_VOLUME_DATA=f"{volume}/data")
+
+
+def servers_of(db) -> list[str]:
+    return [(db.data / "postmaster.pid").read_text().splitlines()[0]]
+
+
+def capabilities(pid: int) -> int:
+    facts = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(facts["CapEff"], 16)

@@ -1,0 +1,204 @@
+"""Control groups hold limits and children, where the machine gives some."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, wanted
+from tests.process.helpers import KEY, answer_of
+from windlass.base import cgroups, kernel
+from windlass.process import resource_monitor
+from windlass.process.records import Record, RecordStore
+
+GROWS = """
+import time
+print("here", flush=True)
+time.sleep({wait})
+held = b"x" * (150 << 20)
+print("has grown", flush=True)
+time.sleep(60)
+"""
+HIDES = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.execve("/bin/sleep", ["sleep", "1000"], {})
+print("here", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def delegated():
+    """A control group that is given to us, as systemd does."""
+    mount = cgroups.mount()
+    group = (mount or Path("/nowhere")) / f"windlass-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        os.setxattr(group, "trusted.delegate", b"1")
+    except OSError as error:
+        pytest.xfail(f"no control group can be made on this machine: {error.strerror}")
+    yield group
+    for each in (*sorted(group.rglob("*/"), reverse=True), group):
+        while (each / "cgroup.procs").read_text():  # the process that bounds unread output ends by itself
+            time.sleep(0.02)
+        each.rmdir()
+
+
+def live_in(group: Path, rig: ProcessRig, answer: Any) -> None:
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    answer.send(asyncio.run(_live(rig)))
+
+
+async def _live(rig: ProcessRig) -> tuple[Sequence[str], list[str], list[str]]:
+    async with Station(rig) as station:
+        it = wanted(rig.made(HIDES))
+        await station.apply(it)
+        await station.hears("here")
+        record = RecordStore(rig.folder).read(KEY)
+        assert record is not None
+        there = cgroups.members(record.groups)
+        inside = [str(kernel.stat(pid)) for pid in there if not kernel.leads_namespace(pid)]
+        await station.engine.remove(it.service, grace=1)
+        return record.groups, inside, [str(pid) for pid in cgroups.members(record.groups)]
+
+
+def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delegated):
+    groups, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path, networks=False))
+    if len(groups) == 1:
+        assert Path(groups[0]).is_relative_to(delegated)
+    else:  # version 1
+        of_service = Path(groups[0]).parent.name
+        assert {*map(Path, groups)} == {
+            at / of_service / Path(groups[0]).name for name, at in cgroups.find_v1().items() if name != "cpu"
+        }
+    assert len(inside) == 2
+    assert after == []
+    assert not any(Path(group).parent.exists() for group in groups)
+
+
+def test_the_control_group_that_an_earlier_version_recorded_is_kept():
+    it = msgspec.json.decode(
+        b'{"service":"a","pod":"a-1-0","deployment":"","org":"","workdir":"","memory":1,"cgroup":"/x"}',
+        type=Record,
+    )
+    assert it.groups == ("/x",)
+    assert msgspec.json.decode(msgspec.json.encode(it), type=Record) == it
+
+
+@pytest.mark.parametrize(
+    ("controllers", "limits"),
+    [
+        ("cpu memory pids", {"cpu.max": "50000 100000", "memory.max": str(64 << 20), "pids.max": "4096"}),
+        ("cpuset io", {}),
+    ],
+)
+def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, limits):
+    base = tmp_path / "given"
+    base.mkdir()
+    (base / "cgroup.controllers").write_text(controllers)
+    (base / "cgroup.procs").touch()
+    groups = cgroups.Cgroups(base, tmp_path)
+    groups.prepare()
+    [made] = map(Path, groups.make("web", "web-1-0", cpu=500, memory=64, together=192))
+    assert {name: (made / name).read_text() for name in limits} == limits
+    assert {name for name in ("cpu.max", "memory.max", "pids.max") if (made / name).exists()} == limits.keys()
+    if limits:
+        for divided in (base, made.parent):
+            assert "+pids" in (divided / "cgroup.subtree_control").read_text().split()
+        assert (made.parent / "memory.max").read_text() == str(192 << 20)
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "given"),
+    [
+        ("0::/", False, None),  # the whole machine's: systemd's, not ours
+        ("0::/", True, "."),  # a container with a namespace of its own
+        ("0::/user.slice/shop.service", True, None),  # belongs to root, and was delegated to no user
+        ("1:cpu:/", True, None),
+    ],
+)
+def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, typed, given):
+    mount, proc = tmp_path / "cgroup", tmp_path / "proc"
+    group = mount / line.rpartition(":")[2].strip("/")
+    group.mkdir(parents=True)
+    proc.mkdir()
+    (proc / "cgroup").write_text(f"5:pids:/\n{line}\n")
+    (proc / "mountinfo").write_text(f"30 24 0:26 / {mount} rw,relatime - cgroup2 cgroup2 rw\n")
+    (group / "cgroup.procs").touch()
+    if typed:
+        (group / "cgroup.type").write_text("domain")
+    found = cgroups.find(proc)
+    if os.getuid() != 0 and line.startswith("0::/user"):
+        given = line.partition("::/")[2]  # its owner is not root
+    assert found == (None if given is None else Path(os.path.normpath(mount / given)))
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+async def test_a_command_beside_a_program_is_in_its_control_groups(tmp_path, has_groups):
+    if has_groups and "memory" not in cgroups.of_machine(tmp_path).offered():
+        pytest.xfail("no control group can be made on this machine")
+    rig = ProcessRig(tmp_path, networks=False, has_groups=has_groups)
+    async with Station(rig) as station:
+        instance = await station.apply(wanted(rig.made("import time; time.sleep(1000)")))
+        code, said = await station.engine.execute(instance, ["cat", "/proc/self/cgroup"], 10)
+        await station.engine.remove(instance.service, grace=1)
+    assert code == 0
+    assert (instance.id in said) is has_groups
+
+
+async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
+    groups = cgroups.of_machine(tmp_path)
+    if "memory" not in groups.offered():
+        pytest.xfail("no control group can be made on this machine")
+    groups.prepare()
+    made = [Path(group) for name in "ab" for group in groups.make(name, f"{name}-1-0", 500, 64, 64)]
+    groups.tidy(lambda: {"a-1-0"})
+    assert [group.name for group in made if group.exists()] == ["a-1-0"] * (len(made) // 2)
+    groups.tidy(set)
+    assert not any(group.parent.exists() for group in made)
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+async def test_a_machine_without_control_groups_serves_one_organization(tmp_path, has_groups):
+    if os.geteuid() or (has_groups and "memory" not in cgroups.of_machine(tmp_path).offered()):
+        pytest.xfail("no control group can be made on this machine")
+    async with Station(ProcessRig(tmp_path, has_groups=has_groups)) as station:
+        why = await station.engine.why_one_organization()
+    assert why.startswith("they share memory") is not has_groups
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+async def test_an_instance_from_before_control_groups_is_still_held_to_its_memory(
+    tmp_path, monkeypatch, is_measured
+):
+    if os.geteuid() or "memory" not in cgroups.of_machine(tmp_path).offered():
+        pytest.xfail("no control group can be made on this machine")
+    if not is_measured:
+        monkeypatch.setattr(resource_monitor.ResourceMonitor, "_without_limits", lambda self, keys: {})
+    rig = ProcessRig(tmp_path, has_groups=False)
+    it = wanted(rig.made(GROWS.format(wait=2)), memory=100)
+    async with Station(rig) as station:
+        await station.apply(it)
+        await station.hears("here")
+    async with Station(ProcessRig(tmp_path)) as station:
+        await station.hears("has grown")
+        if is_measured:
+            assert "more than its memory" in (await station.ended(it.service)).reason
+        else:
+            await asyncio.sleep(1)
+            assert not (await station.one(it.service)).reason
+        await station.engine.sweep(await station.engine.services())

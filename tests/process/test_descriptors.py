@@ -1,0 +1,62 @@
+"""An instance costs the server one descriptor, which tells of its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.engines import programs
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from tests.process.helpers import SERVICE
+
+_MORE = 10
+
+
+def descriptors() -> Counter[str]:
+    """Returns what the open descriptors of this process are."""
+    links: Counter[str] = Counter()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            links[str(entry.readlink())] += 1
+        except FileNotFoundError:  # the one of this look at the folder
+            continue
+    return links
+
+
+async def expect(rig: ProcessRig, before: Counter[str], more: int) -> None:
+    """Waits until there are so many more processes that are watched, and no file of an instance is open."""
+    services = str(rig.folder / "services")
+
+    async def is_so() -> bool:
+        extra = descriptors() - before
+        return extra.total() == more and not any(link.startswith(services) for link in extra)
+
+    await until(is_so, lambda: f"more are open: {descriptors() - before}")
+
+
+async def test_an_instance_costs_one_descriptor(rig: ProcessRig, station: Station):
+    it = wanted(rig.made(programs.SLEEPS))
+    await station.apply(it)
+    await station.hears("here")
+    await expect(rig, descriptors(), 0)
+    before = descriptors()
+    await station.apply(it, 1 + _MORE)
+    await station.hears("here", 1 + _MORE)
+    await expect(rig, before, _MORE)
+
+
+async def test_an_adopted_instance_costs_one_descriptor(rig: ProcessRig):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as first:
+        await first.apply(it, 1)
+        await first.hears("here")
+    async with Station(rig) as second:
+        await second.running(SERVICE)
+        before = descriptors()
+        await second.apply(it, 1 + _MORE)
+        await second.hears("here", _MORE)
+    async with Station(rig) as third:
+        await third.engine.observe(SERVICE)
+        await expect(rig, before, _MORE + 1)  # and one for the launcher
+        await third.engine.sweep(await third.engine.services())

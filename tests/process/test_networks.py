@@ -1,0 +1,234 @@
+"""Networks of instances are there as long as they are needed, whatever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.engines import programs
+from tests.engines.stations import Station, ask, until, wanted
+from tests.needs import needs, needs_root, ordinary_user
+from tests.process.helpers import SERVICE, answer_of
+from windlass.base.isolation import calls, namespace_holder, netlink, network
+from windlass.base.isolation.isolation import Isolation, NetworkRules
+from windlass.process import networks
+
+PORT = 8000
+LONGER_THAN_A_LOOK = namespace_holder.LOOK_EVERY + 0.5
+OF_USERS = Path(__file__).with_name("networks_of_users.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_networks():
+    if not Isolation("auto", Path("/nowhere"), rules=NetworkRules()).has_networks():
+        pytest.skip("needs a kernel with network namespaces, veth and nf_tables")
+
+
+@pytest.mark.slow
+@needs_root
+@needs("pasta")
+def test_all_of_it_holds_for_an_ordinary_user():
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        tried = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
+        tried += ["-k", "not for_an_ordinary_user and not given_up_its_rights and not start_removes_tables"]
+        command = [*ordinary_user(), *tried, f"--basetemp={folder}/made", __file__, str(OF_USERS)]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": folder})
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+def kept(rig, name):
+    return json.loads((rig.folder / "networks" / name).read_text())["pid"]
+
+
+def lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def hubs(rig):
+    return sorted(path.name for path in (rig.folder / "networks").glob("*.hub"))
+
+
+@pytest.mark.parametrize("which", ["hub", "trunk"])
+async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig, station, which):
+    it = wanted(rig.made(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
+    made = await station.apply(it)
+    await station.hears("listening")
+    os.kill(kept(rig, hubs(rig)[0] if which == "hub" else "trunk"), signal.SIGKILL)
+
+    async def is_new():
+        if which == "hub":
+            await station.engine._resource_monitor.tidy_networks()
+        found = await station.one(SERVICE)
+        return found.network != made.network and await ask(found, PORT) == "hello from it"
+
+    await until(is_new)
+
+
+async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(programs.SLEEPS)))
+        used = [kept(rig, name) for name in (*hubs(rig), "trunk")]
+        await station.engine._starter.networks.hub("empty", "acme")  # type: ignore[attr-defined]
+        empty = kept(rig, "empty.hub")
+        await asyncio.sleep(LONGER_THAN_A_LOOK)
+        assert lives(empty), "an engine runs"
+
+    async def have_ended():
+        return not any(map(lives, ended))
+
+    ended = [empty]
+    await until(have_ended)
+    assert all(map(lives, used)), "an instance is in them"
+    async with Station(rig) as station:
+        await station.engine.discard(SERVICE)
+    ended = used
+    await until(have_ended)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(programs.SLEEPS), service=f"2{SERVICE[1:]}"))
+        assert all(map(lives, [kept(rig, name) for name in (*hubs(rig), "trunk")]))
+        await station.engine.sweep(await station.engine.services())
+
+
+async def test_networks_end_with_their_folder(rig, station):
+    await station.apply(wanted(rig.made(programs.SLEEPS)))
+    holders = [kept(rig, name) for name in (*hubs(rig), "trunk")]
+    assert all(map(lives, holders))
+    (rig.folder / "networks").rename(rig.folder / "elsewhere")
+
+    async def have_ended():
+        return not any(map(lives, holders))
+
+    await until(have_ended)
+
+
+@needs_root
+def test_a_holder_has_given_up_its_rights_before_the_server_goes_on(tmp_path):
+    """The server goes on when the descriptors are closed. An ordinary user's socket server could not open the
+    network of a holder with more rights than its own."""
+    closed, held = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(closed)
+        file = tmp_path / "a.hub"
+        file.write_text(json.dumps({"pid": os.getpid()}))
+        hub = network.CellNetwork(kind="hub")
+        calls.run_to_exit(lambda: namespace_holder.hold(str(file), hub, None), lambda error: None, 1)
+    os.close(held)
+    try:
+        assert os.read(closed, 1) == b""
+        status = Path(f"/proc/{child}/status").read_text()
+        assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
+    finally:
+        os.close(closed)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, station):
+    async with Station(rig) as other:
+        for number, each in enumerate((station, other)):
+            await each.apply(wanted(rig.made(programs.SLEEPS), service=f"{number}{SERVICE[1:]}"))
+        assert len(hubs(rig)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "is_given"),
+    [
+        ("main-db", True), ("api2", True), ("localhost", False), ("LocalHost", False),
+        ("ip6-loopback", False), ("api.example.com", False), ("a b", False),
+    ],
+)  # fmt: skip
+def test_no_service_gets_the_name_of_this_machine_or_of_a_public_server(name: str, is_given: bool):
+    assert bool(networks._HOST_NAME.match(name.lower())) == is_given
+
+
+async def test_build_steps_of_two_organizations_share_no_limit_of_connections(rig, station):
+    steps = [await station.engine.network_of_steps(org) for org in ("acme", "globex", "acme")]
+    outer = [step["outer"] for step in steps]
+    assert outer[0] == outer[2] != outer[1]
+
+
+async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(rig, station):
+    made = await station.engine.network_of_steps("acme")
+    await station.engine._starter.networks.hub("empty", "acme")
+    folder = rig.folder / "networks"
+    for name in hubs(rig):
+        os.utime(folder / name, (0, 0))
+    assert await station.engine.network_of_steps("acme") == made
+    await station.engine._resource_monitor.tidy_networks()
+    assert hubs(rig) == ["steps-acme.hub"]
+
+
+LOOKS_ITSELF_UP = """
+import os, socket
+os.environ["RES_OPTIONS"] = "attempts:1 timeout:1"
+try:
+    found = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), 80, socket.AF_INET)}
+except OSError:
+    found = "nothing"
+print(f"found {found}", flush=True)
+"""
+
+
+async def test_a_program_finds_the_name_of_the_machine_at_its_own_loopback_address(rig, station):
+    await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
+    await station.hears("found {'127.0.0.1'}")
+
+
+async def test_without_its_line_in_the_hosts_file_it_would_not(rig, station, monkeypatch):
+    monkeypatch.setattr(networks, "_MACHINE_NAME", re.compile("(?!)"))
+    await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
+
+    async def has_said():
+        return any(line.startswith("found") for line in station.said)
+
+    await until(has_said)
+    assert "found {'127.0.0.1'}" not in station.said
+
+
+@pytest.mark.parametrize("machine", ["db", "DB"])
+def test_a_service_with_the_name_of_the_machine_has_it_for_others(tmp_path, monkeypatch, machine):
+    monkeypatch.setattr("socket.gethostname", lambda: machine)
+    networks._write_hosts(tmp_path / "hosts", [])
+    assert f"127.0.0.1 {machine}" in (tmp_path / "hosts").read_text()
+    networks._write_hosts(tmp_path / "hosts", ["198.18.128.1 db"])
+    assert f"127.0.0.1 {machine}" not in (tmp_path / "hosts").read_text()
+    assert networks._services(tmp_path / "hosts") == ["198.18.128.1 db"]
+
+
+def start_beside_left_tables(rig, answer) -> None:
+    """Starts an engine on a machine that has the table of a trunk that was killed, and of one that lives."""
+    calls.unshare(calls.CLONE_NEWNET)
+    ours = os.open("/proc/self/ns/net", os.O_RDONLY)
+    with netlink.Netlink() as here:
+        here.make_pair("windlass8", "peer", ours)
+    for name in ("windlass7", "windlass8", "of another program"):
+        netlink.write_table(name, {"forward": []})
+    before = network.left_trunks()
+    asyncio.run(start_and_stop(rig))
+    answer.send((before, netlink.tables()))
+
+
+async def start_and_stop(rig):
+    async with Station(rig):
+        pass
+
+
+@needs_root
+def test_a_start_removes_tables_of_trunks_that_were_killed_while_no_server_ran(rig):
+    before, after = answer_of(start_beside_left_tables, rig)
+    assert (before, after) == (["windlass7"], ["windlass8", "of another program"])
