@@ -21,7 +21,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 GRACE = 60
 """Seconds past its limit after which the process of a test ends."""
-ONE_BROWSER = ("tests/console/",)
+ONE_BROWSER = ("tests/browser/",)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

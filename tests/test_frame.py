@@ -169,7 +169,7 @@ def test_each_process_begins_with_whole_modules_of_long_tests_and_no_test_is_los
 
 
 def test_modules_that_share_a_browser_are_dealt_as_one():
-    assert together("tests/console/test_a.py::test_x") == together("tests/console/test_b.py::test_y[z]")
+    assert together("tests/browser/test_a.py::test_x") == together("tests/browser/test_b.py::test_y[z]")
     assert together("tests/test_a.py::test_x[a::b]") == "tests/test_a.py"
 
 

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
-from tests.cli.conftest import Said, say
+from tests.cli.said import Said, say
 from tests.interface import calls
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World

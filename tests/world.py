@@ -26,6 +26,7 @@ from tests.fakes.engine import FakeEngine, FakeProbes
 from tests.fakes.programs import FakePrograms
 from tests.fakes.router import FakeRouter
 from tests.interface import calls
+from tests.tokens import ADMIN as ADMIN
 from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
@@ -47,7 +48,6 @@ from windlass.store.sqlite import connect, migrate
 from windlass.terraform.kind import TerraformKind
 from windlass.terraform.programs import Programs
 
-ADMIN = "admin-token-of-the-tests-0123456789abcdef"
 NOON = 1_790_000_000_000
 REPOSITORY = "https://git.example/acme/shop.git"
 

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from bench.machine import on_all_cores
 from bench.measure import Bench, Line, Target
 from bench.servers import Windlass, windlass
-from tests.console.conftest import OPTIONS
-from tests.console.many import answer_with_services, fast_log, many_deployments, wait_until
+from tests.browser.conftest import OPTIONS
+from tests.browser.many import answer_with_services, fast_log, many_deployments, wait_until
 
 _FIRST_PAGE = Target(1.0, "≤", "s")
 _TASK = Target(100, "≤", "ms")

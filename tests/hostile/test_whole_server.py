@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tests.cli.conftest import say
+from tests.cli.said import say
 from tests.free_ports import free_port
 from tests.hostile.ports import PORTS
 from tests.world import ADMIN

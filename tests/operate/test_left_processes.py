@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.conftest import say
+from tests.cli.said import say
 from tests.hostile.test_whole_server import serving
 from tests.marks import nightly
 from tests.needs import needs, needs_root, ordinary_user

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.cli.manual import DOCS, run_examples
+from tests.commands.manual import DOCS, run_examples
 from tests.operate.installations import contents, stopped
 from tests.tables import rows
 from windlass.config import Settings

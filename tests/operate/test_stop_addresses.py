@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Line
+from tests.commands.line import Line
 from tests.operate.test_stop_all import deployed, meanwhile
 from tests.schemathesis.serving import served
 from tests.world import make_world

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.cli.conftest import Line
-from tests.cli.test_stories import shop
+from tests.commands.line import Line
+from tests.commands.test_stories import shop
 from tests.engines.dockers import docker_host
 from tests.fakes.engine import FakeEngine
 from tests.marks import nightly

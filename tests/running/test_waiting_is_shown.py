@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from tests.cli.conftest import Line
+from tests.commands.line import Line
 from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.schemathesis.serving import served
 from tests.world import World, make_world

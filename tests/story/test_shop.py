@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cli.manual import DOCS, program
+from tests.commands.manual import DOCS, program
 from tests.engines.dockers import docker_host
 from tests.engines.standins import official_images
 from tests.free_ports import free_port

@@ -1,0 +1,212 @@
+"""Forms show the fields of the choice that was made, as the document of the API names the choices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import DOCUMENT
+from tests.browser.servers import Repository, Server
+
+pytestmark = pytest.mark.nightly
+
+SCHEMAS = DOCUMENT["components"]["schemas"]
+
+
+def marked(mark: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Any]]:
+    """Yields the schema that has a marked property, the schema of the property, and the mark."""
+    for schema in SCHEMAS.values():
+        for field in schema.get("properties", {}).values():
+            if mark in field:
+                inner = SCHEMAS[field["allOf"][0]["$ref"].rpartition("/")[2]]
+                yield schema, inner, field[mark]
+
+
+def test_choices_name_existing_fields() -> None:
+    found = list(marked("x-alternatives"))
+    assert found
+    for _, inner, choices in found:
+        names = [name for fields in choices.values() for name in fields]
+        assert len(choices) > 1
+        assert len(names) == len(set(names))
+        assert set(names) <= set(inner["properties"])
+
+
+def test_a_field_that_decides_on_others_knows_each_of_its_values() -> None:
+    found = list(marked("x-fields-by"))
+    assert found
+    for schema, inner, rule in found:
+        decider = schema["properties"].get(rule["field"])
+        assert decider is None or set(rule["values"]) == set(decider["enum"])
+        assert {name for fields in rule["values"].values() for name in fields} <= set(inner["properties"])
+
+
+def test_a_job_is_made_with_the_fields_of_its_choices(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Forms of jobs")
+    page = new_page(f"/new?kind=job&environment={environment}")
+    page.get_by_label("Name").first.fill("nightly")
+    expect(page.get_by_label("URL")).to_be_visible()
+    expect(page.get_by_label("Image name")).to_be_hidden()
+    page.get_by_label("An image").check()
+    expect(page.get_by_label("URL")).to_be_hidden()
+    expect(page.get_by_label("Image name")).to_be_visible()
+    page.get_by_label("A git repository").check()
+    page.get_by_label("URL").fill(repository.url)
+    page.get_by_label("At events of the environment").check()
+    expect(page.get_by_label("Timetable (cron)")).to_be_hidden()
+    page.get_by_label("On start").check()
+    page.get_by_label("Entrypoint").locator("visible=true").fill("python -V")
+    page.get_by_role("button", name="Create only").click()
+    expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()
+    job = server.call("GET", page.url.replace(f"{server.url}/console", ""))
+    assert job["job_type"] == "LIFECYCLE"
+    assert job["schedule"]["on_start"]["entrypoint"] == "python -V"
+    assert not job["schedule"].get("cronjob")
+
+    # Another event takes its place, and the first one is gone.
+    page.goto(f"{page.url}/settings?section=schedule")
+    page.get_by_label("On start").uncheck()
+    page.get_by_label("On stop").check()
+    page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
+    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    schedule = server.call("GET", f"/job/{job['id']}")["schedule"]
+    assert schedule["on_stop"]["entrypoint"] == "python -c pass"
+    assert not schedule.get("on_start")
+
+
+def test_the_kind_of_a_registry_decides_its_fields(server: Server, new_page: Callable[..., Page]) -> None:
+    page = new_page(f"/organization/{server.org}/containerRegistry")
+    page.get_by_role("button", name="New container registry").first.click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Name").first.fill("images")
+    expect(dialog.get_by_label("Password")).to_be_hidden()
+    dialog.get_by_label("Kind").select_option("ECR")
+    expect(dialog.get_by_label("Secret access key")).to_be_visible()
+    expect(dialog.get_by_label("Password")).to_be_hidden()
+    dialog.get_by_label("Region").fill("eu-central-1")
+    dialog.get_by_label("Kind").select_option("DOCKER_HUB")
+    expect(dialog.get_by_label("Password")).to_be_visible()
+    expect(dialog.get_by_label("Region")).to_be_hidden()
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    expect(page.get_by_role("link", name="images")).to_be_visible()
+    (made,) = server.call("GET", f"/organization/{server.org}/containerRegistry")["results"]
+    assert made["kind"] == "DOCKER_HUB"
+    assert not made["config"].get("region")
+
+
+def test_a_terraform_module_chooses_where_its_state_is_kept(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
+    server.environment(project="Forms of modules")
+    page = new_page("/new?kind=terraform")
+    expect(page.get_by_label("Kept by Windlass")).to_be_checked()
+    expect(page.get_by_text("Windlass keeps the state, encrypted")).to_be_visible()
+    page.get_by_label("As the module says").check()
+    expect(page.get_by_text("The backend that the module names keeps the state")).to_be_visible()
+    expect(page.get_by_label("Dockerfile fragment")).to_have_count(0)  # always refused
+
+
+def test_a_pasted_line_that_is_no_variable_is_named(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Pasted"), repository, "pasted")
+    page = new_page(f"/application/{app}/variables")
+    page.get_by_role("button", name="Paste a .env file").click()
+    page.get_by_role("textbox", name="Lines").fill("GREETING=hello\nNOT A PAIR")
+    page.locator("dialog[open] button.main").click()
+    expect(page.locator("dialog .field-error")).to_have_text("Line 2: write it as KEY=value.")
+
+
+def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
+    page = new_page("/", timezone_id="Asia/Tokyo")
+    shown = page.evaluate(
+        """async ([document, at]) => {
+          const load = (name) => import(new URL(name, window.document.querySelector('script').src));
+          const { $document: { ApiDocument } } = await load('main.js');
+          const { schemaForm } = await load('forms.js');
+          const api = new ApiDocument(document);
+          const schema = api.schemas.OrganizationApiTokenRequest;
+          const form = schemaForm(api, schema, { values: { expires_at: at } });
+          return [form.node.querySelector('[type=datetime-local]').value, form.read().expires_at];
+        }""",
+        [DOCUMENT, "2030-01-31T09:05:00.000Z"],
+    )
+    assert shown == ["2030-01-31T18:05", "2030-01-31T09:05:00.000Z"]
+
+
+def test_things_of_the_organization_are_chosen_by_their_names(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    body = {"name": "of the shop", "type": "GITHUB", "token": "secret"}
+    token = server.call("POST", f"/organization/{server.org}/gitToken", body)["id"]
+    assert {mark for _, _, mark in referring()} >= {"gitToken", "containerRegistry"}
+    page = new_page(f"/new?kind=terraform&environment={server.environment(project='Chosen')}")
+    page.get_by_label("Git token").select_option("of the shop")
+    assert page.get_by_label("Git token").input_value() == token
+
+
+def referring() -> Iterator[tuple[str, str, str]]:
+    for name, schema in SCHEMAS.items():
+        for field, inner in schema.get("properties", {}).items():
+            if "x-refers" in inner:
+                yield name, field, inner["x-refers"]
+
+
+def test_hints_and_errors_name_fields_by_their_titles(
+    server: Server, new_page: Callable[..., Page], repository: Repository, watch
+) -> None:
+    watch.expected.append("status of 400")
+    app = server.application(server.environment(project="Titles"), repository, "titled")
+    page = new_page(f"/application/{app}/settings?section=resources")
+    page.get_by_label("Least instances").fill("9")
+    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".field-error")).to_have_text(
+        "Most instances must be -1 or at least “Least instances” (9)"
+    )
+    page.goto(f"{server.url}/console/application/{app}/settings?section=ports")
+    expect(page.locator("details.section[open]")).to_contain_text("Ports on which the program listens")
+    expect(page.locator("details.section[open]")).not_to_contain_text("internal_port")
+
+
+def test_a_token_is_changed_by_its_scopes_alone(server: Server, new_page: Callable[..., Page]) -> None:
+    made = server.call(
+        "POST", f"/organization/{server.org}/apiToken", {"name": "changed", "scopes": ["Read"]}
+    )
+    page = new_page(f"/organization/{server.org}/apiToken/{made['id']}")
+    expect(page.get_by_label("Write can create")).to_be_visible()
+    expect(page.get_by_label("Role ID")).to_have_count(0)
+    expect(page.get_by_label("Scope", exact=True)).to_have_count(0)
+
+
+def test_a_delivery_that_failed_says_why_in_its_row(server: Server, new_page: Callable[..., Page]) -> None:
+    body = {"target_url": "http://127.0.0.1:1/hook", "kind": "STANDARD", "events": ["DEPLOYMENT_FAILED"]}
+    hook = server.call("POST", f"/organization/{server.org}/webhook", body)["id"]
+    page = new_page(f"/organization/{server.org}/webhook/{hook}")
+    page.get_by_role("button", name="Deliver an example").click()
+    page.locator("dialog[open]").get_by_role("button", name="Deliver an example").click()
+    expect(page.locator("#notices")).to_contain_text("Deliver an example: done.")
+    while not server.call("GET", f"/organization/{server.org}/webhook/{hook}/event")["results"][0][
+        "target_response_body"
+    ]:
+        time.sleep(0.1)
+    page.reload()
+    deliveries = page.locator(".panel", has_text="Deliveries")
+    expect(deliveries.locator("th").first).to_have_text("Status")
+    expect(deliveries.locator("tbody tr").first).to_contain_text("127.0.0.1")
+
+
+def test_an_empty_list_says_that_it_is_empty(server: Server, new_page: Callable[..., Page]) -> None:
+    project = server.call("POST", f"/organization/{server.org}/project", {"name": "Empty"})["id"]
+    environment = server.call("POST", f"/project/{project}/environment", {"name": "bare"})["id"]
+    job = server.example(environment, "job")
+    page = new_page(f"{job}/deploymentRestriction")
+    expect(page.locator(".empty")).to_contain_text("No deployment restrictions yet. Chooses the commits")

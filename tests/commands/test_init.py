@@ -1,0 +1,59 @@
+"""`windlass init` takes from a folder its branch, its name, and the variables that it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.test_everyday import commit_all, git
+from tests.world import REPOSITORY
+from windlass.cli.git_folder import git_folder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_init_finds_the_branch_that_was_pushed_without_an_upstream(windlass, folder):
+    commit_all(folder, "git@git.example:acme/shop.git", pushed=False)
+    git(folder, "branch", "-m", "develop")
+    found = git_folder(folder)
+    assert found is not None
+    assert found.branch == "", "no remote has this branch"
+    git(folder, "update-ref", "refs/remotes/origin/develop", "HEAD")
+    assert (await windlass("init", "--name", "web", "-e", "shop/production", "--port", "none")).code == 0
+    made = await windlass.done("application", "get", "shop/production/web")
+    assert made["git_repository"]["branch"] == "develop"
+
+
+async def test_init_writes_the_name_of_a_folder_in_plain_letters(windlass, folder, monkeypatch):
+    (folder / "Café – Ünï").mkdir()
+    (folder / "app.py").rename(folder / "Café – Ünï" / "app.py")
+    monkeypatch.chdir(folder / "Café – Ünï")
+    said = await windlass("init", "-e", "shop/production", "--port", "none")
+    assert (said.code, said.json["application"]) == (0, "cafe-uni"), said
+
+
+async def test_init_names_the_variables_that_the_folder_asks_for(windlass, folder):
+    (folder / ".env.example").write_text("GREETING=\n")
+    words = ("init", "--name", "web", "-e", "shop/production", "--repository", REPOSITORY)
+    assert "windlass env set 'GREETING=…'" in (await windlass(*words)).err
+    (folder / ".env.example").unlink()
+    assert "windlass env set" not in (await windlass(*words)).err
+
+
+async def test_init_finds_the_repository_the_branch_and_the_folder_in_it(windlass, folder, monkeypatch):
+    (folder / "api").mkdir()
+    (folder / "app.py").rename(folder / "api/app.py")
+    commit_all(folder, "git@git.example:acme/shop.git")
+    git(folder, "branch", "-u", "origin/main")
+    monkeypatch.chdir(folder / "api")
+    said = await windlass("init", "-e", "shop/production", "--port", "none")
+    assert (said.code, said.json["application"]) == (0, "api"), said
+    made = await windlass.done("application", "get", "shop/production/api")
+    source = made["git_repository"]
+    assert (source["url"], source["branch"], source["root_path"]) == (REPOSITORY, "main", "/api")
+    assert made["ports"] == []
