@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.listener import listening
 from tests.cli.said import Said, say
-from tests.commands.listener import listening
 
 JOB = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
 RUN = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a12"

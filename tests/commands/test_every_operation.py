@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.listener import listening
 from tests.cli.said import say
-from tests.commands.listener import listening
 from tests.documented import body, operations
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of

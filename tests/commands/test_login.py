@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.listener import listening
 from tests.cli.said import Said, say
-from tests.commands.listener import listening
 from tests.commands.on_a_terminal import on_a_terminal
 from tests.tokens import ADMIN
 

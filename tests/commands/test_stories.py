@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from tests.cli.listener import listening
 from tests.cli.said import say
-from tests.commands.listener import listening
 from tests.commands.on_a_terminal import on_a_terminal
 from tests.tables import rows
 from tests.tokens import ADMIN

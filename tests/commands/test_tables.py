@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pytest
 
+from tests.cli.listener import listening
 from tests.cli.said import say
-from tests.commands.listener import listening
 from tests.commands.test_following import at_a_terminal
 from tests.commands.test_stories import shop
 from tests.commands.waits import meanwhile

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docker.watched import FOREVER, restarted, until, wanted
-from tests.engines.docker.watched import FOREVER, again, restarted, until, wanted
+from tests.docker.watched import FOREVER, again, restarted, until, wanted
 from windlass.docker import follow, output_budget
 
 pytestmark = pytest.mark.slow

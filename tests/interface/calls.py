@@ -12,7 +12,12 @@ from pathlib import Path
 from windlass.api.router import RouteTree
 from windlass.families import registry
 
-_NOT_OWN = ("tests/derived/", "tests/schemathesis/", "tests/interface/", "tests/cli/test_every_operation")
+_NOT_OWN = (
+    "tests/derived/",
+    "tests/schemathesis/",
+    "tests/interface/",
+    "tests/commands/test_every_operation",
+)
 """Tests that walk all operations."""
 
 
