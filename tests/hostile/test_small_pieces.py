@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.routers.town import SHOP, make_town, reply, request
+from tests.gateway.routers.town import SHOP, make_town, reply, request
 from tests.turns import counted_turns
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
