@@ -21,7 +21,7 @@ ACCOUNT = {
     for path, methods in account_document.paths({}).items()
     for method, operation in methods.items()
 }
-"""The operations of the account, which lie beside the registry."""
+"""The operations of the account, which are outside the registry."""
 DOCUMENT: Document = json.loads(encoded_document(registry()))
 
 

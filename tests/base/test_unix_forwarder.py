@@ -1,4 +1,5 @@
-"""A socket in the file system leads to a port of the machine, whoever left one there before."""
+"""A socket in the file system leads to a port of the machine, and replaces a socket that an earlier program
+has left."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Rig(Protocol):
         ...
 
     async def traces(self, service: str) -> Collection[str]:
-        """All that is left of a service on this machine, for people."""
+        """All that is left of a service on this machine, as readable text."""
         ...
 
     async def remembered(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs of jobs, for people: listed, read, logged, started by hand, cancelled and purged."""
+"""Runs of jobs in the API: listed, read, logged, started by hand, cancelled and purged."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 def modules_of(room: str, folders: Iterable[str], group: str) -> Iterator[ModuleType]:
     """Yields the modules of a room, which are in these folders, and those that packages add to it: by name,
-    whoever brings them."""
+    from any package."""
     own = [EntryPoint(name, f"{room}.{name}") for _, name, _ in pkgutil.iter_modules(folders)]
     for point in sorted([*own, *entry_points(group)]):
         module: ModuleType = point.load()

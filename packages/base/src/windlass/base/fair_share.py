@@ -1,4 +1,4 @@
-"""Long work on the event loop in short parts, so that requests are answered in between."""
+"""Divides long work on the event loop into short parts, so that requests are answered in between."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ LONGEST_TEXT: Final = 512
 # Clients put anything into a path and a user agent, also their token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
 _COMMANDS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Commands of a terminal, ends of lines, and marks that show the text after them in another order: JSON does
-not escape them."""
+"""Terminal control characters, line ends, and marks for the direction of text: JSON does not escape them."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _log = log("access")
 
@@ -81,7 +80,7 @@ class LineLog:
             self._descriptor = -1
 
     async def _write_all(self) -> None:
-        """Writes until there is nothing left for a moment."""
+        """Writes lines until the queue is empty."""
         while self._lines:
             await asyncio.sleep(WRITTEN_EVERY)
             await asyncio.shield(self.write())

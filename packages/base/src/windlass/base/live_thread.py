@@ -1,4 +1,4 @@
-"""Finds the thread of a process under whose number /proc shows what the process has.
+"""Finds a live thread of a process, whose /proc entry shows the resources of the process.
 
 /proc/PID shows what its first thread has, which is nothing once that has ended while others run. Files and
 memory of the process are still there, under the number of each living thread.

@@ -160,7 +160,7 @@ def _device_of_memory_files() -> int:
 
 
 def _view(pid: int) -> tuple[int, ...]:
-    """Identifies what a process sees of mounts: its namespace, and its root folder."""
+    """Identifies the mounts that a process sees, by its namespace and its root folder."""
     root = os.stat(f"/proc/{pid}/root")  # noqa: PTH116 (of thousands)
     return os.stat(f"/proc/{pid}/ns/mnt").st_ino, root.st_dev, root.st_ino  # noqa: PTH116 (likewise)
 

@@ -1,5 +1,5 @@
-"""Repeats a measurement of processes if one of them ended during it: a child that started after the
-processes were listed may hold its resources by now. So the newest processes are listed first."""
+"""Repeats a measurement of processes if one of them ended meanwhile: a new child, which is not in the list,
+may hold its resources by now. So the newest processes are listed first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def newest_first() -> list[int]:
 
 
 def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:
-    """Yields processes to be looked at; again, while one of them has ended since they were found."""
+    """Yields the found processes, and finds them again if one of them has ended meanwhile."""
     for _ in range(MOST_LOOKS):
         pids = find()
         yield pids

@@ -1,4 +1,4 @@
-"""SIGHUP, at which other programs read their settings again. Windlass reads them at its start only."""
+"""Handles SIGHUP, at which many programs reload their settings. Windlass reads settings only at its start."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Limits of what one environment makes the server run beside its instances, such as the steps of its builds.
+"""Limits on the memory and processes of build steps, for each environment and organization.
 
-All of it together has a limit of memory and of processes, and less weight at the processor than services;
-all environments of an organization have a larger one. The kernel sees to that by control groups. Where it has
-none for us, the memory is weighed every second, and all steps of an environment that is above its limit are
-ended.
+All build steps of an environment together have a memory limit, a process limit, and a lower processor
+weight than services; all environments of an organization have a larger limit together. Control groups
+enforce this. Where none are available, memory is measured every second, and all steps of an environment
+above its limit are ended.
 """
 
 from __future__ import annotations

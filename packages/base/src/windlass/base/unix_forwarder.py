@@ -21,7 +21,8 @@ _PATIENCE: Final = 10.0
 
 
 class UnixForwarder:
-    """Whoever sees the socket may connect: who it is, the service behind it has to ask."""
+    """Every program that sees the socket may connect: the service behind it has to authenticate its
+    clients."""
 
     def __init__(self, path: Path, host: str, port: int) -> None:
         self._path, self._to = path, (host, port)

@@ -1,4 +1,4 @@
-"""Shows the metrics of a service to people: a row for each number, with its course over the last hour."""
+"""Prints the metrics of a service: a row for each number, with its course over the last hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP to the API, with the standard library only. Explains each refusal, and what to do about it."""
+"""The HTTP client for the API, with the standard library only. Explains each refusal and its remedy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Api:
     """A server, and the token that it is called with."""
 
     def __init__(self, url: str, token: str, *, seconds: float = PATIENT) -> None:
-        """`seconds`: without a byte from the server, before it counts as unreachable."""
+        """`seconds`: the server counts as unreachable after so many seconds without a byte."""
         self._url = _check_url(url)
         self._token = token
         self._seconds = seconds

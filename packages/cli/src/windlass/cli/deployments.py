@@ -194,7 +194,7 @@ def summary(ended: EndedDeployment, url: str) -> str:
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_duration_of(deployment)}, {version}"
-    if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
+    if deployment.get("state") == _FAILS:  # it ended after it was considered healthy
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"

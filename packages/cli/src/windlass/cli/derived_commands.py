@@ -74,7 +74,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def takes_versions(self) -> bool:
-        """True if the command is about a deployment, which people know by its version."""
+        """True if the command is about a deployment, which users know by its version."""
         return self.takes_numbers and self.operation.own_family.shown is Deployment
 
     @property
@@ -109,7 +109,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def lists_services(self) -> bool:
-        """True if the command lists services, which people want to see with state and address."""
+        """True if the command lists services, which users want to see with state and address."""
         family = self.family
         return (
             family is not None
@@ -148,7 +148,7 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
 
 
 def ancestry(registry: Registry, family: Family) -> list[Family]:
-    """Returns all families that a resource of this one may lie below, nearest first."""
+    """Returns all families that may be parents of this one, nearest first."""
     families: dict[str, Family] = {}
     level: list[Family] = [family]
     while level:

@@ -1,4 +1,4 @@
-"""The commands that are not derived: any call of the API, tokens under usual names, the demonstration."""
+"""Commands that are not derived: any API call, tokens under their usual names, and the demo."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ class RetryTimer:
 def retry_until_done(
     ask: Callable[[], T], patience: RetryTimer, only: Callable[[Exception], bool] | None = None
 ) -> T:
-    """Calls `ask` until it succeeds or patience ends. `only`: which failures are retried, if not all."""
+    """Calls `ask` until it succeeds or the time limit has passed. `only`: which failures are retried, if
+    not all."""
     while True:
         try:
             answer = ask()
@@ -102,8 +103,8 @@ def retry_until_done(
 
 
 def wait_for_budget(ask: Callable[[], T]) -> T:
-    """Waits until the budget of requests is renewed. The server did nothing for a refused request, so that
-    any can be repeated."""
+    """Waits until the request budget is renewed. A refused request had no effect, so any request can be
+    repeated."""
     return retry_until_done(ask, RetryTimer(), _is_too_many)
 
 

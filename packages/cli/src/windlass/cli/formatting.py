@@ -1,4 +1,4 @@
-"""Values of an answer as text for people: times, numbers, lists; in a table or one below the other."""
+"""Formats values of an answer as text: times, numbers, lists; in a table or one below the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of resources for people: a table with name, state and address first, of as many columns as fit."""
+"""Prints lists of resources: a table with name, state and address first, of as many columns as fit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TEXTS: Final = frozenset({"text"})
 _MADE_BY: Final = "deployment_id"
 """Names a row without an id of its own, such as a plan."""
 _FOR_PROGRAMS: Final = frozenset({"icon_uri"})
-"""Fields that people do not read."""
+"""Fields that users do not read."""
 _DEPLOYMENT: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
 )  # fmt: skip
@@ -265,7 +265,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
-    """Returns the width of a column. Values that people copy, such as addresses, are never wrapped."""
+    """Returns the width of a column. Values that users copy, such as addresses, are never wrapped."""
     widest = max(len(short_cell(row.get(name))) for row in rows)
     most = _NO_LIMIT if name in {"id", *_ADDRESSES} else most
     return max(min(widest, most), len(_title(name)))

@@ -1,4 +1,4 @@
-"""Values of options that are read from files or standard input, so that no list of processes shows them.
+"""Reads option values from files or standard input, so that process lists do not show them.
 
 `@FILE` is the content of a file, `-` that of standard input, and `@@…` a text that begins with @.
 """

@@ -1,4 +1,4 @@
-"""Lists for people that need several answers of the API: services with state and address, clusters with the
+"""Prints lists that need several API calls: services with state and address, clusters with the
 state of their engines."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shows answers of the API to people: a table for a list, pairs for a resource, lines for a log."""
+"""Prints answers of the API: a table for a list, pairs for a resource, lines for a log."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
 
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
-    """Returns the commands that people mean by this word."""
+    """Returns the commands that users mean by this word."""
     if name in _GROUPS:
         return [_GROUPS[name]]
     verb = _VERBS.get(name, name)

@@ -13,7 +13,7 @@ from windlass.detect.known_files import KnownFiles
 
 MOST_FILES: Final = 60
 MOST_OF_CODE: Final = 4 << 20
-"""Characters of all files together: an application of a person is far smaller."""
+"""Maximum characters of all files together: hand-written applications are far smaller."""
 _USUAL: Final = (
     "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
     "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",

@@ -1,5 +1,5 @@
-"""Modules of Python by name: those that newer Pythons or setuptools lack and old packages import, those that
-every Python has, and the packages that bring those of another name.
+"""Modules of Python by name: modules that newer Pythons or setuptools lack, modules of every Python, and
+packages that provide modules of another name.
 
 Names in one text are alternatives of a regular expression.
 """

@@ -41,7 +41,7 @@ Inspection = Mapping[str, Any]
 """The description of a container, as the Docker engine gives it."""
 
 _TAR_ROOM: Final = 65_536
-"""Bytes of an archive with one file, beside the file."""
+"""Overhead, in bytes, of an archive with one file."""
 _log = log("engines.docker")
 
 

@@ -228,7 +228,7 @@ class NewOutput:
         return True
 
     def _leave_out(self, until: str) -> None:
-        """Begins the position anew: lines that were left out are not read later."""
+        """Resets the position: lines that were left out are not read later."""
         self.left_out = max(milliseconds(until) - milliseconds(self.position.latest), 1)
         self.position.anchor, self.position.count, self.position.latest = until, 0, ""
 

@@ -65,7 +65,7 @@ def volume(installation: str, service: str, wanted: Volume) -> str:
 
 
 def host_name(name: str, longest: int = _LONGEST) -> str:
-    """Returns the host name for a name that people gave: `cafe-shop` for `Café Shop`."""
+    """Returns the host name for a name that users gave: `cafe-shop` for `Café Shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:longest].strip("-") or "service"
 

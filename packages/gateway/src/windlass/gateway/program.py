@@ -1,6 +1,6 @@
 """The gateway program: takes over from a running gateway, and serves until it is relieved or not needed.
 
-It ends by itself when no server is connected and no service has an instance, or when its folder has gone.
+It ends by itself when no server is connected and no service has an instance, or when its folder is gone.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class GatewayProgram:
     # The end
 
     async def _watch(self) -> None:
-        """Ends the program when its folder has gone, or when nothing has needed it for a while."""
+        """Ends the program when its folder is gone, or when nothing has needed it for a while."""
         mark, useless, lost = _inode(socket_of(self._folder, CONTROL)), 0, 0
         while not self._relieved.is_set():
             await asyncio.sleep(_LOOK_EVERY)

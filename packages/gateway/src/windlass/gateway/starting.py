@@ -45,7 +45,7 @@ class LogFile:
         rotate(self._path)
         if self._is_open():
             return
-        with suppress(OSError):  # the folder has gone, or the disk is full: the old file stays open
+        with suppress(OSError):  # the folder is gone, or the disk is full: the old file stays open
             file = os.open(self._path, _FLAGS, 0o600)
             for output in _OUTPUTS:
                 os.dup2(file, output)

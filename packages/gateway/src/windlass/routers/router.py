@@ -67,7 +67,7 @@ class Route(Struct, frozen=True, kw_only=True):
     port: str
     """The port's name."""
     title: str
-    """The name of the service for people, on pages."""
+    """The display name of the service, on pages."""
     org: str = ""
     """The organization of the service, for the access log."""
     kind: Literal["http", "tcp"]

@@ -1,4 +1,4 @@
-"""Variables that Windlass sets for services beside those that people declare."""
+"""Variables that Windlass sets for services beside those that users declare."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""Records how an instance ended: its exit code, the reason for people, and the time of its restart."""
+"""Records how an instance ended: its exit code, the readable reason, and the time of its restart."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class InstanceEnvironment:
         # The marks stand at the beginning, where they are looked for, and at the end, where they prevail.
         given = dict(wanted.artifact.environment) | places | _variables(wanted, ports)
         environment = marks | own | given | marks
-        environment.pop(EXECUTED_BY, None)  # otherwise the program would be taken for a command of ours
+        environment.pop(EXECUTED_BY, None)  # otherwise the program would be mistaken for a command of ours
         return environment
 
     def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:

@@ -116,8 +116,8 @@ class _CommandStreams:
 
 
 def _open_terminal(pid: int) -> tuple[int, int]:
-    """Opens a terminal among those that a process sees, so that its path leads to it there. A process
-    without a view of its own sees those of the machine."""
+    """Opens a terminal in the file system that a process sees, so that its path is valid there. A process
+    without its own view sees the terminals of the machine."""
     with suppress(OSError):
         outer = os.open(f"/proc/{pid}/root/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         with on_failure(partial(os.close, outer)):
@@ -199,8 +199,8 @@ class ProcessExecution:
         await asyncio.shield(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        """Ends all processes of the command. One that is forked during a count may be missed, so two counts
-        in a row must find none."""
+        """Ends all processes of the command. One that is forked during a count may be missed, so two
+        consecutive counts must find none."""
         session: int | None = self._started.pid
         empty_counts = 0
         try:

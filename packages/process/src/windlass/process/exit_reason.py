@@ -1,4 +1,4 @@
-"""Describes the end of a program for people, and computes the pause before its restart. No I/O."""
+"""Describes the end of a program as readable text, and computes the pause before its restart. No I/O."""
 
 from __future__ import annotations
 

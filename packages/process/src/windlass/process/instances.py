@@ -354,7 +354,7 @@ class Instances:
         self.notice(key.service)
 
     async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
-        """Ends the program of an instance, which is then restarted. `verdict` is the reason for people."""
+        """Ends the program of an instance, which is then restarted. `verdict` is the readable reason."""
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is not None and record is not None and record.process == seen:

@@ -39,8 +39,8 @@ class ProcessKiller:
     async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
         """Ends all processes; returns whether there were any. `leader` is the program.
 
-        A process that is born during the count may be missed if its parent ends meanwhile, so two counts in a
-        row must find none.
+        A process that is born during the count may be missed if its parent ends meanwhile, so two
+        consecutive counts must find none.
         """
         any_at_all, calm = False, 0
         while calm < 2:

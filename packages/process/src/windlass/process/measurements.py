@@ -54,7 +54,7 @@ class Measurements(Generic[T]):
                 del self._started[run]
 
     async def measure(self, run: InstanceRun, look: Callable[[], T]) -> T:
-        """Returns the result of `look`. If an earlier call for this run ended late, returns its result
+        """Returns the result of `look`. If an earlier call for this run finished late, returns that result
         instead. May raise MeasurementHangs, and does so at once while an earlier call hangs."""
         started, began = self._started.get(run, (None, time.monotonic()))
         if started is None:

@@ -203,8 +203,7 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
 
 
 class InstanceProcesses:
-    """Lists the processes of an instance again and again: fast, because only those that were born since are
-    identified."""
+    """Lists the processes of an instance repeatedly, and fast: only new processes are identified."""
 
     def __init__(self, table: ProcessTable, records: RecordStore, key: InstanceKey, record: Record) -> None:
         self._home, self._record = records.home(key), record

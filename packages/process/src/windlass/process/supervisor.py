@@ -20,7 +20,7 @@ class Supervisor:
         self.handle: int | None = None
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
-        """The ports on which the process was found to listen, by port inside."""
+        """The ports on which the process listens, by the port inside its network."""
         self.verdict = ""
         """Why Windlass ends its process. On a full disk, the record has it only after the end."""
         self.foreign: set[int] = set()

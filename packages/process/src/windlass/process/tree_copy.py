@@ -48,8 +48,8 @@ def adorn(source: Path, at: int, owner: int | None) -> None:
 
 
 class _TreeCopy:
-    """Copies a tree with its symlinks. A relative symlink that leaves the folder, to files that instances
-    share, becomes absolute. An absolute symlink into the folder leads into the copy."""
+    """Copies a tree with its symlinks. A relative symlink out of the folder, to files that instances share,
+    becomes absolute. An absolute symlink into the folder leads into the copy."""
 
     def __init__(self, source: Path, target: Path, owner: int | None) -> None:
         self._source, self._target = str(source), str(target)

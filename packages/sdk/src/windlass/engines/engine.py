@@ -125,8 +125,8 @@ class Execution(Protocol):
         ...
 
     async def wait(self) -> int:
-        """Waits for the end of the command. Returns its exit code, as a shell counts: a signal is 128 and its
-        number."""
+        """Waits for the end of the command. Returns its exit code by the convention of shells: 128 plus the
+        number of a signal."""
         ...
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ in any way."""
 Say = Callable[[str], None]
 """Takes a line of the build log."""
 Note = Callable[[str], Awaitable[None]]
-"""Takes what to do, for people, about a generation that is not ready for long. The same problem is not
+"""Takes the remedy, as readable text, about a generation that is not ready for long. The same problem is not
 reported again."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
 """Called with the id of a service and the output of its instances."""
@@ -231,7 +231,7 @@ class Engine(Protocol):
     @property
     def server_host(self) -> str:
         """The name by which a workload that `calls_server` finds the machine of this server; empty if the
-        engine gives it none."""
+        engine provides none."""
         return ""
 
     @property

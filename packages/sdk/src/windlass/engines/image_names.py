@@ -35,7 +35,7 @@ def version_in(tag: str) -> TagVersion | None:
 
 
 def newest_first(tags: Iterable[str]) -> list[str]:
-    """Returns tags in an order for people: versions, the highest first, a release before what led to it; then
+    """Returns tags in a readable order: versions, the highest first, a release before what led to it; then
     all other tags by name."""
     versions = {tag: version_in(tag) for tag in dict.fromkeys(tags)}
     numbered = [(version, tag) for tag, version in versions.items() if version]

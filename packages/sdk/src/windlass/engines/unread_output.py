@@ -33,7 +33,8 @@ EVERY: Final = 1.0
 _SLOWEST: Final = 8
 _SECTOR: Final = 512
 _LOOKS: Final = 10
-"""Looks in a row at which another process has the lock: that is a running server, not one that is ending."""
+"""Consecutive checks at which another process has the lock: that is a running server, not one that is
+ending."""
 
 
 def main(folder: str, backlog: str) -> None:

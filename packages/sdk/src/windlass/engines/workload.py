@@ -66,7 +66,7 @@ class Artifact(Struct, frozen=True, kw_only=True):
     processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The commands of all process types, by name."""
     release: tuple[str, ...] = ()
-    """The command that runs once for a deployment, before it serves."""
+    """The command that runs once for a deployment, before the version serves."""
     static: StaticSite | None = None
     """The gateway serves it, and no instance is started."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     service: str
     family: str
     name: str
-    """The name for people."""
+    """The display name."""
     known_as: str = ""
     """The name by which others of its environment find it, if it holds one."""
     environment: str
@@ -246,11 +246,11 @@ class Instance(Struct, frozen=True, kw_only=True):
     of the machine."""
     exit_code: int | None = None
     reason: str = ""
-    """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""
+    """Why it ended the last time, as readable text: `exited with code 1`, `was killed: out of memory`."""
     restarts: int = 0
     started_at: int = 0
     unready: str = ""
-    """Why it is to be given no requests although it runs, for people; empty if it may be given some."""
+    """Why it is to be given no requests although it runs, as readable text; empty if it may be given some."""
 
     @property
     def is_ready(self) -> bool:
@@ -320,7 +320,7 @@ class StoredData(Struct, frozen=True, kw_only=True):
     """The data of one service on an engine, whether or not the database knows the service."""
 
     name: str = ""
-    """The name for people, if it is known."""
+    """The display name, if it is known."""
     instances: int = 0
     volumes: int = 0
     is_lost: bool = False

@@ -61,7 +61,7 @@ def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
 
 
 def output_mask(ctx: Context, service: Row, state: StateFile) -> Mask:
-    """Hides the values of secret variables, and those of sensitive outputs, wherever else they are."""
+    """Masks the values of secret variables and of sensitive outputs in the output."""
     sensitive = (output.value for output in outputs_of(state) if output.is_sensitive)
     return Mask([*secrets_of(ctx, service).values(), *sensitive])
 

@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 class AccessLine(Struct, frozen=True, gc=False):
     time: str
     message: str
-    """The method, the path and the status, for people."""
+    """The method, the path and the status, as readable text."""
     method: str
     path: str
     """Without the query: it may contain a secret."""

@@ -1,6 +1,6 @@
 """The account of the caller: who it is, its sessions in browsers, and the ways to sign in.
 
-These paths lie beside the registry: some of them need no caller, set cookies, or lead to another server.
+These paths are outside the registry: some of them need no caller, set cookies, or lead to another server.
 """
 
 from __future__ import annotations

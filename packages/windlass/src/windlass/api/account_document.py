@@ -1,4 +1,4 @@
-"""The paths of the account in the OpenAPI document. They lie beside the registry; see `api.account`."""
+"""The paths of the account in the OpenAPI document. They are outside the registry; see `api.account`."""
 
 from __future__ import annotations
 

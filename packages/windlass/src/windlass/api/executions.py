@@ -53,7 +53,7 @@ _LONGEST_REASON: Final = 120
 
 
 class SocketEnd(Enum):
-    """The end of a websocket: its close code, and the reason for people."""
+    """The end of a websocket: its close code, and the readable reason."""
 
     OVER = 1000, "The command has ended"
     LEFT = 1000, "The client has left"

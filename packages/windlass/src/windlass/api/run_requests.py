@@ -1,6 +1,6 @@
 """The paths at which runs reach this server, such as to keep their state: kinds of services declare them.
 
-They lie beside the registry: no client has a credential for them.
+They are outside the registry: no client has a credential for them.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Streams:
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        with suppress(OSError):  # the client has gone, which `left` finds out
+        with suppress(OSError):  # the client has disconnected, which `left` finds out
             await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
         leaving = wait_for_message(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, remarks=_EVENT_REMARKS)

@@ -49,7 +49,7 @@ def key_file(settings: Settings) -> Path:
 
 
 def load_keys(settings: Settings, *, may_make: bool = False) -> list[bytes]:
-    """Returns all keys that are given, the one that is to seal first."""
+    """Returns all keys that are given, with the sealing key first."""
     if settings.key:
         return _parse_keys(settings.key.replace(",", " "), "WINDLASS_KEY")
     file = key_file(settings)

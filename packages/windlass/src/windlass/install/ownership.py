@@ -244,7 +244,7 @@ def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState
 async def holdings(
     settings: Settings, parts_for: PartsFor, installation: str
 ) -> AsyncIterator[ServiceDataStores]:
-    """Opens the data of an installation whose server does not run here."""
+    """Opens the stored data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
     logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
     async with AsyncExitStack() as closing:

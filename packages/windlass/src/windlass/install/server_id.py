@@ -51,7 +51,7 @@ def _folder_id(file: Path) -> str:
 
 
 def _machine_id() -> str:
-    """Returns the id of the machine; empty in containers, which have none that lasts."""
+    """Returns the id of the machine; empty in containers, which have no permanent id."""
     return _read(_MACHINE)
 
 

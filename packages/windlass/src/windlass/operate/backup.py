@@ -79,7 +79,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
 
 
 def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
-    """Yields what a backup does not have and a restore needs, for people."""
+    """Yields what a backup does not have and a restore needs, as readable text."""
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     yield (
         f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, this "
@@ -103,7 +103,7 @@ async def restore(
 ) -> Manifest:
     """Restores everything or nothing: it is one transaction, and checked before.
 
-    `tell` is called with messages for people before anything changes."""
+    `tell` is called with readable messages before anything changes."""
     with Archive.opened(file) as archive:
         manifest = archive.manifest
         encryption = _encryption_of(settings, manifest)
@@ -131,7 +131,7 @@ async def restore(
 
 
 async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
-    """Replaces all tables of the database by those of a backup."""
+    """Replaces all tables of the database with those of a backup."""
     for table in await refill.clear(archive.manifest.form):
         for rows in archive.batches(table):
             await refill.fill(table, archive.manifest.with_ids(table, rows))

@@ -161,7 +161,7 @@ def _sound_key(settings: Settings, where: str) -> Finding:
 
 
 _OWN_WORDS: Final = (CommandRefused, TimeoutError, Unavailable, BadSetting)
-"""Failures for which the check of the database has words of its own."""
+"""Failures for which the database check has its own messages."""
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:

@@ -1,4 +1,4 @@
-"""Failures about which an operator can do something, and what. All others keep their trace: they are ours."""
+"""Failures that an operator can fix, with the remedy. All others keep their traceback: they are bugs."""
 
 from __future__ import annotations
 

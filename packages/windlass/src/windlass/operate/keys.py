@@ -77,7 +77,7 @@ class KeySurvey(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """The number of values that another key than the present one has sealed."""
+        """The number of values that are not sealed with the present key."""
         return sum(count for id, count in self.values.items() if id != self.state.current)
 
 

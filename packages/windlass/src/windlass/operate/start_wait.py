@@ -1,4 +1,4 @@
-"""A start waits for what comes back without anybody changing a setting: its database, or room on its disk.
+"""Makes a start wait for temporary problems: an unreachable database, or a full disk.
 
 Meanwhile `/readyz` and all requests to the API are answered with 503 and the reason. The gateway serves.
 """

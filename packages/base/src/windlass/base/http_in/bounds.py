@@ -37,7 +37,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     leaving_seconds: float = 5.0
     """Time for an answer to a client that has closed its sending side and may be gone."""
     pooled_seconds: float = 4.0
-    """Time that an idle connection to an instance is kept. Many servers close theirs after 5."""
+    """Seconds for which an idle connection to an instance is kept. Many servers close idle connections
+    after 5."""
     connect_seconds: float = 5.0
     pause_seconds: float = 1.0
     """Time that an endpoint which refused a connection is skipped while there are others."""

@@ -35,7 +35,7 @@ def allow_connections(wanted: int) -> int:
 
 
 def useful_files(wanted: int) -> int:
-    """Returns how many files this process may open, up to as many as so many clients need."""
+    """Returns how many files this process may open, limited to the number that this many clients need."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _DUTIES * wanted if hard == resource.RLIM_INFINITY else min(hard, _DUTIES * wanted)
 

@@ -27,7 +27,7 @@ _DEPTH_OF_SETTINGS: Final = 3
 _MOST_SETTINGS: Final = 20_000
 _DEPTH_OF_PROGRAMS: Final = 50
 _MOST_PROGRAMS: Final = 2_000_000
-"""How deep to look for private files, and how many files to look at."""
+"""Maximum depth and number of files for the search for private files."""
 _STORE: Final = "/nix"
 """All users may read everything in it."""
 _STAYS: Final = 60

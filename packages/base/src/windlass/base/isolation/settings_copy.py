@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 FOLDERS: Final = ("/etc", "/usr/local/etc")
-"""Folders in which programs and people keep settings side by side."""
+"""Folders in which programs and users keep settings side by side."""
 _STAYS: Final = 60.0
 """Seconds after which the copies are compared again."""
 _LARGEST: Final = 8 << 20

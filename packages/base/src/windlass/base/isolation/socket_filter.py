@@ -10,8 +10,8 @@ In namespaces of its own, a program could fill what the kernel counts for no use
 all networks, System V memory, file systems in memory. Containers refuse namespaces, too. `clone3` passes its
 flags through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
 
-It refuses leases of files, too: whoever writes to a leased file waits up to 45 seconds for its holder, and
-the server writes files that services see.
+It refuses leases of files, too: a program that writes to a leased file waits up to 45 seconds for its
+holder, and the server writes files that services see.
 
 A process has one table of open files, which the server reads in /proc to count files and memory. The filter
 refuses calls that give a thread a table of its own. It refuses `vmsplice` and SO_ZEROCOPY, by which 4 KiB in
@@ -160,7 +160,7 @@ _SCHEDULING: Final[Mapping[int, _Scheduling]] = {
 _IO_USER: Final = 3
 """IOPRIO_WHO_USER."""
 _ALL_SHARING: Final = {0x40000003: (117,)}
-"""The call `ipc`, which older 32-bit programs take for all System V calls."""
+"""The call `ipc`, which older 32-bit programs use for all System V calls."""
 
 
 def is_offered() -> bool:

@@ -86,7 +86,7 @@ def id_of(line: bytes) -> bytes:
 
 
 def time_of(line: bytes) -> bytes:
-    """Returns the time as a stamp, which sorts in order of time."""
+    """Returns the time as a stamp that sorts chronologically."""
     return line[_AT]
 
 

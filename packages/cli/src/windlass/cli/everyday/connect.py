@@ -64,7 +64,7 @@ def _connect_client(api: Api, path: str, client: socket.socket) -> None:
     except CommandFailed as stopped:
         say(f"A connection ended: {plain(str(stopped))}")
     except OSError:
-        return  # the client has gone
+        return  # the client has disconnected
 
 
 def _relay(client: socket.socket, server: CommandSocket) -> None:

@@ -92,7 +92,7 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
 
 
 def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
-    """Returns the folder to upload: one above, if the application lies below it."""
+    """Returns the folder to upload: a parent folder, if the application is inside it."""
     source = settings.get("git_repository") or settings
     root = str(source.get("root_path") or "/").strip("/")
     if not root:

@@ -32,7 +32,8 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "
 
 
 def parse_dotenv(text: str, source: str) -> dict[str, str]:
-    """Returns the variables of a text; the last line of a name wins. `source` names it in messages."""
+    """Parses the variables of a dotenv text; the last line for a name wins. `source` names the text in
+    messages."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     values: dict[str, str] = {}
     place = 0

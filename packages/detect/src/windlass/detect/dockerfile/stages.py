@@ -61,7 +61,7 @@ class Stages(Struct, kw_only=True):
     """Steps of the last stage before any file."""
     borrowed: list[tuple[str, str]] = field(default_factory=list)
     results: list[str] = field(default_factory=lambda: [APP])
-    """Folders that the last stage gets from the last of the others."""
+    """Folders that the last stage copies from the last build stage."""
     start: str = ""
     """Command of the web process, where it is another one in an image."""
     check: HealthCheck | None = None

@@ -47,8 +47,8 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
     "COPY": frozenset({"chown", "from"}),
     "HEALTHCHECK": frozenset({"interval", "timeout", "start-period", "retries"}),
 }
-"""Instructions, with their flags, of which both builders make the same. VOLUME is none of them: the classic
-builder drops what later steps write there."""
+"""Instructions and flags that both builders treat alike. VOLUME is not included: the classic builder drops
+what later steps write there."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
 """Arguments that BuildKit obeys, besides those of the platform."""
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")

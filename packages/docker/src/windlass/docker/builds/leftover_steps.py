@@ -107,7 +107,7 @@ async def _count(docker: Docker) -> int:
     interfaces = await in_thread(_interfaces, name, _subnets(bridge), docker.host)
     if not interfaces:
         return 0
-    # Asked again, so that a container that begins meanwhile is not taken for a step.
+    # Asked again, so that a container that begins meanwhile is not mistaken for a step.
     bridge = await docker.json("GET", "/networks/bridge")
     return max(0, interfaces - len(bridge.get("Containers") or {}))
 

@@ -22,7 +22,8 @@ from windlass.base.subprocesses import in_thread
 EVERY: Final = 0.2
 """Seconds between two looks at the processes of this machine."""
 LOOKS: Final = 25
-"""Looks at a process: the first one of a step enters its control group some time after it begins."""
+"""Number of checks of a process: the first process of a step enters its control group some time after it
+begins."""
 _STEP: Final = re.compile(rb"/buildkit/[a-z0-9]+$", re.MULTILINE)
 """The end of the control group of a step."""
 

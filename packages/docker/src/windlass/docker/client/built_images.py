@@ -24,7 +24,8 @@ class BuiltImages:
         self._registry = registry
 
     async def send(self, ref: str) -> str:
-        """Sends a built image to the registry, if there is one. Returns why it was not sent, for people."""
+        """Pushes a built image to the registry, if there is one. Returns why it was not pushed, as readable
+        text."""
         if self._registry is None:
             return ""
         remote = self._registry.name_of(ref)

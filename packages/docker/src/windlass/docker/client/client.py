@@ -91,7 +91,7 @@ class Docker:
 
     @property
     def host(self) -> str:
-        """The address of the engine, for people."""
+        """The address of the engine, as readable text."""
         return self._transport.host
 
     @property
@@ -115,7 +115,7 @@ class Docker:
         return str(away) if isinstance(away, WrongEngine) else self._transport.no_answer
 
     async def move(self, transport: DockerTransport) -> None:
-        """Goes on over another transport; calls under way end as if the engine were unavailable."""
+        """Switches to another transport; open calls end as if the engine were unavailable."""
         old, self._transport, self._version = self._transport, transport, ""
         session, self._session = self._session, None
         if session is not None:

@@ -44,7 +44,7 @@ async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
 
 
 def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
-    """Returns headers with a login, which the engine sends to the registry of the image."""
+    """Returns headers with the registry login, which the engine uses for the pull."""
     if login is None:
         return {}
     document = json.dumps({"username": login.username, "password": login.password})
@@ -88,8 +88,8 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 
 
 async def _refuse_long(docker: Docker, ref: str) -> None:
-    """Removes an image that was just pulled if its description is long: the engine reads those of all images
-    for each of its lists."""
+    """Removes an image that was just pulled if its description is too long: for each list, the engine reads
+    the descriptions of all images."""
     try:
         described, _ = [await docker.json("GET", f"/images/{ref}/{part}") for part in ("json", "history")]
         if not docker.is_elsewhere and await _stored_size(docker, str(described["Id"])) > LONGEST_STORED:

@@ -35,7 +35,7 @@ class DockerTransport(Protocol):
 
     @property
     def host(self) -> str:
-        """The address of the engine, for people."""
+        """The address of the engine, as readable text."""
         ...
 
     @property

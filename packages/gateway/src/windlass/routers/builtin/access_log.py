@@ -21,7 +21,7 @@ _TOLD: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]
 class GatewayAccessLine(Struct, frozen=True, gc=False):
     time: str
     message: str
-    """The method, the host, the path and the status, for people."""
+    """The method, the host, the path and the status, as readable text."""
     method: str | None
     """None for a TCP connection, and for bytes that were no request."""
     host: str | None

@@ -1,4 +1,4 @@
-"""Judges the head of an answer: when it ends, whether the connection can be used again, what is passed on.
+"""Parses the head of an answer: its length, whether the connection can be reused, and the headers to pass on.
 
 Pure. An instance is not trusted either: the connection to the client carries answers of others too, so an
 answer must be read there exactly as it is read here.

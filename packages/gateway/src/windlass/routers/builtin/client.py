@@ -1,4 +1,4 @@
-"""A connection of a client that speaks HTTP: routes each of its requests by host and path to an instance.
+"""An HTTP connection of a client: routes each request to an instance, by host and path.
 
 There is no object and no task for a request. A connection has at most one request under way. Everything that
 a request needs is a few attributes of the connection, and it is passed on in one write: head and body, as far

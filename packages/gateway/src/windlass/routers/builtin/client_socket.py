@@ -68,7 +68,7 @@ class AnswerSource(Protocol):
     def resume(self) -> None: ...
 
     def abandon(self) -> None:
-        """Ends the answer, because the client has gone."""
+        """Ends the answer, because the client has disconnected."""
         ...
 
 
@@ -242,7 +242,7 @@ class GatewaySocket(asyncio.Protocol):
         return True
 
     def _give_away(self, give: GiveAway) -> None:
-        """Gives the connection to another process: this one only closes its side of the descriptor."""
+        """Passes the connection to another process: this one only closes its copy of the descriptor."""
         self.transport.pause_reading()
         waited = ClientWait(self._served, self._shared.loop.time() - self._since)
         give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), waited)

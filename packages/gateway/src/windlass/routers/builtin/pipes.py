@@ -149,7 +149,8 @@ class Pipe:
         return None
 
     def age(self, now: float) -> None:
-        """Does nothing: a pipe may be silent for any time. The system finds out when a side has gone."""
+        """Does nothing: a pipe may be silent for any time. The system finds out when a side has
+        disconnected."""
 
     def abort(self) -> None:
         for end in self._ends:
@@ -239,8 +240,8 @@ class Caller(PipeEnd):
 
 
 def enable_keepalive(transport: Any) -> None:
-    """Lets the system find out, within hours, when a side has gone without closing. A pipe has no other time
-    limit."""
+    """Lets the system find out, within hours, when a side has disconnected without closing. A pipe has no
+    other time limit."""
     raw_socket = transport.get_extra_info("socket")
     if raw_socket is not None:
         raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,4 +1,4 @@
-"""Judges the head of a request: the length of its body, its host, and the fields that an instance gets.
+"""Checks the head of a request: the length of its body, its host, and the headers that an instance gets.
 
 Pure. A connection keeps the fields that it had last: most clients send the same ones with each request, and
 what is equal byte for byte need not be judged twice. Where they are the same but for values that mean nothing

@@ -203,7 +203,7 @@ class SiteStream:
             self._send()
 
     def abandon(self) -> None:
-        """Ends it, because the client has gone."""
+        """Ends it, because the client has disconnected."""
         self._client = None
         if not self._is_reading:
             self._release_file()

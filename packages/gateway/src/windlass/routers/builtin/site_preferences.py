@@ -1,4 +1,4 @@
-"""Reads the fields of a request that choose among the answers of a static site. Pure."""
+"""Reads the request headers that select the answer of a static site: encoding, conditions, ranges. Pure."""
 
 from __future__ import annotations
 

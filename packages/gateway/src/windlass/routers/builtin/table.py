@@ -18,7 +18,7 @@ from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
 
 Port = int | str
-"""An external port, or one in another network with its address."""
+"""An external port, or a port of another network with its address."""
 Key = bytes | Port
 """A host name in lower case, or a port."""
 

@@ -1,4 +1,4 @@
-"""Counts the requests of services, in a few numbers for each service.
+"""Counts the requests of services, with a few counters for each service.
 
 All requests are counted by status. Reading the clock costs more than counting, so only some requests of a
 busy service are timed, and each of these counts for several.

@@ -138,7 +138,7 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def abandon(self) -> None:
-        """Ends the connection, because the client of its request has gone."""
+        """Ends the connection, because the client of its request has disconnected."""
         self.client = None
         if not self.lost:
             self.transport.abort()

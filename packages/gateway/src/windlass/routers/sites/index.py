@@ -25,7 +25,7 @@ FORMAT: Final = 1
 
 class SiteFile(Struct, frozen=True, array_like=True, gc=False):
     digest: str
-    """Digest of the content, and the name of the file that has it."""
+    """Digest of the content, which is also the name of the stored file."""
     size: int
     type: str
     modified: int

@@ -30,7 +30,7 @@ def encoded_path(path: str) -> str:
 
 
 def encoded_target(target: str) -> str:
-    """Returns the target of a redirect for a field of an answer. A path stays one of the same site."""
+    """Returns the target of a redirect for a field of an answer. A path stays on the same site."""
     encoded = quote(target, _SAFE_IN_TARGET)
     return "/" + encoded.lstrip("/") if encoded.startswith("/") else encoded
 

@@ -38,12 +38,12 @@ _RESERVED: Final = ("_next/static/", "_astro/", "_app/immutable/")
 """Folders of Next, Astro and SvelteKit in which everything has a digest or an id of its build."""
 _CODE: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
 _DATA: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
-"""Types that people download, publish and name by themselves."""
+"""Types that users download, publish and name by themselves."""
 _HEX: Final = re.compile(r"[0-9a-f]{8,64}")
 _MIXED: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
 _SEPARATORS: Final = re.compile(r"[.~-]")
 _CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
-"""The least number of changes between digits and letters, and between these and capitals."""
+"""Minimum numbers of changes between digits, small letters and capitals."""
 
 
 def has_content_hash(path: str) -> bool:
@@ -226,7 +226,7 @@ def is_servable(path: str) -> bool:
 
 
 def _behind_link(root: Path, path: str) -> Path | None:
-    """Returns the file that a link leads to, if it may be served by itself."""
+    """Returns the target of a link, if the target itself may be served."""
     real = _resolve(root / path)
     if real is None or not real.is_relative_to(root) or not real.is_file():
         return None

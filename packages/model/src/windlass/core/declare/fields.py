@@ -189,7 +189,7 @@ def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
 
     `sent_to` names the fields that decide where the server sends it, by their paths from the top of the body.
     Changing one of them requires the value again. An empty tuple says that the server sends it to no
-    address. A hidden field may lie in an object, as `config.password`; it has no flag then.
+    address. A hidden field may be inside an object, as `config.password`; it has no flag then.
     """
     return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
 
@@ -207,7 +207,7 @@ def short_form(option: str, sets: str, others: Mapping[str, object], meaning: st
 
 
 def several_lines() -> Meta:
-    """Marks a text that people keep in a file: the command line reads it from there, as it does secrets."""
+    """Marks a text that users keep in a file: the command line reads it from there, as it does secrets."""
     return _LINES
 
 

@@ -115,7 +115,7 @@ class Family:
         self.param = param or f"{snake(name)}_id"
         self.title = title or name[0].upper() + name[1:]
         self.spoken = spoken
-        """Its name for people, if the title is none."""
+        """Its display name, if the title is none."""
         self.group = group or plural(self.title)
         self.about = about
         self.shown = shown
@@ -142,7 +142,7 @@ class Family:
 
     @cached_property
     def noun(self) -> str:
-        """Its name for people: `environment variable`."""
+        """Its display name: `environment variable`."""
         return self.spoken or to_words(self.title).removeprefix("organization ") or self.name
 
     @cached_property
@@ -249,7 +249,7 @@ class Family:
 
     @cached_property
     def fresh(self) -> type[Struct]:
-        """The answer to a creation: the view, and the fields that are shown once."""
+        """The answer to a creation: the document, and the fields that are shown only once."""
         shown_once = [entry.info for entry in self.additions if "shown_once" in entry.extra]
         if not shown_once:
             return self.view

@@ -353,7 +353,7 @@ def _has_credential(url: str) -> bool:
     address = _LOGIN.match(url)
     if address is None:
         return False
-    # Hosts offer addresses with a user's name; where it is long, people have put a token in its place.
+    # Hosts offer addresses with a user's name; where it is long, users have put a token in its place.
     is_token = address["scheme"] != "ssh" and len(address["login"]) >= _SHORTEST_TOKEN
     return is_token or ":" in address["login"]
 

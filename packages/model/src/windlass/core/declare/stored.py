@@ -65,7 +65,7 @@ def _structs_of_fields(struct: type[Struct]) -> Mapping[str, type[Struct] | None
 
 
 def raise_count(body: bytes, field: str, step: int) -> bytes:
-    """Returns a stored document with another number in a field that counts something."""
+    """Returns a stored document with a changed number in a counter field."""
     present = msgspec.json.decode(body).get(field, 0)
     return rewritten(body, {field: present + step})
 

@@ -104,7 +104,7 @@ def _at(path: str, wanted: Any) -> type[Struct] | None:
 
 
 class _Shorthand(Struct, frozen=True):
-    """A list of objects that people often write shorter, such as `port` for `ports`."""
+    """A list of objects that users often write shorter, such as `port` for `ports`."""
 
     option: str
     sets: str
@@ -162,7 +162,7 @@ def written_out(document: Any, wanted: type[Struct]) -> Any:
 
 @cache
 def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
-    """Returns the short form of each list that has one, unless it is a field too."""
+    """Returns the short form of each list that has one, unless that is also a field."""
     extras = {field.encode_name: extra_of(field.type) for field in fields_of(wanted)}
     forms = {name: extra["short_form"] for name, extra in extras.items() if "short_form" in extra}
     return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}

@@ -49,7 +49,7 @@ def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
 
 
 def keys(id: str, name: str) -> frozenset[str]:
-    """All keys that a database of any type would give to services."""
+    """Returns all keys that a database of any type would provide to services."""
     return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
 
 

@@ -87,7 +87,7 @@ BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
 """Deployments that begin with a build, unless they repeat an earlier one."""
 
 RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
-"""Deployments after which a version serves: their own, or the one before."""
+"""Actions after which a version serves: the new one, or the previous one."""
 
 
 class ActionStates(NamedTuple):

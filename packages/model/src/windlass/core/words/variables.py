@@ -75,7 +75,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     arguments: dict[str, str]
     """Build arguments: all variables that are not secret."""
     declared: frozenset[str] = frozenset()
-    """Names of the variables that people declared; the others are built in."""
+    """Names of the variables that users declared; the others are built in."""
     warnings: tuple[str, ...] = ()
     """Warnings for the build log."""
     digest: str

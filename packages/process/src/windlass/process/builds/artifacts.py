@@ -202,7 +202,8 @@ class ArtifactStore:
         }
 
     def _away(self, path: Path, into: Path | None = None) -> None:
-        """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
+        """Removes a folder after renaming it, so that a half removed folder is never mistaken for a
+        complete one."""
         _try_to_erase(self._put_away(path, into))
 
     def _put_away(self, path: Path, into: Path | None = None) -> Path:

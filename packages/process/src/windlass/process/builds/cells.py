@@ -1,7 +1,7 @@
 """Runs each step of a build in a cell: it sees the system and its own build, and can change only the latter.
 
 Builds of one service share a user, and with it the downloads of tools, where no other service can write.
-Services may only read the result of a build.
+Services have read-only access to the result of a build.
 """
 
 from __future__ import annotations

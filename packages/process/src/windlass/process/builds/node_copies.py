@@ -22,7 +22,7 @@ from windlass.base.folder_removal import erase
 from windlass.process.builds.caches import BuildCaches
 
 _CACHES: Final = {".cache", ".vite"}
-"""Folders that tools write to, which are kept apart."""
+"""Folders that tools write to, which are stored separately."""
 _TICK: Final = 0.02
 """Seconds after which the file system surely gives another time."""
 

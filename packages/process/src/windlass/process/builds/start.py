@@ -37,7 +37,7 @@ class Start(Struct, frozen=True):
     processes: Mapping[str, Command] = field(default_factory=dict)
     """The commands of all process types, by name."""
     release: Command | None = None
-    """The command that runs once for a deployment, before it serves."""
+    """The command that runs once for a deployment, before the version serves."""
     site: StaticSite | None = None
     """A folder that the gateway serves: nothing has to be started."""
 
@@ -48,7 +48,7 @@ class Start(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The commands that may run, to look into for names of programs."""
+        """The commands that may run, which are searched for names of programs."""
         chosen = [command for command in (self.command, self.release) if command]
         return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
 

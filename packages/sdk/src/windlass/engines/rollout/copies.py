@@ -38,11 +38,11 @@ class Copies(Protocol):
         ...
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
-        """Returns why a copy does not pass a probe, for people; empty if it passes."""
+        """Returns why a copy does not pass a probe, as readable text; empty if it passes."""
         ...
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
-        """Returns the TCP ports on which a copy listens, as far as that can be found out."""
+        """Returns the TCP ports on which a copy listens, as far as the engine can find them."""
         ...
 
     async def queued(self, instance: Instance, port: int) -> int | None:

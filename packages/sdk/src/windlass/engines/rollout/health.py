@@ -183,6 +183,6 @@ def _identity(copy: Instance) -> Identity:
 
 
 def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:
-    """Returns the readiness probes that people declared. Derived probes only detect when the program has
+    """Returns the readiness probes that users declared. Derived probes only detect when the program has
     started."""
     return workload.ready if workload.watched else ()

@@ -60,7 +60,7 @@ class PortMismatch(Struct, frozen=True):
     """A program that listens, but not where its service declares."""
 
     advice: str
-    """The change to make, for people."""
+    """The change to make, as readable text."""
     port: int | None = None
     """The only other port on which it takes the connections of Windlass. None if there is not just one."""
     is_whole: bool = False

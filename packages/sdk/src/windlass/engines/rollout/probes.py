@@ -30,7 +30,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
-    """Returns why an instance does not pass a probe, for people; empty if it passes."""
+    """Returns why an instance does not pass a probe, as readable text; empty if it passes."""
     try:
         async with asyncio.timeout(probe.timeout):
             match probe.kind:

@@ -62,11 +62,11 @@ class ReadinessWait:
         """Where the program listens instead of its port, by the last check."""
         self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int]] = Counter()
-        """Successes in a row, by instance and number of the probe."""
+        """Consecutive successes, by instance and number of the probe."""
 
     async def run(self) -> None:
-        """Returns when all copies are ready. Raises NotReady when one has ended, when it is certain that they
-        will not be ready, or when the patience is over."""
+        """Returns when all copies are ready. Raises NotReady if one has ended, if they cannot become ready,
+        or if the time limit has passed."""
         began, pause = time.monotonic(), FIRST_PAUSE
         deadline = began + self._workload.patience
         while self._count and (obstacle := await self._obstacle(deadline)):

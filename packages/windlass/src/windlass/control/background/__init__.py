@@ -1,1 +1,1 @@
-"""Work that no request waits for."""
+"""Background work, for which no request waits."""

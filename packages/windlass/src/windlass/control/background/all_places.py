@@ -1,4 +1,4 @@
-"""Runs an action at all places at once. A slow engine of a cluster delays no other place."""
+"""Runs an action at all places concurrently. A slow engine of a cluster does not delay other places."""
 
 from __future__ import annotations
 

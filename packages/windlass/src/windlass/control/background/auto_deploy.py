@@ -208,8 +208,8 @@ def _why_skipped(filters: PathFilters) -> str:
 async def _changes_watched(
     ctx: Context, source: GitSource, filters: PathFilters, seen: str, head: str
 ) -> bool:
-    """True if a watched file differs. Commits that cannot be compared count as different: the branch may have
-    been rewritten, and the former commit be gone."""
+    """True if a watched file differs. Commits that cannot be compared count as different, as after a
+    rewrite of the branch."""
     if not any(filters):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Brings work and timetables nearer after the clock was set back while no server ran.
+"""Moves due times of work and timetables earlier if the clock was set back while no server ran.
 
 Due times are stored: by a clock that was ahead, work that was due soon would wait for days.
 """

@@ -54,7 +54,7 @@ class KeyRotation:
         address: str = "",
         point: Callable[[str], Awaitable[None]] = no_point,
     ) -> None:
-        """`load_keys` returns the keys that the operator gives now, the one that is to seal first. It
+        """`load_keys` returns the keys that the operator gives now, with the sealing key first. It
         returns none if they cannot be read. `is_shared`: several servers may have the database, and
         `address` identifies this one for people."""
         self._store, self._encryption, self._load_keys = store, encryption, load_keys
@@ -70,7 +70,7 @@ class KeyRotation:
         self.problem = ""
         """The reason why this server cannot seal; empty if it can."""
         self.lacking: tuple[KeyHolder, ...] = ()
-        """Servers without the wanted key, at the last check."""
+        """Servers that lacked the new key at the last check."""
 
     async def run(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Data of services outside the database: on the engine, builds, database servers, log lines.
+"""Service data outside the database: on the engine, builds, database servers, log lines.
 
 Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
 is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.

@@ -29,9 +29,9 @@ LOOK_AGAIN: Final = HOUR
 MISSED: Final = "due time missed"
 """The word under which a due time is noted that was missed."""
 _MOST_COUNTED: Final = 1000
-"""Missed due times that are counted one by one."""
+"""Maximum number of missed due times that are counted one by one."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
-"""Minutes in which the last due time is looked for: the shortest time with one is enough."""
+"""Periods, in minutes, that are searched for the last due time, the shortest first."""
 
 
 async def start_due_runs(ctx: Context, claim: Claim) -> None:

@@ -1,1 +1,1 @@
-"""Everything that handlers get: the context, with its parts, and the call."""
+"""The context and the call, which every handler gets."""

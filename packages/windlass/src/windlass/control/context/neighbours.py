@@ -32,7 +32,7 @@ MainPortOf = Callable[[Row], MainPort | None]
 
 
 class Neighbour(Struct, frozen=True, gc=False):
-    """A service that can be found, because it has a port."""
+    """A service that others can reach, because it has a port."""
 
     id: str
     name: str

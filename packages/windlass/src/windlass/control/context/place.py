@@ -101,7 +101,7 @@ class Place(Struct, frozen=True, kw_only=True):
     is_connected: bool = True
     """False for a cluster that names no engine: nothing is deployed there, and nothing of it is anywhere."""
     reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
-    """Goes on with another address or other credentials; None for the machines of servers."""
+    """Switches to another address or other credentials; None for the machines of servers."""
     machine: str = ""
     """The name of the machine, if the engine is that of a server: the setting `place` of that server."""
     elsewhere: Surroundings | None = None

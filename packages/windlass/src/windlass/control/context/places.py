@@ -73,7 +73,7 @@ class Places:
         self.newer: set[str] = set()
         """Clusters where something runs that is newer than the database."""
         self.remarks: dict[str, str] = {}
-        """By cluster: what is there that the database does not know, for people."""
+        """By cluster: what is there that the database does not know, as readable text."""
 
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]

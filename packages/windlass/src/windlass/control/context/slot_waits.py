@@ -1,4 +1,5 @@
-"""Waits of background work for other work, as of a build for its turn, and for programs to become ready.
+"""Tracks background work that waits: for other work, such as a build for its turn, or for programs to
+become ready.
 
 The worker knows them: the slots of work that waits keep no other organization or environment waiting.
 """

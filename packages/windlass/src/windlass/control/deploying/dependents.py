@@ -1,4 +1,4 @@
-"""Services that wait for others of their environment: to be deployed after them, and to be ended before them.
+"""The order of services in an environment: some are deployed after others, and ended before them.
 
 Services are deployed in the order of their kinds, and a failure stops those of its request that come later.
 Where a job runs a command at its end, services that it needs end after it, and those that need it before.

@@ -1,4 +1,4 @@
-"""Looks at the first page of an application that was just released, at its public host.
+"""Requests the first page of a new release at its public host, and reports errors that it shows.
 
 A program may accept connections and answer each request with an error: for want of a table or a key, or
 because it refuses the host. The message of the service then has the remedy. The page is asked for only where

@@ -1,4 +1,5 @@
-"""Freezes what a deployment runs: worked out once, sealed with the deployment, the same ever after."""
+"""Freezes the workload of a deployment: computed once, stored encrypted with the deployment, and never
+changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deploys a service again when what was built for it is gone: its commit and settings are known."""
+"""Rebuilds a service whose artifact is lost, from its known commit and settings."""
 
 from __future__ import annotations
 

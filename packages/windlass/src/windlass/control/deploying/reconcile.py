@@ -1,6 +1,6 @@
 """Brings a service to the state that its records require, one step at a time.
 
-A worker is given an id and nothing else: it reads, plans, does one step, writes, and repeats.
+A worker gets only an id: it reads the records, plans, does one step, writes, and repeats.
 """
 
 from __future__ import annotations

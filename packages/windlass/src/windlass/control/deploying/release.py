@@ -114,10 +114,8 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 async def retire_others(
     ctx: Context, new: Workload, newest: int, check: Check = _no_check, seen: Sequence[Instance] | None = None
 ) -> None:
-    """Drains the other generations, then ends them.
-
-    None above `newest`: a worker that was paused past its lease must not end newer generations. `seen` holds
-    the present instances, if they are known.
+    """Drains the other generations, then ends them, but none above `newest`: a worker that was paused past
+    its lease must not end newer generations. `seen` holds the present instances, if they are known.
     """
     place = await ctx.places.of(new.service)
     instances = (await place.engine.observe(new.service)).instances if seen is None else seen

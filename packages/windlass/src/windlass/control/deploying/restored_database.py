@@ -1,4 +1,4 @@
-"""Looks for deployments that the database does not know, as after a restore of an older one.
+"""Finds running deployments that the database does not know, as after a restore of an older database.
 
 On the machine of the server they end: the start has compared the database with the data directory. The
 hosts of clusters may have been unavailable then: each is examined before the first action there, and left

@@ -21,7 +21,7 @@ HOLD: Final = 2.0
 PAUSE: Final = 5_000
 """Milliseconds after which a step is repeated that found the engine unavailable."""
 LEAST_TRIES: Final = 4
-"""Tries before a step fails, also where the server was stopped for longer than its patience."""
+"""Tries before a step fails, also where the server was stopped for longer than its time limit."""
 
 
 class RetryLater(Exception):
@@ -51,8 +51,8 @@ def is_exhausted(waited: int, patience: float, tries: int) -> bool:
 
 
 async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
-    """Repeats an action while the engine or the builder is unavailable, until the patience ends. `note`
-    gets the reason, and an empty text once it continues."""
+    """Repeats an action while the engine or the builder is unavailable, until the time limit has passed.
+    `note` gets the reason, and an empty text once it continues."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:

@@ -64,7 +64,7 @@ async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
 
 
 async def lost_sites(ctx: Context) -> list[str]:
-    """Returns the services whose routes lead to files that are not there any more."""
+    """Returns the services whose routes lead to files that no longer exist."""
     lost = set(await ctx.sites.lost({*ctx.routing.sites.values()}))
     return [service for service, folder in ctx.routing.sites.items() if folder in lost]
 

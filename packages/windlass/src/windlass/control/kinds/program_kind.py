@@ -167,7 +167,7 @@ def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthPr
     if execute := asked.type.exec:
         return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
     if grpc := asked.type.grpc:
-        # gRPC's own health service needs HTTP/2: a server that listens is taken for well.
+        # gRPC's own health service needs HTTP/2: a server that listens counts as healthy.
         return (replace(usual, port=grpc.port or usual.port),)
     return ()
 

@@ -238,7 +238,8 @@ class ServiceKind(Generic[S]):
         )
 
     async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
-        """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
+        """Makes what the engine starts. Raises BuildError, GitError or EngineError with a readable
+        message."""
         raise NotImplementedError
 
     async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:

@@ -250,7 +250,8 @@ class Authenticator:
         return msgspec.structs.replace(actor, expires=ends, limit=limit, token=None, session=session.id)
 
     def _session_limit(self, actor: Actor) -> int:
-        """A session that stands for a token has no more requests than that, or a token would have both."""
+        """A session of a token shares the request limit of the token; otherwise a token would have twice as
+        many."""
         settings = self._ctx.settings
         is_operator = actor.subject == OPERATOR
         return (

@@ -153,7 +153,7 @@ class ShownBrowserSession(Struct, frozen=True):
 
 
 async def sessions_of(ctx: Context, actor: Actor) -> list[ShownBrowserSession]:
-    """Returns the sessions of the caller, the one that was used last first."""
+    """Returns the sessions of the caller, the most recently used first."""
     sessions = await ctx.store.reads.browser_sessions.of(holder_of(ctx, actor), ctx.clock.now())
     return [
         ShownBrowserSession(

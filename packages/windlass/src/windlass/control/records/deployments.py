@@ -150,8 +150,8 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
 
 
 async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:
-    """Refuses what is built anew, but no rebuild of what serves: an organization above its share of the disk
-    of the cluster's machine adds nothing."""
+    """Refuses new builds, but not rebuilds of the serving version, if an organization is above its share of
+    the disk of the cluster's machine."""
     row = await tx.resources.find(cluster.name, id)
     if row is not None and (place := place_of(row.read(Cluster))):
         await refuse_above_share(tx, org, place)

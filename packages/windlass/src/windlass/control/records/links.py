@@ -1,4 +1,4 @@
-"""Links of services: the addresses of their public ports, for people."""
+"""Links of services: the addresses of their public ports."""
 
 from __future__ import annotations
 

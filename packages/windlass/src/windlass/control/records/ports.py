@@ -14,7 +14,7 @@ PORT = "port "
 API = "API "
 """Prefix of the facts that name ports of servers, before the name of the port."""
 _SHARE, _LEAST = 8, 8
-"""The part of all ports that one organization may hold, and how many it may hold where there are few."""
+"""One organization may hold an eighth of all ports, or this minimum if there are few."""
 
 
 class PortOwner(NamedTuple):

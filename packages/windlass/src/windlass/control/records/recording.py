@@ -52,7 +52,8 @@ async def about_itself(source: Reads, row: Row, above: Row | None = None) -> Abo
 
 
 async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
-    """Returns the project and the environment that a resource lies in, or is; empty where it is in none."""
+    """Returns the project and the environment of a resource, or the resource itself; empty if there is
+    none."""
     if row.family in LEVELS:
         ids = {row.family: row.id, _parent_of(row.family): row.parent}
         return ids.get("project", ""), ids.get("environment", "")

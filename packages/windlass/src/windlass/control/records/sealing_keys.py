@@ -39,7 +39,7 @@ class KeyState(Struct, frozen=True):
 
     current: str
     records: tuple[KeyRecord, ...]
-    """All keys that ever sealed, the oldest first."""
+    """All keys with which values were ever sealed, the oldest first."""
     unreadable: tuple[str, ...] = ()
     """Names of values that could not be opened."""
     unreadable_at: int = 0

@@ -1,4 +1,4 @@
-"""The audit: events as people ask for them, page by page, and what they were about."""
+"""The audit: events as users ask for them, page by page, and what they were about."""
 
 from __future__ import annotations
 

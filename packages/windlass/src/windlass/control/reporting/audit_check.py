@@ -16,7 +16,7 @@ from windlass.store.chain import ChainWalk, Head, beginning_of
 
 EVERY: Final = 60.0
 AT_ONCE: Final = 500
-"""Events that are checked at one time: a chain of a million takes 33 hours."""
+"""Number of events that are checked at a time: a chain of a million takes 33 hours."""
 _log = log("audit")
 
 

@@ -27,7 +27,7 @@ WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
 """After the first failure, the second, and so on; the last one for all that follow."""
 GIVEN_UP_AFTER = 5 * DAY
 LOST_AFTER = 3
-"""Failures in a row, of whatever service, after which a receiver is taken for one that takes nothing."""
+"""Consecutive failures, of any service, after which a receiver counts as broken."""
 REMEMBERED = 20
 """Attempts that are kept of a delivery."""
 TOGETHER = 0.02

@@ -1,4 +1,4 @@
-"""From a call to its reply: finds the handler, gives a write its transaction, makes a repeat harmless.
+"""Dispatches a call: finds the handler, runs writes in a transaction, and makes repeated requests harmless.
 
 Handlers are found by being there: every module of `control` is imported, and registers what it handles.
 """

@@ -1,4 +1,4 @@
-"""The door through which every handler asks for permission.
+"""Permission checks: every handler calls these functions.
 
 `core.access.may` decides. This module finds out where a resource is, and turns a refusal into an answer: what
 the caller may not read does not exist (404), and anything else is forbidden (403).
@@ -55,7 +55,7 @@ async def location_of(source: Reads, row: Row) -> ResourceLocation:
 
 
 def location_in(org: str, chain: Sequence[Row]) -> ResourceLocation:
-    """Returns the place of the first of these resources, each of which lies in the next."""
+    """Returns the location of the first of these resources; each is inside the next."""
     inside = [(row.family, row.id, mode_of(row)) for row in reversed(chain) if row.id != org]
     return location_along([("organization", org, ""), *inside])
 
@@ -160,7 +160,7 @@ class Visibility:
         self._known: dict[str, ResourceLocation | None] = {org: ResourceLocation(org)}
 
     async def includes(self, family: str, id: str, parent: str) -> bool:
-        """True if the actor may read a resource that lies in this parent."""
+        """True if the actor may read a resource below this parent."""
         if self.is_whole:
             return True
         where = await (self._at(id) if family in LEVELS else self._at(parent))

@@ -153,8 +153,8 @@ class Clusters(Behaviour[Cluster]):
         tx.nudge(cluster_word(change.row.id))
 
     async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
-        """Refuses another engine while anything is on the present one. A cluster that is disconnected gives
-        up what deleted services have left there."""
+        """Refuses a change of the engine while anything is stored on the current one. A disconnected
+        cluster gives up the data of deleted services there."""
         if names := await _services_in_use(ctx, tx, change.row.id):
             raise Conflict(
                 "Uninstall or delete the services of this cluster before changing engine, place or "

@@ -36,7 +36,7 @@ from windlass.store import Reads, Row, StatusRow, Tx
 
 
 async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
-    """All services; those that others wait for come first, and so are deployed first."""
+    """Returns all services, in the order of deployment: those that others wait for come first."""
     return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
 
 

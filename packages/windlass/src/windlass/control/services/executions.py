@@ -96,7 +96,8 @@ class ExecutionSession:
 
 
 async def find_service(ctx: Context, call: Call) -> Row:
-    """Returns the service of a command, if the caller may run one there and this server can."""
+    """Returns the service in which a command is to run, if the caller has the permission and this server
+    can run it."""
     service = await target(ctx.store.reads, call)
     await check_here(ctx, service.id)
     return service

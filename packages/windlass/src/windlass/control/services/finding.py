@@ -200,7 +200,7 @@ class Search:
         return ids
 
     async def _name(self, id: str) -> str:
-        """Returns the name as people wrote it, not in the form in which names are compared."""
+        """Returns the name as users wrote it, not in the form in which names are compared."""
         if id not in self._names:
             row = await self._source.resources.get(id)
             assert row is not None

@@ -1,4 +1,5 @@
-"""Runs of jobs, for people: listed, read, started, cancelled and purged; due times; new tags of an image."""
+"""Runs of jobs in the API: listed, read, started, cancelled and purged; due times; new tags of an
+image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Uploads: received in parts, completed, and swept. Their archives lie at the server that builds them."""
+"""Uploads: received in parts, completed, and swept. Their archives are stored at the server that builds
+them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     }
     shown = [
         variable
-        for variable in sorted(injected.built_in, key=_is_by_id)  # names that people know come first
+        for variable in sorted(injected.built_in, key=_is_by_id)  # names that users know come first
         if variable.owner in owners and (call.dialect.is_full or not variable.key.startswith(LISTED))
     ]
     return Reply(results([encode(_document(ctx, variable, owners[variable.owner])) for variable in shown]))

@@ -34,7 +34,7 @@ from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
 MOST_AT_LEVEL: Final = 1000
-"""Variables of one level, and secrets: each service below reads all of them."""
+"""Maximum number of variables of one level, and of secrets: each service below reads all of them."""
 _OWN_TYPES = {"FILE", "VALUE"}
 """Types of variables that are neither aliases nor overrides."""
 

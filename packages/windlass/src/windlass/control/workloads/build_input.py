@@ -1,4 +1,4 @@
-"""The input for making the artifact of a deployment."""
+"""The input for building the artifact of a deployment."""
 
 from __future__ import annotations
 

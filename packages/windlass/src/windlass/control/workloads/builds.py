@@ -35,7 +35,7 @@ from windlass.store import Row
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
-"""In the place of names of build arguments: all variables that people declared, except secrets."""
+"""In the place of names of build arguments: all variables that users declared, except secrets."""
 _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
@@ -149,7 +149,7 @@ def cache_secret_of(ctx: Context, service: str) -> str:
 
 
 def _chosen_arguments(making: BuildInput, names: Collection[str]) -> dict[str, str]:
-    """Returns the build arguments with these names, or all that people declared."""
+    """Returns the build arguments with these names, or all that users declared."""
     inputs = making.inputs
     chosen = inputs.declared if _ALL in names else names
     return {name: value for name, value in inputs.arguments.items() if name in chosen}

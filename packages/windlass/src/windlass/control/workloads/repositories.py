@@ -15,7 +15,7 @@ from windlass.sources.git.source import place as repository_place
 from windlass.store import Reads, Row
 
 _API: Final = "api."
-"""GitHub and Bitbucket serve the API of example.com at api.example.com."""
+"""GitHub and Bitbucket serve the API of a host at `api.` and its name."""
 
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:

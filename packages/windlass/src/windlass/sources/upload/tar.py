@@ -199,7 +199,7 @@ class TarReader:
 
 
 def shown(path: bytes) -> str:
-    """Returns a path for people."""
+    """Returns a readable path."""
     text = path[:200].decode(errors="replace")
     return "".join(sign if sign.isprintable() else "?" for sign in text) or "(an empty name)"
 

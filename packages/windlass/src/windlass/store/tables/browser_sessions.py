@@ -58,7 +58,7 @@ class BrowserSessionTable(Table):
         return BrowserSession(*row) if row else None
 
     async def of(self, holder: str, now: int) -> list[BrowserSession]:
-        """Returns the sessions of a holder, the one that was used last first."""
+        """Returns the sessions of a holder, the most recently used first."""
         return [BrowserSession(*row) for row in await self._session.all(OF, holder, now)]
 
 

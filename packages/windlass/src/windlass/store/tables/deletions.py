@@ -41,7 +41,7 @@ class DeletionTable(Table):
         return bytes(row[0]) if row else None
 
     async def at_or_above(self, id: str) -> Row | None:
-        """Returns a resource that waits for its services to be deleted: this one, or one that it lies in."""
+        """Returns a resource that waits for its services to be deleted: this one, or one of its parents."""
         row = await self._session.one(AT_OR_ABOVE, id)
         return Row(*row) if row else None
 

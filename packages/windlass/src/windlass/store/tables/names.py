@@ -47,7 +47,7 @@ class NameTable(Table):
         return [NameRow(*row) for row in await self._session.all(OF, service)]
 
     async def beginning(self, prefix: str) -> set[str]:
-        """Returns the names that begin like this, whoever holds them. Reads all names."""
+        """Returns the names with this prefix, of all holders. Reads all names."""
         return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
 
     async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:

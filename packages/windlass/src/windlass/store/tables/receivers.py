@@ -14,7 +14,7 @@ class Receiver(Struct, frozen=True, gc=False):
     failing: int = 0
     """The time since when it accepts nothing; 0 if it is healthy."""
     fails: int = 0
-    """The number of failed attempts in a row."""
+    """The number of consecutive failed attempts."""
     silent: int = 0
     """1 if the last attempt could not even connect."""
 

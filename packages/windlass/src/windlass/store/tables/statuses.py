@@ -23,7 +23,7 @@ class StatusRow(Struct, frozen=True, gc=False):
     serving: str | None = None
     """The deployment that the service is to run."""
     digest: str = ""
-    """Over everything that it was deployed with."""
+    """A digest of everything with which it was deployed."""
     instances: int = 0
     """The number of instances decided last, between minimum and maximum."""
     cluster: str = ""
