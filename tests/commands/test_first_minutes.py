@@ -16,7 +16,7 @@ from tests.tokens import ADMIN
 from tests.world import REPOSITORY
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 from windlass.config import Settings
-from windlass.operate.serving import first_steps, tell_first_steps
+from windlass.operate.serving import first_steps, print_first_steps
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 
@@ -198,7 +198,7 @@ async def test_init_prints_no_command_for_the_process_app_of_fly(windlass, folde
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_first_token_is_printed_to_a_terminal_only(monkeypatch, capsys, tmp_path, is_terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    tell_first_steps(Settings(data_dir=str(tmp_path)), f"export WINDLASS_TOKEN={ADMIN}\n")
+    print_first_steps(Settings(data_dir=str(tmp_path)), f"export WINDLASS_TOKEN={ADMIN}\n")
     printed, file = capsys.readouterr().err, tmp_path / "first-steps"
     assert (ADMIN in printed, file.exists()) == (is_terminal, not is_terminal)
     assert is_terminal or (str(file) in printed and ADMIN in file.read_text())

@@ -9,7 +9,7 @@ import pytest
 from tests.tables import rows
 from windlass.base.toml import LONGEST, parse_toml
 from windlass.builders import dockerfile
-from windlass.core.words.webhook_payload import has_form
+from windlass.core.words.webhook_payload import matches_pattern
 from windlass.docker.builds.guard import Around, BuildRefused, rewritten
 from windlass.process.builds.dockerfile_hints import Shell
 from windlass.process.builds.start import by_procfile
@@ -89,8 +89,8 @@ def test_toml_with_many_points_in_its_values_is_read():
 
 @pytest.mark.timeout(20)
 def test_a_webhook_with_many_stars_is_compared_with_a_long_name():
-    assert has_form("*a" * 120, "a" * 240)
-    assert not has_form("*a" * 120 + "*b", "a" * 240)
+    assert matches_pattern("*a" * 120, "a" * 240)
+    assert not matches_pattern("*a" * 120 + "*b", "a" * 240)
 
 
 @rows(
@@ -111,7 +111,7 @@ def test_a_webhook_with_many_stars_is_compared_with_a_long_name():
     ],
 )
 def test_a_star_stands_for_any_letters(pattern, name, fits):
-    assert has_form(pattern, name) is fits
+    assert matches_pattern(pattern, name) is fits
 
 
 class _Transport:

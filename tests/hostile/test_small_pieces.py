@@ -15,7 +15,7 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import without_fields
 from windlass.routers.builtin import client_requests, upstream
-from windlass.routers.builtin.requests import judge_fields
+from windlass.routers.builtin.requests import check_headers
 
 CHUNKS = 100_000
 BODY = b"1\r\nx\r\n" * CHUNKS + b"0\r\n\r\n"
@@ -113,7 +113,7 @@ def test_a_field_connection_with_very_many_names_is_read_in_one_pass():
     names = [b"a%x" % number for number in range(MANY)]
     block = b"\r\nHost: shop\r\nA1: x\r\nB: y\r\nConnection: " + b",".join(names)
     began = time.perf_counter()
-    fields = judge_fields(block + b"\r\n\r\n", False, b"192.0.2.1", Bounds())
+    fields = check_headers(block + b"\r\n\r\n", False, b"192.0.2.1", Bounds())
     took = time.perf_counter() - began
     assert b"\r\nB: y" in fields.passed
     assert b"A1: x" not in fields.passed

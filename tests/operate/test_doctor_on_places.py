@@ -18,7 +18,7 @@ from windlass.engines.workload import StaticSite
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate import serving as server
 from windlass.operate.doctor import diagnose
-from windlass.operate.place_owners import examine_disk, examine_owners
+from windlass.operate.place_owners import check_owners, examine_disk
 from windlass.store import Surroundings
 
 LEASE = 15_000
@@ -32,7 +32,7 @@ async def owned(world):
 
 
 async def finding(world, own: str = "") -> tuple[str, str]:
-    (only,) = await examine_owners(world.installation.ctx.store.reads, own, world.clock.now())
+    (only,) = await check_owners(world.installation.ctx.store.reads, own, world.clock.now())
     assert only.what == "Place local"
     return only.level, only.found
 

@@ -20,7 +20,7 @@ from tests.process.helpers import KEY
 from windlass.base import process_memory
 from windlass.process import measurements as module
 from windlass.process import memory, resource_monitor
-from windlass.process.measurements import MeasurementHangs, Measurements
+from windlass.process.measurements import Measurements, MeasurementTimeout
 from windlass.process.networks import Networks
 
 HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
@@ -47,9 +47,9 @@ def hanging():
 
 async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging, monkeypatch):
     measurements: Measurements[str] = Measurements(patience=0.05)
-    with pytest.raises(MeasurementHangs):
+    with pytest.raises(MeasurementTimeout):
         await measurements.measure((KEY, None), partial(hanging.look, "late"))
-    with pytest.raises(MeasurementHangs) as hangs:
+    with pytest.raises(MeasurementTimeout) as hangs:
         await measurements.measure((KEY, None), lambda: "second")
     assert hangs.value.seconds >= 0.05
     assert await measurements.measure((structs.replace(KEY, index=1), None), lambda: "other") == "other"
@@ -62,14 +62,14 @@ async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hang
     async def answers() -> str:
         try:
             return await measurements.measure((KEY, None), lambda: "second")
-        except MeasurementHangs:
+        except MeasurementTimeout:
             return ""
 
     assert await until(answers) == "late"
     assert await measurements.measure((KEY, None), lambda: "second") == "second"
 
     hanging.may_answer.clear()
-    with pytest.raises(MeasurementHangs):
+    with pytest.raises(MeasurementTimeout):
         await measurements.measure((KEY, None), partial(hanging.look, "late"))
     hanging.may_answer.set()
     await until(is_late)

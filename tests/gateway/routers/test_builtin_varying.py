@@ -8,7 +8,7 @@ from tests.gateway.routers.town import SHOP, parsed, request, route
 from tests.marks import examples
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.wire import Bad
-from windlass.routers.builtin.requests import Fields, judge_fields
+from windlass.routers.builtin.requests import Fields, check_headers
 
 _FIRST = b"GET / HTTP/1.1"
 _ADDRESS = b"10.0.0.1"
@@ -66,20 +66,20 @@ def verdict(fields: Fields) -> dict[str, object]:
 @given(heads())
 def test_a_reused_verdict_equals_a_full_check_of_the_request(made):
     try:
-        fields = judge_fields(made[0], False, _ADDRESS, Bounds())
+        fields = check_headers(made[0], False, _ADDRESS, Bounds())
     except Bad:
         return
     for raw in made[1:]:
         before = verdict(fields)
         if fields.vary(_FIRST + raw, len(_FIRST)):
-            assert verdict(fields) == verdict(judge_fields(raw, False, _ADDRESS, Bounds()))
+            assert verdict(fields) == verdict(check_headers(raw, False, _ADDRESS, Bounds()))
         else:
             assert verdict(fields) == before
 
 
 @pytest.mark.parametrize("varied", ["Cookie: n={}", "X-Trace: {}", "If-None-Match: {}"])
 def test_a_value_that_means_nothing_here_does_not_have_the_rest_judged_again(varied):
-    fields = judge_fields(_head(varied, 0), False, _ADDRESS, Bounds())
+    fields = check_headers(_head(varied, 0), False, _ADDRESS, Bounds())
     for number in range(1, 5):
         assert fields.vary(_FIRST + _head(varied, number), len(_FIRST))
         assert varied.format(number).encode() + b"\r\nB: 2\r\nX-Forwarded-For: 10.0.0.1" in fields.passed
@@ -89,10 +89,10 @@ def test_a_value_that_means_nothing_here_does_not_have_the_rest_judged_again(var
     "varied", ["Host: h{}", "X-Request-Id: {}", "Content-Length: {}", "X-Forwarded-For: {}"]
 )
 def test_a_value_that_means_something_here_has_all_judged_again(varied):
-    fields = judge_fields(_head("Z: {}", 0), False, _ADDRESS, Bounds())
+    fields = check_headers(_head("Z: {}", 0), False, _ADDRESS, Bounds())
     assert not fields.vary(_FIRST + _head(varied, 1), len(_FIRST))
     if not varied.startswith("Host"):
-        fields = judge_fields(_head(varied, 1), False, _ADDRESS, Bounds())
+        fields = check_headers(_head(varied, 1), False, _ADDRESS, Bounds())
         assert not fields.vary(_FIRST + _head(varied, 2), len(_FIRST))
 
 

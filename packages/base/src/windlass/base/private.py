@@ -38,7 +38,7 @@ def owner_of(path: Path) -> str:
         return str(path.stat().st_uid)
 
 
-def is_passable(folder: Path) -> bool:
+def is_traversable(folder: Path) -> bool:
     """True if other users may enter the folder."""
     return bool(folder.stat().st_mode & 0o011)
 

@@ -151,7 +151,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     else:
         reply = invocation.send(path)
         if reply.going_on is not None:
-            return _show_as_it_comes(invocation, path, reply, as_json=as_json)
+            return _stream_output(invocation, path, reply, as_json=as_json)
         answer = reply.json
     if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
         return show_environment(api, invocation.subject(), answer["environment"]["state"])
@@ -232,7 +232,7 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
         say("There was nothing to do")
 
 
-def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
+def _stream_output(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
     following = StreamFollower(lambda headers: invocation.send(path, headers), first)
     with ended_by_user():
         for event in following.events():

@@ -64,7 +64,7 @@ def connect(
     `usual` is the address of the server of this machine, for commands on it: they call no other server unless
     it is named.
     """
-    by_option, environment, context = given_access(options)
+    by_option, environment, context = access_candidates(options)
     if usual and not (by_option.url or environment.url):
         environment = ServerAccess(usual, environment.token)
     file = ContextFile(settings_folder())
@@ -72,7 +72,7 @@ def connect(
     return Api(chosen.url, chosen.token, seconds=seconds)
 
 
-def given_access(options: Mapping[str, Any]) -> tuple[ServerAccess, ServerAccess, str]:
+def access_candidates(options: Mapping[str, Any]) -> tuple[ServerAccess, ServerAccess, str]:
     """Returns the server and token from options and environment, and the name of the given context."""
     root = click.get_current_context().find_root()
     by_option, by_environment = (

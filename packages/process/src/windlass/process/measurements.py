@@ -30,7 +30,7 @@ InstanceRun = tuple[InstanceKey, Process | None]
 """An instance, and the process of its program."""
 
 
-class MeasurementHangs(Exception):
+class MeasurementTimeout(Exception):
     """A look has not come back yet, after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ class Measurements(Generic[T]):
             if not started.done():
                 _log.warning(_HANGS, extra={"instance": run[0].id})
         if not started.done():
-            raise MeasurementHangs(time.monotonic() - began)
+            raise MeasurementTimeout(time.monotonic() - began)
         self._started.pop(run, None)
         return started.result()
 

@@ -35,7 +35,7 @@ from windlass.base.repeated_measurement import measure_until_stable
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
 from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.instances import Instances
-from windlass.process.measurements import MeasurementHangs, Measurements
+from windlass.process.measurements import Measurements, MeasurementTimeout
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.networks import Networks
 from windlass.process.orphans import Orphans
@@ -257,7 +257,7 @@ class ResourceMonitor:
                     (key, record.process),
                     partial(memory.is_heavy, record, self._processes(table, key, record)),
                 )
-            except MeasurementHangs:  # its result counts as soon as it is there
+            except MeasurementTimeout:  # its result counts as soon as it is there
                 hangs = True
                 continue
             except TooManyMounts:
@@ -412,7 +412,7 @@ class ResourceMonitor:
         for key, record in records.items():
             if record.process is not None:
                 processes = self._processes(table, key, record)
-                with suppress(MeasurementHangs, TooMuchToMeasure, OSError, ValueError):  # hides no other
+                with suppress(MeasurementTimeout, TooMuchToMeasure, OSError, ValueError):  # hides no other
                     uses[key] = await self._memory_uses.measure(
                         (key, record.process), partial(memory.use, record, processes)
                     )
@@ -478,7 +478,7 @@ class ResourceMonitor:
             held = await self._open_files.measure(
                 (key, record.process), partial(disk_reserve.unlinked, processes.find, home, new_since)
             )
-        except MeasurementHangs as hangs:
+        except MeasurementTimeout as hangs:
             held = Amount(is_hidden=hangs.seconds > _PATIENCE)
         share = await asyncio.to_thread(measure)
         return structs.replace(share, own=share.own + held)

@@ -46,7 +46,7 @@ from windlass.core.deploy.injected_variables import (
     BuiltIn,
     output_word,
     prefixes_of,
-    with_twins,
+    with_compatible_keys,
     without_secrets,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -281,7 +281,7 @@ class TerraformKind(ServiceKind[Terraform]):
         variables: list[BuiltIn] = []
         for row in await source.resources.of_parent(environment, self.family.name):
             variables += await _outputs(ctx, source, row)
-        return Offer(with_twins(variables))
+        return Offer(with_compatible_keys(variables))
 
 
 def _on_machine(usual: Workload, program: RunProgram) -> Workload:

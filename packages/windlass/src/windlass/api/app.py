@@ -37,7 +37,7 @@ from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.run_requests import RunRequests
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.api.uploads import UploadRequests
-from windlass.api.wrong_paths import not_allowed, nothing_at, only_websockets, refuse_what_is_not_offered
+from windlass.api.wrong_paths import not_allowed, nothing_at, refuse_unsupported, websocket_only
 from windlass.base.errors import Failure, Forbidden, Invalid
 from windlass.base.log import log
 from windlass.base.trace import enter_trace
@@ -146,7 +146,7 @@ class App:
             return self._cors.preflight(request, allow_header(methods))
         actor = await self._callers.identify(request)
         if not isinstance(actor, Failure):
-            refuse_what_is_not_offered(request.method, request.path)
+            refuse_unsupported(request.method, request.path)
         raise not_allowed(request.method, allow_header(methods))
 
     async def _answer_elsewhere(self, request: Request, receive: Receive) -> HttpAnswer:
@@ -172,9 +172,9 @@ class App:
         else:
             actor = await self._callers.identify(request)
             if not isinstance(actor, Failure):
-                refuse_what_is_not_offered(request.method, request.path)
+                refuse_unsupported(request.method, request.path)
         if self._executions.has(request.path):
-            raise only_websockets("Connect with `windlass exec`, or with a client of websockets")
+            raise websocket_only("Connect with `windlass exec`, or with a client of websockets")
         raise nothing_at(request.path)
 
     def _answer_file(self, request: Request, name: str, file: ServedFile) -> HttpAnswer:

@@ -7,21 +7,21 @@ from windlass.base.errors import Failure, Missing, NotAllowed, NotHttp, NotOffer
 from windlass.core.words.not_offered import why_not_offered
 
 
-def only_websockets(advice: str) -> Failure:
+def websocket_only(advice: str) -> Failure:
     return NotHttp(
         f"This is for websockets, version 13. {advice}",
         {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
     )
 
 
-def refuse_what_is_not_offered(method: str, path: str) -> None:
+def refuse_unsupported(method: str, path: str) -> None:
     if reason := why_not_offered(method, path):
         raise NotOffered(reason)
 
 
 def nothing_at(path: str) -> Failure:
     if path == sockets.LOGS:
-        return only_websockets("Over HTTP, a log is read with GET /application/{app_id}/log")
+        return websocket_only("Over HTTP, a log is read with GET /application/{app_id}/log")
     return Missing(
         "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
         "not names: GET /organization/{org_id}/services lists the ids of services"

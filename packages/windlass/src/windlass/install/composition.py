@@ -15,7 +15,7 @@ from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.log import log
-from windlass.base.private import close_to_others, is_passable, private_folder
+from windlass.base.private import close_to_others, is_traversable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.clock_set_back import follow_earlier_clock
 from windlass.control.background.housekeeping import (
@@ -27,7 +27,7 @@ from windlass.control.background.housekeeping import (
     TIDY_ELSEWHERE,
 )
 from windlass.control.background.key_rotation import KeyRotation
-from windlass.control.background.service_data import INSTALLATION, put_aside
+from windlass.control.background.service_data import INSTALLATION, set_service_aside
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs
@@ -68,7 +68,7 @@ _TRIES, _MOMENT = 11, 0.1
 def make_private(folder: Path) -> None:
     """Closes the data directory to other users; warns if they could read files of it."""
     private_folder(folder)
-    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
+    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_traversable(folder):
         _log.warning(
             "other users of this machine could read files of the data directory until now. If other people "
             "have accounts here, replace the secrets in these files",
@@ -202,7 +202,7 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
     for label, unknown in report.unknown.items():
         async with holdings(ctx.settings, parts_for, label) as held:
             for service, kept in unknown.items():
-                await put_aside(ctx, held, service, kept, label, report.reason)
+                await set_service_aside(ctx, held, service, kept, label, report.reason)
 
 
 async def seed(ctx: Context, tx: Tx) -> str | None:

@@ -33,7 +33,7 @@ from windlass.control.background.disk_meter import DiskMeter
 from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.sampling import Sampler
-from windlass.control.background.service_data import bring_back
+from windlass.control.background.service_data import restore_service
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
@@ -413,7 +413,7 @@ async def _complete(
         await installation.take_first_token(token)
     if report.reason:
         await take_over(ctx, report, parts_for)
-    await bring_back(ctx)
+    await restore_service(ctx)
     await installation.note_mark()
 
 

@@ -39,9 +39,9 @@ from windlass.operate.first_steps import way_to_write
 from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import (
+    check_owners,
     examine_disk,
     examine_organizations,
-    examine_owners,
     examine_sharing,
 )
 from windlass.store.archive import Snapshot
@@ -197,7 +197,7 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     the database up to date."""
     if find_missing(migrations(), await moment.applied()):
         return ()
-    owners = await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
+    owners = await check_owners(moment.reads, existing_owner_id(settings), await moment.now())
     reads = moment.reads
     return (*owners, *await examine_organizations(reads), *await examine_disk(reads))
 

@@ -106,7 +106,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
         survey = await _survey(settings)
         encryption = load_encryption(settings)
         check_keys(encryption, survey.state)
-        if _is_begun(survey.state, encryption):
+        if _has_begun(survey.state, encryption):
             tell(f"A replacement by the key {encryption.fingerprint} was interrupted, and continues.")
         elif _retired_here(settings, survey.state) and not keep:
             _drop(settings, survey.state, tell)
@@ -147,7 +147,7 @@ def _check_owner(settings: Settings) -> None:
         )
 
 
-def _is_begun(state: KeyState, encryption: Encryption) -> bool:
+def _has_begun(state: KeyState, encryption: Encryption) -> bool:
     """True if the first key that is given does not seal everything yet."""
     wanted = encryption.fingerprint
     if wanted in state.retired or (wanted != state.current and not state.is_settled):

@@ -18,7 +18,7 @@ from windlass.store import FIRST_PLACE, OwnerRow, Reads
 _GIB: Final = 1 << 30
 
 
-async def examine_owners(reads: Reads, own: str, now: int) -> list[Finding]:
+async def check_owners(reads: Reads, own: str, now: int) -> list[Finding]:
     """Checks the owner of each place. `own` is the id of the server of this data directory."""
     return [_of_owner(row, own, now) for row in await reads.owners.all()]
 

@@ -59,7 +59,7 @@ def keep_secrets() -> None:
 
 async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gateway: int) -> None:
     use_worker_threads(settings.parallel_deployments)
-    sockets = take_passed_port(settings, manager) or take_port(settings)
+    sockets = take_systemd_port(settings, manager) or take_port(settings)
     # A port that was left to the system is known now, and is a part of the built-in issuer's name.
     host, port = sockets.listening.getsockname()[:2]
     settings = msgspec.structs.replace(settings, port=port, host=host if manager.sockets else settings.host)
@@ -90,7 +90,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         click.echo(heading(settings.host, port), err=True)
         installation.ctx.calls.prepare()
         if first:
-            tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
+            print_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
             _first_token_file(settings).unlink(missing_ok=True)
         reads = installation.ctx.store.reads
         reporting.append(asyncio.create_task(_report(settings, reads, is_first=bool(first))))
@@ -104,7 +104,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
         click.echo(message, err=True)
 
 
-def take_passed_port(settings: Settings, manager: SystemdNotifier) -> ApiSockets | None:
+def take_systemd_port(settings: Settings, manager: SystemdNotifier) -> ApiSockets | None:
     """Returns the port that systemd holds, whose address wins over the settings; None if it holds none."""
     if not manager.sockets:
         return None
@@ -236,7 +236,7 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def tell_first_steps(settings: Settings, text: str) -> None:
+def print_first_steps(settings: Settings, text: str) -> None:
     """Prints them to a terminal. Elsewhere, they would stay in a log that others may read: they go into a
     file of this user."""
     if sys.stderr.isatty():

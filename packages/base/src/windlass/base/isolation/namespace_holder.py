@@ -95,7 +95,7 @@ def _close_others(*kept: int) -> None:
         os.closerange(before + 1, after)
 
 
-def _names_us(file: str) -> bool:
+def _is_our_note(file: str) -> bool:
     try:
         with open(file) as named:  # noqa: PTH123
             return bool(json.load(named)["pid"] == os.getpid())
@@ -107,7 +107,7 @@ def _names_us(file: str) -> bool:
 
 def _is_needed(file: str, held: CellNetwork) -> bool:
     """Returns whether a server or an instance may use this network. Removes its file if none does."""
-    if not _names_us(file):
+    if not _is_our_note(file):
         return False
     with suppress(OSError):
         if not _is_used(held):
@@ -237,7 +237,7 @@ def _wait_for(pasta: int, file: str, trunk: int) -> bool:
     """Waits until pasta has ended. Returns False if it is not needed any more."""
     ended = os.pidfd_open(pasta)
     try:
-        while _names_us(file):
+        while _is_our_note(file):
             if ready := _wait([trunk, ended], LOOK_EVERY):
                 if trunk in ready:
                     return False

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 
 from windlass.cli.client import Api
-from windlass.cli.connection import call_options, connect, given_access
+from windlass.cli.connection import access_candidates, call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import say
 from windlass.cli.everyday.names import complete_environments, complete_services
@@ -59,7 +59,7 @@ class EverydayCall:
     def api(self) -> Api:
         linked = self.linked.link.url if self.linked else ""
         api = connect(self._options, linked=linked)
-        by_option, environment, _ = given_access(self._options)
+        by_option, environment, _ = access_candidates(self._options)
         if linked and not by_option.url and environment.url and normal_url(linked) != normal_url(api.url):
             say(f"WINDLASS_URL goes before {linked}, the server of this folder: {plain(api.url)} is used.")
         return api

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from windlass.cli.client import Api, ApiRefused, is_this_machine
-from windlass.cli.connection import USUAL, ServerAccess, given_access
+from windlass.cli.connection import USUAL, ServerAccess, access_candidates
 from windlass.cli.contexts import ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.deployments import say
 from windlass.cli.suggestions import Verbs
@@ -41,7 +41,7 @@ def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | 
     Otherwise asks for an API token, without showing it. The token is kept in a file that only this user can
     read, and is sent to this address only. The server becomes the current context.
     """
-    by_option, environment, _ = given_access({})
+    by_option, environment, _ = access_candidates({})
     token = "" if token_stdin or url else by_option.token or environment.token
     file = ContextFile(settings_folder())
     before = file.read()
@@ -102,7 +102,7 @@ def use_context(name: str) -> None:
         url = contexts.named(name).url
         contexts.current = name
     say(f"Commands go to {url} now.")
-    _note_environment(given_access({})[1], url)
+    _note_environment(access_candidates({})[1], url)
 
 
 @click.command("remove", cls=Command, params=[click.Argument(["name"], metavar="CONTEXT")])

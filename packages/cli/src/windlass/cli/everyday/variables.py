@@ -98,7 +98,7 @@ class VariableChanges(Struct, frozen=True):
         return [*self.created, *self.changed]
 
 
-class VariableWords:
+class VariableCommands:
     """The four commands for one kind of variables. Values of secrets are never shown."""
 
     def __init__(self, family: Family, noun: str, *, is_secret: bool) -> None:
@@ -252,7 +252,7 @@ def _shared_option() -> Option:
     )
 
 
-def _list_command(words: VariableWords, help: str) -> click.Command:
+def _list_command(words: VariableCommands, help: str) -> click.Command:
     wide = Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.")
     return _declare("list", words.show_all, help, wide)
 
@@ -266,7 +266,7 @@ def _declare(name: str, call: Callable[..., None], help: str, *params: click.Par
     return built
 
 
-def _group(words: VariableWords, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
+def _group(words: VariableCommands, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
     shapes = "NAME[=VALUE]…" if words.is_secret else "NAME=VALUE…"
     builders = {
         "list": lambda: _list_command(words, helps["list"]),
@@ -295,7 +295,7 @@ def _group(words: VariableWords, name: str, help: str, helps: Mapping[str, str])
 
 
 env = _group(
-    VariableWords(variable, "variable", is_secret=False),
+    VariableCommands(variable, "variable", is_secret=False),
     "env",
     "Variables of the service: list, set, unset, or import a .env file.",
     {
@@ -306,7 +306,7 @@ env = _group(
     },
 )
 secrets = _group(
-    VariableWords(secret, "secret", is_secret=True),
+    VariableCommands(secret, "secret", is_secret=True),
     "secrets",
     "Secrets of the service: values that are never shown again.",
     {

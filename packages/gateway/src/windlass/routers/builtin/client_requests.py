@@ -12,7 +12,7 @@ from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
 from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
-from windlass.routers.builtin.requests import Fields, judge_fields
+from windlass.routers.builtin.requests import Fields, check_headers
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.shared_state import SharedState
@@ -88,7 +88,7 @@ class RequestReader(GatewaySocket):
         if first < 1 or data.find(END, first) != len(data) - len(END):
             return False
         try:
-            self._fields = judge_fields(
+            self._fields = check_headers(
                 data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds
             )
         except Bad:
@@ -136,7 +136,7 @@ class RequestReader(GatewaySocket):
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
-            fields = self._fields = judge_fields(raw, line.old, self._address, bounds)
+            fields = self._fields = check_headers(raw, line.old, self._address, bounds)
         check_authority(line.authority, fields.host)
         if len(data) > end:
             self._held.add(data[end:])

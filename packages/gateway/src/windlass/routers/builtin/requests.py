@@ -144,7 +144,7 @@ def _around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
     return LINE_END.join([*lines[:place], name]), LINE_END.join([b"", *lines[place + 1 :]])
 
 
-def judge_fields(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Fields:
+def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Fields:
     """Parses and judges fields. `raw` is the head without its first line; `client` is an address."""
     block = raw[:-4]
     check_fields(block, bounds)

@@ -91,11 +91,15 @@ def without_secrets(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
     return [replace(variable, value="") if variable.secret else variable for variable in variables]
 
 
-def with_twins(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
-    return [listed_or_twin for variable in variables for listed_or_twin in (variable, _twin_of(variable))]
+def with_compatible_keys(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
+    return [
+        listed_or_twin
+        for variable in variables
+        for listed_or_twin in (variable, _compatible_variable(variable))
+    ]
 
 
-def _twin_of(variable: BuiltIn) -> BuiltIn:
+def _compatible_variable(variable: BuiltIn) -> BuiltIn:
     return replace(variable, key=twin(variable.key))
 
 

@@ -75,12 +75,12 @@ def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
     return (
         webhook.enabled
         and news.kind in webhook.events
-        and (not names or any(has_form(name, news.project.name) for name in names))
+        and (not names or any(matches_pattern(name, news.project.name) for name in names))
         and (not modes or news.mode in modes)
     )
 
 
-def has_form(pattern: str, name: str) -> bool:
+def matches_pattern(pattern: str, name: str) -> bool:
     """Returns whether a name has the parts of a pattern in their order. Takes the first place of each, and
     never another: a regular expression would try them all."""
     begin, *others = pattern.casefold().split("*")

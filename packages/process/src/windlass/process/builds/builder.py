@@ -91,7 +91,7 @@ class NativeBuilder:
         await subprocesses.in_thread(self._steps.close)
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        with _in_plain_words():
+        with _explain_error():
             return await subprocesses.in_thread(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
@@ -100,7 +100,7 @@ class NativeBuilder:
             if artifact := await self.find(order.service, order.key):
                 say("This was built before, and is used again.")
                 return artifact
-            with _in_plain_words():
+            with _explain_error():
                 await check_room(self._folder, self._disk_reserve)
                 if order.settings.builder == FILES:
                     return await subprocesses.in_thread(
@@ -220,7 +220,7 @@ async def _aside() -> AsyncIterator[ExitStack]:
 
 
 @contextmanager
-def _in_plain_words() -> Iterator[None]:
+def _explain_error() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:

@@ -2,8 +2,8 @@
 
     <folder>/cache/.services/<organization>/<service>/<number>/    for one build at a time
 
-Steps write to them, and later steps run what is in them. So no two services share one: a program that
-may deploy one service would run code in another one.
+Steps write to them, and later steps run what is in them. So no two services share one: otherwise, a user
+who may deploy one service could run code in another.
 
 A build takes the first free number of its service: it is in the same folder as the build before, and two at
 the same time are in different ones. The lock beside the folder is held until the build ends in any way; the

@@ -201,7 +201,7 @@ class Tools:
             words = [self._whole(argv[0], env), *map(str, argv[1:])]
             async with self.cells.running(BuildStep(words, cwd, env, own)) as (process, ends_all):
                 errors = heard.other()
-                ending = asyncio.ensure_future(self._end_what_it_leaves(process))
+                ending = asyncio.ensure_future(self._kill_leftovers(process))
                 try:
                     await subprocesses.run_together(
                         subprocesses.pump(process.stdout, heard.feed),
@@ -226,7 +226,7 @@ class Tools:
             raise FileNotFoundError(name)
         return program
 
-    async def _end_what_it_leaves(self, process: ChildProcess) -> None:
+    async def _kill_leftovers(self, process: ChildProcess) -> None:
         """Ends processes that a program left behind: they may hold its output open, which would hide its
         end."""
         while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)

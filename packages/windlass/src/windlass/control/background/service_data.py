@@ -261,7 +261,7 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
         # The engine of a cluster may name any number of services that never were.
         unknown_services = unknown_services[:MOST_ASIDE]
     for service, kept in unknown_services:
-        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+        await set_service_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
 async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, StoredData]:
@@ -280,7 +280,7 @@ async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, Stored
     return unknown_services
 
 
-async def put_aside(
+async def set_service_aside(
     ctx: Context, holdings: ServiceDataStores, service: str, kept: StoredData, installation: str, why: str
 ) -> None:
     record = SetAside(
@@ -298,7 +298,7 @@ async def put_aside(
     await _record_event(ctx, Event.SET_ASIDE, record)
 
 
-async def bring_back(ctx: Context) -> None:
+async def restore_service(ctx: Context) -> None:
     """Brings back services that were set aside while another database was used, and that this one has."""
     for service, record in records(Path(ctx.settings.data_dir)).items():
         if await ctx.store.reads.statuses.get(service) is None:

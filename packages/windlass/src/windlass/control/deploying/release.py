@@ -90,12 +90,12 @@ async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> N
         await ctx.point("about to remove what is too many")
         await check()
 
-    await place.engine.apply(await _as_others_know_it(ctx, workload), count, leave)
+    await place.engine.apply(await _as_neighbours_see_it(ctx, workload), count, leave)
     if left:
         await ctx.point("removed what was too many")
 
 
-async def _as_others_know_it(ctx: Context, workload: Workload) -> Workload:
+async def _as_neighbours_see_it(ctx: Context, workload: Workload) -> Workload:
     """Returns it with the name that it holds in its environment, and with what is known of its volumes."""
     held = known_as(workload.name, await ctx.store.reads.names.of(workload.service))
     name = held.name.rpartition(" ")[2] if held else ""

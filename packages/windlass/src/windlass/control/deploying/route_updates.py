@@ -123,7 +123,7 @@ class RouteUpdates:
             self._must_look.set()
             raise
         if late:
-            self._has_looked_at(late)
+            self._has_checked(late)
             self._noted = late | self._noted
             asyncio.get_running_loop().call_later(_PAUSE, self._must_look.set)
         for id in self._waiting.keys() - self._running.keys():
@@ -133,7 +133,7 @@ class RouteUpdates:
         try:
             while services := self._waiting.pop(place, {}):
                 late = await self._update_all(services)
-                self._has_looked_at(services)
+                self._has_checked(services)
                 await self._complete()
                 if late:
                     await asyncio.sleep(_PAUSE)
@@ -141,7 +141,7 @@ class RouteUpdates:
         finally:
             del self._running[place]
 
-    def _has_looked_at(self, services: Mapping[str, float]) -> None:
+    def _has_checked(self, services: Mapping[str, float]) -> None:
         if self._untold is not None:
             self._untold -= services.keys()
 

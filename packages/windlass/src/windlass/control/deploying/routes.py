@@ -215,7 +215,7 @@ async def _absence(ctx: Context, status: StatusRow, workload: Workload | None = 
     """Returns why no instance serves a service, if none does. `workload` is the one whose routes it has."""
     if status.serving is not None:
         return await _absence_of_serving(ctx, status, workload)
-    if await _is_begun(ctx, status.id):
+    if await _has_begun(ctx, status.id):
         return Absence.FIRST if status.deployed_at is None else Absence.DEPLOYING
     if is_failure(status.state):
         return Absence.FAILED
@@ -229,10 +229,10 @@ async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workloa
         return Absence.FILES_MISSING
     if count_of(workload, status.instances or workload.instances):
         return Absence.UNREADY
-    return Absence.DEPLOYING if await _is_begun(ctx, status.id) else Absence.NONE_WANTED
+    return Absence.DEPLOYING if await _has_begun(ctx, status.id) else Absence.NONE_WANTED
 
 
-async def _is_begun(ctx: Context, service: str) -> bool:
+async def _has_begun(ctx: Context, service: str) -> bool:
     """True while a deployment is under way that starts the service."""
     return any(
         deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
@@ -282,10 +282,10 @@ async def _put(
     try:
         await place.router.set(workload.service, routes)
     except RouteError:
-        await place.router.set(workload.service, await _as_far_as_can_be(ctx, workload, routes))
+        await place.router.set(workload.service, await _resolvable_routes(ctx, workload, routes))
 
 
-async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
+async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
     """Used when the ports are not open in this process yet. If they cannot be opened now, because another
     replica or program of this machine has them, the service is still reached by name."""
     by_name_only = [replace(route, external=None) for route in routes if route.kind == "http"]

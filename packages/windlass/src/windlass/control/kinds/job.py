@@ -36,7 +36,7 @@ from windlass.core.declare.spec import Spec
 from windlass.core.deploy.injected_variables import (
     BuiltIn,
     prefixes_of,
-    with_twins,
+    with_compatible_keys,
     without_secrets,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -217,7 +217,7 @@ class JobKind(ServiceKind[Job]):
         variables: list[BuiltIn] = []
         for row in await source.resources.of_parent(environment, self.family.name):
             variables += await _outputs(ctx, source, row)
-        return Offer(with_twins(variables))
+        return Offer(with_compatible_keys(variables))
 
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:

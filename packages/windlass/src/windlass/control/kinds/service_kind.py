@@ -28,7 +28,12 @@ from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import GitRepositoryRequest, Listener
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
-from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
+from windlass.core.deploy.injected_variables import (
+    BuiltIn,
+    address_variables,
+    nominal_host,
+    with_compatible_keys,
+)
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.words.naming import enum_value
@@ -308,7 +313,7 @@ class ServiceKind(Generic[S]):
             variables += address_variables(
                 self.family.name, neighbour.id, endpoint.host, endpoint.port, outside
             )
-        return Offer(with_twins(variables))
+        return Offer(with_compatible_keys(variables))
 
     def listed_keys(self, service: Row) -> Collection[str]:
         """Returns the keys of all variables that lists may ever show of a service."""

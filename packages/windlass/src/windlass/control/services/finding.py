@@ -56,7 +56,7 @@ async def find(ctx: Context, call: Call) -> Reply:
     search = Search(ctx, call)
     matches = await search.matches(parts)
     if not matches:
-        await search.refuse_what_is_missing(parts)
+        await search.refuse_missing(parts)
     bodies = [await search.shown(parts, match) for match in matches[slice_of(call)]]
     return Reply(results(bodies, *paging(call), len(matches)))
 
@@ -121,7 +121,7 @@ class Search:
             matches += [Match(tuple(ids[: len(parts)])) for ids in rows]
         return [match for match in matches if await self._may_see(match, parts)]
 
-    async def refuse_what_is_missing(self, parts: Sequence[PathPart]) -> None:
+    async def refuse_missing(self, parts: Sequence[PathPart]) -> None:
         """Raises Missing for the first part of the path that does not exist."""
         for length, part in enumerate(parts, 1):
             if part.text and not await self.matches(parts[:length]):

@@ -59,7 +59,7 @@ class Services(Behaviour[Spec]):
         place = await ctx.places.of_environment(tx, draft.parent.id)
         if why := kind.obstacle(place):
             raise Invalid(why)
-        _refuse_unmet(kind, place, draft.spec)
+        _check_engine_support(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
@@ -69,7 +69,7 @@ class Services(Behaviour[Spec]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
         kind = ctx.kinds[change.row.family]
         await _refuse_names_of_neighbours(tx, change)
-        _refuse_unmet(kind, await ctx.places.of(change.row.id), change.spec, change.before)
+        _check_engine_support(kind, await ctx.places.of(change.row.id), change.spec, change.before)
         await kind.updating(ctx, tx, change)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -93,7 +93,7 @@ async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
         )
 
 
-def _refuse_unmet(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
+def _check_engine_support(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
     """Refuses what the engine can never give to an instance. What a service has already is left as it is."""
     if not place.is_connected:
         return

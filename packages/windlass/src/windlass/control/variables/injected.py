@@ -22,7 +22,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.declare.traits import has_variables
-from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
+from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_compatible_keys
 from windlass.core.words.variables import DeclaredVariable
 from windlass.families.variable import Variable
 from windlass.store import Reads, Row, Tx
@@ -124,7 +124,7 @@ async def injected_variables(
     """All that a service of these levels is given, with the places where they really are."""
     levels = _with_variables(ctx, levels)
     own = [variable for level in levels for variable in of_level(level.family, level.id)]
-    result = InjectedVariables(with_twins(own), [], [])
+    result = InjectedVariables(with_compatible_keys(own), [], [])
     for level in levels:
         for kind in kinds_in(ctx, level):
             offer = await kind.offer(ctx, source, level.id, find_address)

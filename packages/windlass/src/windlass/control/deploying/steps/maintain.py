@@ -36,7 +36,7 @@ async def keep(ledger: Ledger) -> None:
     except EngineUnavailable:
         raise
     except (EngineError, RouteError) as error:
-        await _note_what_is_left(ledger, workload)
+        await _record_remaining(ledger, workload)
         failure = await rebuild(ledger) if isinstance(error, ArtifactLost) else ""
         await (ledger.rest() if failure is None else _report(ledger, workload, failure or str(error)))
         return
@@ -64,7 +64,7 @@ async def clear(ledger: Ledger) -> None:
     await ledger.rest()
 
 
-async def _note_what_is_left(ledger: Ledger, workload: Workload) -> None:
+async def _record_remaining(ledger: Ledger, workload: Workload) -> None:
     """Records how many instances there are of a service that cannot be started again. If the engine does
     not know, the numbers stay."""
     with suppress(EngineError):
