@@ -1,5 +1,4 @@
-"""A Terraform service: a module of a git repository; the program creates, changes and destroys the
-resources that it declares."""
+"""A Terraform service: a module of a git repository; its runs create, change and destroy what it declares."""
 
 from typing import Annotated, Any, Final
 
