@@ -11,16 +11,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.engines import programs
+from tests.engines.rollouts import tcp
 from tests.engines.stations import Station, ask, until, wanted
 from tests.needs import needs, needs_root, ordinary_user
 from tests.process.helpers import SERVICE, answer_of
 from windlass.base.isolation import calls, namespace_holder, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
-from windlass.process import networks
+from windlass.engines.engine import NotReady
+from windlass.process import inspection, networks
 
 PORT = 8000
 LONGER_THAN_A_LOOK = namespace_holder.LOOK_EVERY + 0.5
@@ -76,6 +79,30 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
         return found.network != made.network and await ask(found, PORT) == "hello from it"
 
     await until(is_new)
+
+
+@pytest.mark.parametrize("which", ["hub", "trunk"])
+@pytest.mark.parametrize("counts", [True, False])
+async def test_a_network_that_is_killed_during_a_deployment_does_not_fail_it(
+    rig, station, monkeypatch, which, counts
+):
+    """The control counts the end of the instance as that of its program."""
+    if counts:
+        monkeypatch.setattr(inspection, "exit_reason", SimpleNamespace(NO_NETWORK="of another cause"))
+    slow = "import time; time.sleep(2)" + programs.SERVES
+    it = wanted(rig.made(slow), ports=[PORT], ready=(tcp(PORT),), patience=60.0)
+    made = await station.apply(it)
+    waiting = asyncio.create_task(station.engine.wait_until_ready(it, 1))
+    os.kill(kept(rig, hubs(rig)[0] if which == "hub" else "trunk"), signal.SIGKILL)
+
+    async def is_over():
+        await station.engine._resource_monitor.tidy_networks()
+        return waiting.done()
+
+    await until(is_over)
+    assert isinstance(waiting.exception(), NotReady) is counts
+    if not counts:
+        assert (await station.one(SERVICE)).network != made.network
 
 
 async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):

@@ -26,6 +26,7 @@ _MEANING: Final = {
     signal.SIGFPE: "an arithmetic error, such as a division by zero",
 }
 _ERASED: Final = "its files outside of volumes are erased"
+NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )

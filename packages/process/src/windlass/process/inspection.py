@@ -10,6 +10,7 @@ from windlass.base.isolation.network import NamespaceHolder
 from windlass.engines.rollout import kernel_listeners
 from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import Instance, Phase
+from windlass.process import exit_reason
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord
 from windlass.process.supervisor import Supervisor, Supervisors
@@ -102,6 +103,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         ports=ports,
         exit_code=record.exit_code,
         reason=record.reason,
+        lost_network=record.reason == exit_reason.NO_NETWORK,
         restarts=record.restarts,
         started_at=record.started_at,
         network=network_of(record),

@@ -60,7 +60,6 @@ _UNMEASURED: Final = 60.0
 """Seconds without a measurement after which the operator is told."""
 _RECENT: Final = 60.0
 """Seconds for which a change in a volume counts as what fills the disk."""
-_NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 _DISK_UNEXPLAINED: Final = (
     "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
     "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
@@ -221,7 +220,7 @@ class ResourceMonitor:
             if is_cut_off and kernel.is_running(record.process) and not record.once:
                 assert record.process is not None
                 cut_off += 1
-                self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
+                self._instances.go(self._instances.end_for(key, record.process, exit_reason.NO_NETWORK))
         if cut_off:
             why = "a process that holds a network was killed: the instances in it are started again"
             _log.warning(why, extra={"instances": cut_off})

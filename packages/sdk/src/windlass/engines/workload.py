@@ -247,6 +247,8 @@ class Instance(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     """Why it ended the last time, as readable text: `exited with code 1`, `was killed: out of memory`."""
+    lost_network: bool = False
+    """True if its last end was not that of its program: its network was gone, and it starts in a new one."""
     restarts: int = 0
     started_at: int = 0
     unready: str = ""

@@ -61,8 +61,8 @@ class ReadinessWait:
         self._misplaced: PortMismatch | None = None
         """Where the program listens instead of its port, by the last check."""
         self._misplaced_since = 0.0
-        self._passed: Counter[tuple[str, int]] = Counter()
-        """Consecutive successes, by instance and number of the probe."""
+        self._passed: Counter[tuple[str, int, int]] = Counter()
+        """Consecutive successes, by instance, its restarts, and number of the probe."""
 
     async def run(self) -> None:
         """Returns when all copies are ready. Raises NotReady if one has ended, if they cannot become ready,
@@ -138,7 +138,11 @@ class ReadinessWait:
             copies = await self._own()
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
-                    raise NotReady(_early_end_message(self._workload.name, await self._end_reason(copy)))
+                    ended = await self._with_end_reason(copy)
+                    if not ended.lost_network:
+                        raise NotReady(_early_end_message(self._workload.name, ended.reason or "ended"))
+                    if ended.phase is not Phase.RUNNING:
+                        return Obstacle("its network was gone, and it starts in a new one")
         except EngineUnavailable as away:
             if time.monotonic() > deadline:
                 raise
@@ -152,14 +156,14 @@ class ReadinessWait:
         copies = await self._copies.copies(self._workload.service)
         return [copy for copy in copies if copy.generation == self._workload.generation]
 
-    async def _end_reason(self, ended: Instance) -> str:
-        """Returns the reason why a copy ended. An engine may notice the end before it knows the reason."""
+    async def _with_end_reason(self, ended: Instance) -> Instance:
+        """Returns a copy with the reason why it ended. An engine may notice the end before it knows it."""
         for _ in range(_LOOKS_FOR_REASON):
             if ended.reason:
-                return ended.reason
+                break
             await asyncio.sleep(FIRST_PAUSE)
             ended = next((copy for copy in await self._own() if copy.id == ended.id), ended)
-        return "ended"
+        return ended
 
     async def _obstacle_of(self, copy: Instance) -> Obstacle | None:
         """Returns why one copy is not ready yet; None if it is."""
@@ -167,7 +171,7 @@ class ReadinessWait:
             age = (self._clock.now() - copy.started_at) / 1000
             return None if age >= self._workload.settle else Obstacle("it has not run for long enough")
         for number, probe in enumerate(self._workload.ready):
-            key = copy.id, number
+            key = copy.id, copy.restarts, number
             if self._passed[key] >= probe.successes:
                 continue
             if problem := await self._copies.probe(copy, probe):
