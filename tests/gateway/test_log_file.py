@@ -40,10 +40,10 @@ async def test_a_relieved_gateway_follows_the_log_of_its_successor(town: Gateway
     await caller.send(request("/", "GET", SHOP, "Upgrade: websocket", "Connection: upgrade"))
     await caller.reader.readuntil(b"\r\n\r\n")
     await town.replace()
-    elder, successor = sorted(processes_of(town.folder))
+    predecessor, successor = sorted(processes_of(town.folder))
     log = town.folder / LOG
     fill(log)
-    await until(lambda: log.exists() and outputs(elder) == outputs(successor) == [str(log)] * 2)
+    await until(lambda: log.exists() and outputs(predecessor) == outputs(successor) == [str(log)] * 2)
 
 
 def test_outputs_that_are_no_log_stay(tmp_path: Path):

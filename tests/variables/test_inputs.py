@@ -140,11 +140,11 @@ async def test_an_alias_of_a_password_has_it_and_is_a_secret(town: Town):
 
 
 async def test_the_older_of_two_similar_database_names_wins_with_a_warning(town: Town):
-    elder = await town.world.database(town.env, name="main-db", type="REDIS", version="7")
+    predecessor = await town.world.database(town.env, name="main-db", type="REDIS", version="7")
     younger = await town.world.database(town.env, name="main_db")
     found = await inputs(town.world, town.app)
     assert found.variables["MAIN_DB_URL"].startswith("redis://")
-    for type, id in (("REDIS", elder), ("POSTGRESQL", younger)):
+    for type, id in (("REDIS", predecessor), ("POSTGRESQL", younger)):
         assert f"QOVERY_{type}_Z{id[:8].upper()}_HOST_INTERNAL" in found.variables
     (warning,) = found.warnings
     assert warning == "MAIN_DB_… are the variables of the database main-db, not of main_db: rename one"

@@ -61,19 +61,19 @@ async def test_requests_that_wait_behind_others_are_not_answered_for_ever(
 
 
 async def test_a_client_that_never_asked_has_no_more_time_after_it_was_given_away():
-    async with make_town() as elder, make_town(head_seconds=0.2, idle_seconds=1000.0) as successor:
-        for town in (elder, successor):
+    async with make_town() as predecessor, make_town(head_seconds=0.2, idle_seconds=1000.0) as successor:
+        for town in (predecessor, successor):
             await town.shop(await town.instance("one"))
-        silent, served = await elder.caller(), await elder.caller()
+        silent, served = await predecessor.caller(), await predecessor.caller()
         await served.ask(request())
-        await until(lambda: elder.router.connections == 2)
+        await until(lambda: predecessor.router.connections == 2)
         waits: list[bool] = []
 
         def give(_: int, file: int, waited: ClientWait) -> None:
             waits.append(waited.served)
             successor.router.adopt(socket.socket(fileno=file), successor.router.port, waited)
 
-        elder.router.leave(give)
+        predecessor.router.leave(give)
         await until(lambda: len(waits) == 2)
         assert await silent.rest() == b""
         assert (await served.ask(request())).status == 200

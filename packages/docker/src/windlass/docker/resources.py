@@ -130,7 +130,7 @@ class DockerResources:
         if not networks:
             await self._make_network(wanted)
             networks = await self._networks(environment=environment)
-        # The engine allows two of one name. Where two of us made one each, both take the elder.
+        # The engine allows two of one name. Where two of us made one each, both take the predecessor.
         if not networks:
             raise EngineError("Deploy again: the network that the Docker engine has just made is gone")
         eldest, *others = sorted(

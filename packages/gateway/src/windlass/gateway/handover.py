@@ -1,7 +1,7 @@
 """Hands the work of a gateway over to a new one: its listening sockets at once, its connections one by one.
 
-The elder accepts connections until the successor does, so that none is refused. An HTTP connection is handed
-over when its answer is complete. The elder ends with its last tunnel or download.
+The predecessor accepts connections until the successor does, so that none is refused. An HTTP connection is
+handed over when its answer is complete. The predecessor ends with its last tunnel or download.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _log = log("gateway")
 _PAUSE: Final = 1.0
 """Seconds until successors are accepted again, if none could be."""
 _PATIENCE: Final = 10.0
-"""Seconds in which an elder must have sent its sockets."""
+"""Seconds in which a predecessor must have sent its sockets."""
 _MOST_ENDPOINTS: Final = 400
 """Endpoints of one message, which has room for as many with the longest names."""
 _LONGEST_CHANGE: Final = 20.0
 """Seconds in which a successor must serve. Changes of routes wait meanwhile."""
 
 
-class Elder:
+class Predecessor:
     """The previous gateway, as seen by its successor."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -60,18 +60,18 @@ class Elder:
         self.has_ended = False
 
     async def sockets(self) -> Sockets:
-        """Returns the listening sockets of the elder; none if it ends before it has sent them all."""
+        """Returns the listening sockets of the predecessor; none if it ends before it has sent them all."""
         async with asyncio.timeout(_PATIENCE):
             await self._sent
         return self._sockets
 
     def relieve(self, doors: Doors) -> None:
-        """Makes the elder accept no further connections, and hand over those that it has."""
+        """Makes the predecessor accept no further connections, and hand over those that it has."""
         self._doors = doors
         self._channel.send(SuccessorServes())
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Waits until the elder has no more requests and connections under way to these endpoints."""
+        """Waits until the predecessor has no more requests and connections under way to these endpoints."""
         parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
         await asyncio.gather(*(self._drain(part, patience) for part in parts))
 
@@ -103,10 +103,10 @@ class Elder:
                 done.set_result(None)
 
 
-def find_elder(folder: Path) -> Elder | None:
+def find_predecessor(folder: Path) -> Predecessor | None:
     """Connects to the gateway that runs; None if there is none."""
     connection = connect_to(folder, HANDOVER, socket.SOCK_SEQPACKET)
-    return Elder(connection) if connection else None
+    return Predecessor(connection) if connection else None
 
 
 class Succession:

@@ -34,7 +34,7 @@ from windlass.gateway.files import (
     listen_at,
     socket_of,
 )
-from windlass.gateway.handover import Elder, Succession, find_elder
+from windlass.gateway.handover import Predecessor, Succession, find_predecessor
 from windlass.gateway.journal import Journal
 from windlass.gateway.link import frame, read_frame
 from windlass.gateway.messages import (
@@ -75,7 +75,7 @@ class GatewayProgram:
         self._folder = folder
         self._journal = Journal(folder / JOURNAL)
         self._doors = Doors(self._journal)
-        self._elder: Elder | None = None
+        self._predecessor: Predecessor | None = None
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
         self._asked = asyncio.Event()
@@ -116,8 +116,8 @@ class GatewayProgram:
         lock = open_lock_file(self._folder / LOCK)
         try:
             wait_for(lock)
-            self._elder = find_elder(self._folder)
-            inherited = await self._elder.sockets() if self._elder else {}
+            self._predecessor = find_predecessor(self._folder)
+            inherited = await self._predecessor.sockets() if self._predecessor else {}
             self._journal.open()
             kept = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == api_listener.DOOR}
             await self._doors.restore(inherited)
@@ -131,13 +131,13 @@ class GatewayProgram:
                 self._doors,
                 sockets,
                 self._changing,
-                self._drain_elder,
+                self._drain_predecessor,
                 self._relieved.set,
             )
             listening = listen_at(self._folder, CONTROL, socket.SOCK_STREAM)
             server = await asyncio.start_unix_server(self._serve_link, sock=listening)
-            if self._elder:
-                self._elder.relieve(self._doors)
+            if self._predecessor:
+                self._predecessor.relieve(self._doors)
         finally:
             release(lock)
         _log.info("the gateway serves", extra={"pid": os.getpid(), "build": build()})
@@ -189,7 +189,7 @@ class GatewayProgram:
             case DrainEndpoints():
                 await asyncio.gather(
                     self._doors.drain(call.endpoints, call.patience),
-                    self._drain_elder(call.endpoints, call.patience),
+                    self._drain_predecessor(call.endpoints, call.patience),
                 )
             case _:
                 async with self._changing:
@@ -220,9 +220,9 @@ class GatewayProgram:
         others = [opened for opened in self._links.values() if opened is not own]
         return {door: held for opened in others for door, held in opened.items()}
 
-    async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        if self._elder:
-            await self._elder.drain(endpoints, patience)
+    async def _drain_predecessor(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        if self._predecessor:
+            await self._predecessor.drain(endpoints, patience)
 
     # The end
 
@@ -257,7 +257,9 @@ class GatewayProgram:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 while not self._ended.is_set():
-                    if not self._doors.connections and (self._elder is None or self._elder.has_ended):
+                    if not self._doors.connections and (
+                        self._predecessor is None or self._predecessor.has_ended
+                    ):
                         return
                     await asyncio.sleep(_LOOK_EVERY)
 

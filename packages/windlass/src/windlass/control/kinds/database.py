@@ -102,7 +102,7 @@ class DatabaseKind(ServiceKind[Database]):
         return database_variables.keys(id, name)
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """Connections. Of two databases whose names make the same keys, the elder has them."""
+        """Connections. Of two databases whose names make the same keys, the predecessor has them."""
         rows = await source.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
         warnings: list[str] = []
@@ -110,11 +110,11 @@ class DatabaseKind(ServiceKind[Database]):
         for row in rows:
             name = row.read(NamedDocument).name
             prefix = database_variables.friendly_prefix(name, row.id)
-            elder = prefixes.setdefault(prefix, name)
+            predecessor = prefixes.setdefault(prefix, name)
             own = await _connection(ctx, source, row, address)
-            if elder != name:
+            if predecessor != name:
                 warnings.append(
-                    f"{prefix}… are the variables of the database {elder}, not of {name}: rename one"
+                    f"{prefix}… are the variables of the database {predecessor}, not of {name}: rename one"
                 )
                 own = [variable for variable in own if not variable.key.startswith(prefix)]
             variables += own
