@@ -149,3 +149,11 @@ async def test_without_notes_a_pulled_image_stays_for_ever(engine, bench, raw, i
     for service in await bench.builder.services():
         await bench.builder.discard(service)
     assert await image(raw, ref)
+
+
+async def test_an_image_is_used_also_if_its_note_cannot_be_written(engine, watched, raw, images):
+    ref = await images.publish()
+    (watched.folder / "pulled").write_text("")  # no folder
+    for _ in range(2):
+        await use(engine, ref, new_id())
+    assert await image(raw, ref)

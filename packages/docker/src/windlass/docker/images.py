@@ -57,7 +57,7 @@ class DockerImages:
         """Pulls an image unless it is on the engine. Returns its metadata. What a user has pulled is removed
         once no service uses it."""
         if inspection := await self._own(ref):
-            if user:
+            if user and not is_ours(ref):
                 await self._pulled.note_use(user, ref, str(inspection.get("Id")))
             return inspection
         if await self._built.fetch(ref):

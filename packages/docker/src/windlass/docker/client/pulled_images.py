@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -55,12 +55,14 @@ class PulledImages:
         self._docker, self._folder = docker, folder
 
     async def note_pull(self, user: ImageUser, ref: str, id: str) -> None:
-        await in_thread(self._write, user, PulledImage(ref, id, user.org))
-        await self._evict(user.org)
+        with _logged(ref):
+            await in_thread(self._write, user, PulledImage(ref, id, user.org))
+            await self._evict(user.org)
 
     async def note_use(self, user: ImageUser, ref: str, id: str) -> None:
         """Notes that a service uses an image that is there. Does nothing if Windlass has not pulled it."""
-        await in_thread(self._join, user, PulledImage(ref, id, user.org))
+        with _logged(ref):
+            await in_thread(self._join, user, PulledImage(ref, id, user.org))
 
     async def keep(self, service: str, use: Literal["run", "build"], refs: Collection[str]) -> None:
         """Removes the images that a service used, except these, and those of other users."""
@@ -135,6 +137,15 @@ class PulledImages:
             with suppress(FileNotFoundError):
                 if not path.suffix:
                     yield path.stat().st_mtime, path
+
+
+@contextmanager
+def _logged(ref: str) -> Iterator[None]:
+    """Logs that a note is missing, as on a full disk. The image is used all the same."""
+    try:
+        yield
+    except OSError as error:
+        _log.warning("a pulled image has no note", extra={"image": ref, "reason": str(error)})
 
 
 def _read(path: Path) -> PulledImage | None:
