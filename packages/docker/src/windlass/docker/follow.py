@@ -80,6 +80,10 @@ class ContainerFollower:
             _log.warning("the last output of an instance may be lost", extra={"pod": self._source.pod})
 
     @property
+    def org(self) -> str:
+        return self._budget.org
+
+    @property
     def over(self) -> bool:
         return self._task.done()
 

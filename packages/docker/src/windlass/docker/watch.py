@@ -30,8 +30,8 @@ LAST_WORDS_TO_ANOTHER: Final = 0.2
 """The same, where another Windlass reads it, without notices of events."""
 
 MOST_FOLLOWED: Final = 1000
-"""Containers of one engine whose output is read. A bridge network of Docker has room for as many; an engine
-may name any number."""
+"""Containers of one organization whose output is read. A bridge network of Docker has room for as many; an
+engine may name any number. There is room for as many of other organizations."""
 AT_ONCE: Final = 100
 """Events after which the watch pauses: an engine may send them without end."""
 BREATH: Final = 0.1
@@ -111,7 +111,8 @@ class EventWatcher:
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """Reads the output of a container from now on. Does nothing if that is under way."""
-        if self._task is None or not self._may_follow(container):
+        org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
+        if self._task is None or not self._may_follow(container, org):
             return
         follower = self._followers.get(container)
         if follower is None or follower.over:
@@ -121,7 +122,6 @@ class EventWatcher:
                 str(labels[words.POD])[:_LONGEST_LABEL],
                 str(labels.get(words.DEPLOYMENT, ""))[:_LONGEST_LABEL],
             )
-            org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
             budget = OutputBudget(org, self._used_up)
             self._followers[container] = ContainerFollower(
                 self._docker, self._positions, self._turn, source, budget, self._write
@@ -131,12 +131,19 @@ class EventWatcher:
         if _EXIT_CODE in labels:
             self._hides_exit_code.add(container)
 
-    def _may_follow(self, container: str) -> bool:
+    def _may_follow(self, container: str, org: str) -> bool:
+        """Returns whether the output of a container is read. An organization has at most as many of the
+        places as it leaves free."""
         self._leaving = [follower for follower in self._leaving if not follower.over]
-        if container in self._followers or len(self._followers) + len(self._leaving) < MOST_FOLLOWED:
+        followers = [*self._followers.values(), *self._leaving]
+        is_free = len(followers) < MOST_FOLLOWED
+        if not is_free and not self._docker.is_elsewhere:  # another engine has one organization
+            own = sum(follower.org == org for follower in followers)
+            is_free = own < 2 * MOST_FOLLOWED - len(followers)
+        if container in self._followers or is_free:
             return is_container_id(container)
         if not self._is_full:
-            _log.warning("the output of further containers is not read", extra={"most": MOST_FOLLOWED})
+            _log.warning("the output of further containers is not read", extra={"org": org})
         self._is_full = True
         return False
 
