@@ -18,6 +18,7 @@ from tests.engines.stations import Station, until, wanted
 from tests.process.helpers import SERVICE
 from windlass.base import disk_reserve, kernel
 from windlass.engines.unread_output import LEADING_HOLE
+from windlass.process import output
 from windlass.process.output import OutputFile, UnreadableOutput, prepare
 from windlass.process.records import Record
 
@@ -57,6 +58,29 @@ def test_output_becomes_lines(tmp_path, written, lines):
     )
     assert again.lines(unfinished=True) == []
     again.close()
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["as it is", "the control"])
+def test_a_program_that_prints_short_lines_without_end_hands_over_few_of_them_at_once(
+    tmp_path, monkeypatch, at_once
+):
+    """The event loop handles them: all requests wait meanwhile."""
+    if at_once:
+        monkeypatch.setattr(output, "AT_ONCE", at_once)
+    with (tmp_path / "output").open("wb") as file:
+        prepare(file.fileno())
+        file.seek(0, os.SEEK_END)
+        file.write(b"".join(b"%d\n" % number for number in range(20_000)))
+    record = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    tail = OutputFile(tmp_path, SERVICE, record)
+    handed_over = []
+    while new := tail.lines(unfinished=False):
+        tail.advance()
+        handed_over.append(new)
+    tail.close()
+    assert [line for lines in handed_over for line in lines] == [f"{number}" for number in range(20_000)]
+    most = max(map(len, handed_over))
+    assert most > 10_000 if at_once else most <= 512
 
 
 def test_output_of_another_instance_with_the_same_name_is_not_read(tmp_path):

@@ -10,7 +10,8 @@ from tests.needs import needs
 from tests.process.builds.test_native_recipes import with_tool
 from windlass.builders.builder import BuildSettings
 from windlass.builders.remedies import failure
-from windlass.process.builds.tools import LONGEST, OutputLines
+from windlass.process.builds import tools
+from windlass.process.builds.tools import KEPT, LONGEST, MOST, MOST_READ, OutputLines
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +154,33 @@ def test_a_path_is_hidden_before_a_long_line_is_cut():
     lines = OutputLines(said.append, lambda line: line.replace("/srv/windlass", "…"))
     lines.feed(b"x" * (LONGEST - 6) + b"/srv/windlass/data\n")
     assert said == ["x" * (LONGEST - 6) + "…/data"]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"y\n"])
+@pytest.mark.parametrize("is_control", [False, True], ids=["as it is", "the control"])
+def test_a_step_that_prints_without_end_keeps_the_server_busy_for_its_first_and_last_lines_only(
+    monkeypatch, line, is_control
+):
+    """The event loop cuts the output into lines: all requests wait meanwhile."""
+    if is_control:
+        monkeypatch.setattr(tools, "MOST", 1 << 30)
+        monkeypatch.setattr(tools, "MOST_READ", 1 << 30)
+    looked_at = 0
+
+    def count(text):
+        nonlocal looked_at
+        looked_at += 1
+        return text
+
+    said: list[str] = []
+    lines = OutputLines(said.append, count)
+    for _ in range(10):
+        lines.feed(line * 10_000)
+    lines.feed(b"the reason\n")
+    lines.end()
+    assert lines.last[-1] == "the reason"
+    assert looked_at > 100_000 if is_control else looked_at <= MOST_READ + KEPT
+    assert len(said) > MOST + 2 if is_control and line.strip() else len(said) <= MOST + 2
 
 
 def test_the_reason_of_npm_is_the_first_line_and_no_line_of_its_usage():

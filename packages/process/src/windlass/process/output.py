@@ -30,6 +30,8 @@ from windlass.process.records import Record
 
 LONGEST: Final = 16 * 1024
 PIECE: Final = 128 * 1024
+AT_ONCE: Final = 512
+"""Lines that are handed over before others have their turn. A piece may have a hundred thousand."""
 BACKLOG: Final = 64 * 1024 * 1024
 _HOLES: Final = 1024 * 1024
 _END: Final = 8 * 1024**4
@@ -84,12 +86,12 @@ class OutputFile:
             if size < LEADING_HOLE:
                 self._truncate(file)
             leading = self._read_hole(file)
-            if end := _end(leading, unfinished):
+            if end := _first_lines(leading, _end(leading, unfinished)):
                 self._next_in_hole += end
                 return list(_split(leading[:end]))
             lost = self._give_up_oldest(file, size)
             raw = os.pread(file, PIECE, self._next) if self._next < size else b""
-        end = _end(raw, unfinished)
+        end = _first_lines(raw, _end(raw, unfinished))
         self._next += end
         lines = list(_split(raw[:end])) if end else []
         if lost:
@@ -267,6 +269,16 @@ def _end(raw: bytes, unfinished: bool) -> int:
     if len(raw) > LONGEST:
         return _between_characters(raw, len(raw) - len(raw) % LONGEST)
     return len(raw) if unfinished else 0
+
+
+def _first_lines(raw: bytes, end: int) -> int:
+    """Returns the end moved back behind the last line that is handed over at once."""
+    if raw.count(b"\n", 0, end) <= AT_ONCE:
+        return end
+    end = 0
+    for _ in range(AT_ONCE):
+        end = raw.find(b"\n", end) + 1
+    return end
 
 
 def _between_characters(raw: bytes, end: int) -> int:

@@ -24,6 +24,9 @@ from windlass.process.builds.cells import BuildStep, Cells
 LONGEST: Final = 2000
 MOST: Final = 5000
 """Most lines of one program in the log. Of more, the end is worth reading."""
+MOST_READ: Final = 10_000
+"""Most lines of an output that are looked at as they come, with empty ones; of more, the end is looked at."""
+_END: Final = 64 * 1024
 KEPT: Final = 200
 """Last lines of a step, which show why it failed: npm puts a hundred lines of its usage below the reason."""
 SOON: Final = 0.2
@@ -248,7 +251,9 @@ class OutputLines:
         """`plain` hides paths, which has to come before a long line is cut in the middle of one."""
         self._say, self._plain = say, plain
         self._rest = b""
-        self._said = 0
+        self._said = self._read = 0
+        self._is_full = False
+        """Nothing more is said: only the end of the output is kept."""
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
     def other(self) -> OutputLines:
@@ -256,17 +261,24 @@ class OutputLines:
         return OutputLines(self._say, self._plain, self.last)
 
     def feed(self, piece: bytes) -> None:
-        *lines, rest = (self._rest + piece).split(b"\n")
-        self._rest = rest[-64 * 1024 :]
-        for line in lines:
-            self._line(line)
+        data, self._rest = self._rest + piece, b""
+        at = 0
+        while not self._is_full and (end := data.find(b"\n", at)) >= 0:
+            self._line(data[at:end])
+            at = end + 1
+            self._is_full = self._said > MOST or self._read >= MOST_READ
+            if self._is_full:
+                self._say("(it prints more than can be kept; the rest is left out)")
+        self._rest = data[at:][-_END:]
 
     def end(self) -> None:
-        self._line(self._rest)
+        for line in self._rest.split(b"\n")[-KEPT:]:
+            self._line(line)
         self._rest = b""
 
     def _line(self, raw: bytes) -> None:
         # A line that is overwritten again and again is progress: only its last state counts.
+        self._read += 1
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
         plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
         line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
@@ -274,10 +286,8 @@ class OutputLines:
             return
         self.last.append(line)
         self._said += 1
-        if self._said <= MOST:
+        if self._said <= MOST and not self._is_full:
             self._say(line)
-        elif self._said == MOST + 1:
-            self._say("(it prints more than can be kept; the rest is left out)")
 
 
 @contextmanager
