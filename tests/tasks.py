@@ -55,15 +55,15 @@ task = Family(
 class TaskKind(ServiceKind[TaskSpec]):
     family = task
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
-        place = await ctx.places.of(making.service.id)
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+        place = await ctx.places.of(build_input.service.id)
         if place.engine.takes == "image":
             artifact = Artifact(kind="image", ref=BOX, key=BOX)
         else:
             folder = Path(ctx.settings.data_dir, "tasks")
             await in_thread((folder / "app").mkdir, 0o755, True, True)
             artifact = Artifact(kind="native", ref=str(folder), key="task")
-        making.say("Nothing is built")
+        build_input.say("Nothing is built")
         return BuiltArtifact(BuildResult(artifact))
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:

@@ -12,7 +12,7 @@ from tests.running.deployments import deployments
 from tests.world import World
 from windlass.control.deploying.routes import catch_up
 from windlass.routers.router import Absence, Route
-from windlass.store import route_word
+from windlass.store import route_topic
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
 
@@ -49,7 +49,7 @@ async def test_a_name_is_known_from_the_beginning_of_the_first_deployment(world)
     app = await world.application(ports=[PORT])
     assert await routes(world, app) == []
     async with building(world, app) as words:
-        await until(lambda: route_word(app) in words)
+        await until(lambda: route_topic(app) in words)
         (route,) = await routes(world, app)
         assert (route.absence, route.endpoints) == (Absence.FIRST, ())
     (served,) = await routes(world, app)
@@ -64,7 +64,7 @@ async def test_the_route_of_a_service_shows_that_its_first_deployment_failed(wor
         assert await routes(world, app)
         words.clear()
     assert await world.state(f"/application/{app}") == "ERROR"
-    await until(lambda: route_word(app) in words)
+    await until(lambda: route_topic(app) in words)
     (route,) = await routes(world, app)
     assert (route.absence, route.endpoints) == (Absence.FAILED, ())
     world.builder.broken = ""
@@ -81,7 +81,7 @@ async def test_a_name_is_unknown_again_when_the_first_deployment_was_cancelled(w
         await world.post(f"/application/{app}/cancelDeployment")
         # Before the gate opens: a build that ends first leaves something to serve.
         await interrupted(world, app)
-    await until(lambda: route_word(app) in words)
+    await until(lambda: route_topic(app) in words)
     assert await routes(world, app) == []
 
 
@@ -122,7 +122,7 @@ async def test_the_name_of_a_service_that_is_scaled_to_0_says_so(world):
     await world.patch(f"/application/{app}", {"min_running_instances": 1, "max_running_instances": 1})
     world.git.push("next")
     async with building(world, app) as words:
-        await until(lambda: route_word(app) in words)
+        await until(lambda: route_topic(app) in words)
         (route,) = await routes(world, app)
         assert (route.absence, route.endpoints) == (Absence.DEPLOYING, ())
     (route,) = await routes(world, app)

@@ -124,10 +124,10 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
     return None
 
 
-async def refuse_moved_state(ctx: Context, making: BuildInput) -> None:
+async def refuse_moved_state(ctx: Context, build_input: BuildInput) -> None:
     """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
     it would begin with an empty one, and make everything a second time."""
-    service, is_kept = making.service, keeps_state(making.service.read(Terraform))
+    service, is_kept = build_input.service, keeps_state(build_input.service.read(Terraform))
     last = await last_run(ctx, service, has_succeeded=True)
     if last is None:  # only Windlass has the state of runs that failed
         is_moved = not is_kept and await _has_managed(ctx, service)

@@ -193,13 +193,15 @@ class TerraformKind(ServiceKind[Terraform]):
         is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
         return "" if is_kept else DESTROY
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
-        return await self._fetch(ctx, making)
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+        return await self._fetch(ctx, build_input)
 
-    async def _fetch(self, ctx: Context, making: BuildInput, commit: str | None = None) -> BuiltArtifact:
-        place = await ctx.places.of(making.service.id)
+    async def _fetch(self, ctx: Context, build_input: BuildInput, commit: str | None = None) -> BuiltArtifact:
+        place = await ctx.places.of(build_input.service.id)
         try:
-            program = await program_of(ctx.settings, self.programs, place, making.service.read(Terraform))
+            program = await program_of(
+                ctx.settings, self.programs, place, build_input.service.read(Terraform)
+            )
         except Invalid as error:
             raise BuildError(str(error)) from error
         base = (
@@ -207,38 +209,38 @@ class TerraformKind(ServiceKind[Terraform]):
             if program.image
             else None
         )
-        return await fetch_files(ctx, making, base, commit)
+        return await fetch_files(ctx, build_input, base, commit)
 
     async def prepare_removal(
-        self, ctx: Context, making: BuildInput, sub_action: str
+        self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
         """Destroys the resources with the module that made them."""
-        if sub_action != DESTROY or not await has_resources(ctx, making.service):
+        if sub_action != DESTROY or not await has_resources(ctx, build_input.service):
             return None
-        last = await last_run(ctx, making.service)
+        last = await last_run(ctx, build_input.service)
         commit = particulars(last).commit_id if last else None
-        built = await self._fetch(ctx, making, commit)
-        return built, await self.compute(ctx, making, built.made.artifact)
+        built = await self._fetch(ctx, build_input, commit)
+        return built, await self.compute(ctx, build_input, built.made.artifact)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
-        spec, details = making.service.read(Terraform), particulars(making.deployment)
+    async def compute(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
+        spec, details = build_input.service.read(Terraform), particulars(build_input.deployment)
         if details.sub_action != MIGRATE:
-            await refuse_moved_state(ctx, making)
-        place = await ctx.places.of(making.service.id)
+            await refuse_moved_state(ctx, build_input)
+        place = await ctx.places.of(build_input.service.id)
         program = await program_of(ctx.settings, self.programs, place, spec)
         others = await other_addresses(ctx.store.reads, place.machine, program.server, ctx.clock.now())
-        usual = self._usual_workload(ctx, making, artifact)
-        variables = input_variables(spec, secrets_of(ctx, making.service))
+        usual = self._usual_workload(ctx, build_input, artifact)
+        variables = input_variables(spec, secrets_of(ctx, build_input.service))
         secret = {f"TF_VAR_{item.key}" for item in spec.terraform_variables_source.tf_vars if item.secret}
-        request = run_request(ctx.settings, making.service, spec, details, program, others)
+        request = run_request(ctx.settings, build_input.service, spec, details, program, others)
         requests = {
             RUN: msgspec.json.encode(request).decode(),
-            TOKEN: run_credential(ctx, making.deployment.id),
-            STATE_TOKEN: run_credential(ctx, making.deployment.id, CredentialHolder.PROGRAM),
+            TOKEN: run_credential(ctx, build_input.deployment.id),
+            STATE_TOKEN: run_credential(ctx, build_input.deployment.id, CredentialHolder.PROGRAM),
         }
         return replace(
             _in_container(usual) if program.image else _on_machine(usual, program),

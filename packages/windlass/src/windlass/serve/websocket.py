@@ -88,10 +88,10 @@ class WebSocket(WSProtocol):
         self._ahead = self._ahead[at:]
         if self._ahead and not self.transport.is_closing():
             self._waits_for_turn = True
-            self._table.turns.wait(self._go_on)
+            self._table.turns.wait(self._continue_reading)
             self.transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         self._waits_for_turn = False
         if not self.transport.is_closing():
             self._parse()

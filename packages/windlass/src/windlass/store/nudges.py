@@ -10,26 +10,26 @@ ROUTE: Final = "route:"
 CLUSTER: Final = "cluster:"
 
 
-def events_word(org: str) -> str:
+def events_topic(org: str) -> str:
     """Returns the word for a new event in this organization."""
     return f"events:{org}"
 
 
-def inside_word(place: str) -> str:
+def inside_topic(place: str) -> str:
     """Returns the word for a new event in this environment, or in this project outside its environments."""
     return f"inside:{place}"
 
 
-def status_word(id: str) -> str:
+def status_topic(id: str) -> str:
     """Returns the word for a change of the status of this service or environment."""
     return f"status:{id}"
 
 
-def route_word(service: str) -> str:
+def route_topic(service: str) -> str:
     """Returns the word for a change of the routes of this service."""
     return f"{ROUTE}{service}"
 
 
-def cluster_word(id: str) -> str:
+def cluster_topic(id: str) -> str:
     """Returns the word for a cluster that was created, changed or deleted."""
     return f"{CLUSTER}{id}"

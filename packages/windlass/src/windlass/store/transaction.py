@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from windlass.base import ids
-from windlass.store.nudges import events_word, inside_word
+from windlass.store.nudges import events_topic, inside_topic
 from windlass.store.tables.audit import AuditSearch
 from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTable
 from windlass.store.tables.browser_sessions import BrowserSessionChanges, BrowserSessionTable
@@ -177,9 +177,9 @@ class Tx(Reads):
     ) -> None:
         """Records an event: it gets its number when the group is committed, and wakes followers."""
         session = self.session
-        session.nudges.append(events_word(org))
+        session.nudges.append(events_topic(org))
         if inside := environment or project:
-            session.nudges.append(inside_word(inside))
+            session.nudges.append(inside_topic(inside))
         session.emitted.append(
             (
                 ids.new_id(), org, kind, target, session.now, body,

@@ -175,13 +175,13 @@ class RequestReader(GatewaySocket):
             self._pass_on(data)
         if body.is_behind and not self._waits_for_turn:
             self._waits_for_turn = True
-            self._shared.connections.turns.wait(self._go_on)
+            self._shared.connections.turns.wait(self._continue_reading)
             self.choose_reading()
 
     def _is_behind(self) -> bool:
         return not self.whole and self._body is not None and self._body.is_behind
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         """Passes on more of what has arrived of the body."""
         self._waits_for_turn = False
         if self._phase is BUSY:

@@ -269,10 +269,10 @@ class Upstream(asyncio.Protocol):
             self._end(client, clean=not after)
         elif self._chunks.is_behind and not self._waits_for_turn:
             self._waits_for_turn = True
-            self._shared.connections.turns.wait(self._go_on)
+            self._shared.connections.turns.wait(self._continue_reading)
             self._choose_reading()
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         """Passes on more of what has arrived of the answer."""
         self._waits_for_turn = False
         if self.client is not None and self._left == CHUNKED and self._chunks.is_behind:

@@ -27,7 +27,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
 from windlass.families.cluster import Cluster, cluster
-from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_word
+from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_topic
 
 LOST_WORD: Final = "place:lost:"
 FOUND_WORD: Final = "place:found:"
@@ -232,7 +232,7 @@ class PlaceLease:
         tx.nudge(word + place)
         for row in await self._announce(tx, kind, place):
             for service in await tx.statuses.on_cluster(row.id):
-                tx.nudge(status_word(service))
+                tx.nudge(status_topic(service))
 
     async def _announce(self, tx: Tx, kind: Event, place: str) -> Iterable[Row]:
         """Records an event for each cluster that uses the place; returns these clusters."""

@@ -60,10 +60,10 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Deploy its commit again: its build is gone")
-    making = await build_input_of(ledger, details, ledger.say)
-    await kind.fetch(ctx, making, built.made.artifact)
-    workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
-    return await freeze_to_start(ledger, workload, built, making.inputs.digest)
+    build_input = await build_input_of(ledger, details, ledger.say)
+    await kind.fetch(ctx, build_input, built.made.artifact)
+    workload = _without_release(await kind.compute(ctx, build_input, built.made.artifact))
+    return await freeze_to_start(ledger, workload, built, build_input.inputs.digest)
 
 
 async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:

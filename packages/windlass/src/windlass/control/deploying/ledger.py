@@ -49,7 +49,7 @@ from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, WORDS, Do, Pro
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Phase, Workload
-from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_topic
 
 
 async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
@@ -245,14 +245,14 @@ class Ledger:
             await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
         served = replace(status, serving=current.id, digest=details.digest, deployed_at=tx.now)
         await tx.statuses.change(replace(served, instances=count, running=count, ready=count))
-        tx.nudge(route_word(self.service.id))
+        tx.nudge(route_topic(self.service.id))
         return True
 
     @in_transaction
     async def clear_serving(self, tx: Tx, current: DeploymentRow) -> None:
         """Records that nothing of the service serves from now on."""
         await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
-        tx.nudge(route_word(self.service.id))
+        tx.nudge(route_topic(self.service.id))
 
     @in_transaction
     async def succeed(self, tx: Tx, current: DeploymentRow, message: str = "") -> None:

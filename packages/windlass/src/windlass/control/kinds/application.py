@@ -62,17 +62,17 @@ class ApplicationKind(ProgramKind[Application]):
         spec = service.read(Application)
         return bool(spec.auto_deploy and spec.source == GIT)
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
-        return await build(ctx, making)
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+        return await build(ctx, build_input)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
-        workload = await super().compute(ctx, making, artifact)
-        if making.service.read(Application).automatic_port:
-            making.say(remark_on_ports(workload))
+    async def compute(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
+        workload = await super().compute(ctx, build_input, artifact)
+        if build_input.service.read(Application).automatic_port:
+            build_input.say(remark_on_ports(workload))
         return workload
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:

@@ -43,12 +43,12 @@ class ContainerKind(ProgramKind[Container]):
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"tag": version.image_tag} if version.image_tag else {}
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         """Makes sure that the image is on the engine before the older generation ends; nothing is built."""
-        return await prepare_image(ctx, making, _source(making.service))
+        return await prepare_image(ctx, build_input, _source(build_input.service))
 
-    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
-        await fetch_image(ctx, making, artifact, making.service.read(Container).registry_id)
+    async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:
+        await fetch_image(ctx, build_input, artifact, build_input.service.read(Container).registry_id)
 
     def shown_version(self, service: Row, details: Particulars) -> Document:
         spec = service.read(Container)

@@ -51,19 +51,19 @@ class DatabaseKind(ServiceKind[Database]):
         assert above is not None
         change.extras |= await _address(ctx, tx, row.id, above, change.spec)
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         """Returns the image or the installed server; nothing is built."""
-        spec = making.service.read(Database)
+        spec = build_input.service.read(Database)
         type, version = spec.type, spec.version
-        place = await ctx.places.of(making.service.id)
+        place = await ctx.places.of(build_input.service.id)
         if place.takes == "image":
             ref = databases.image(type, version)
             artifact = Artifact(kind="image", ref=ref, key=ref)
-            making.say(f"{type} {version} is the image {ref}")
-            await place.engine.prepare(artifact, making.say)
+            build_input.say(f"{type} {version} is the image {ref}")
+            await place.engine.prepare(artifact, build_input.say)
         else:
-            artifact = await place.servers.artifact(type, version, making.service.id)
-            making.say(f"{type} {version} is {artifact.key} of this machine")
+            artifact = await place.servers.artifact(type, version, build_input.service.id)
+            build_input.say(f"{type} {version} is {artifact.key} of this machine")
         return BuiltArtifact(BuildResult(artifact))
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:

@@ -149,19 +149,19 @@ class JobKind(ServiceKind[Job]):
         }
         return replace(service, body=msgspec.json.encode(body))
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
-        spec = making.service.read(Job)
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+        spec = build_input.service.read(Job)
         if image := spec.source.image:
-            place = await ctx.places.of(making.service.id)
+            place = await ctx.places.of(build_input.service.id)
             if why := _obstacle(place, spec):
                 raise UnresolvableVariable(why)
             source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
-            return await prepare_image(ctx, making, source)
-        return await build(ctx, replace(making, service=self._as_application(making.service)))
+            return await prepare_image(ctx, build_input, source)
+        return await build(ctx, replace(build_input, service=self._as_application(build_input.service)))
 
-    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
-        if image := making.service.read(Job).source.image:
-            await fetch_image(ctx, making, artifact, image.registry_id)
+    async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:
+        if image := build_input.service.read(Job).source.image:
+            await fetch_image(ctx, build_input, artifact, image.registry_id)
 
     def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
         return {"source": {"image": {"registry": registry_fields(registry)}}}

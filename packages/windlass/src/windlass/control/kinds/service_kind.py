@@ -167,7 +167,7 @@ class ServiceKind(Generic[S]):
         return ""
 
     async def prepare_removal(
-        self, ctx: Context, making: BuildInput, sub_action: str
+        self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
         """Returns a workload that runs to its end before a service is removed; None if there is none."""
         return None
@@ -207,20 +207,20 @@ class ServiceKind(Generic[S]):
         """Returns the settings that a version replaces, with their values."""
         return {}
 
-    async def prepare(self, ctx: Context, making: BuildInput) -> tuple[BuiltArtifact, Workload]:
+    async def prepare(self, ctx: Context, build_input: BuildInput) -> tuple[BuiltArtifact, Workload]:
         """Makes the artifact of a deployment, and computes the workload that runs it."""
-        built = await self.make(ctx, making)
-        return built, await self.compute(ctx, making, built.made.artifact)
+        built = await self.make(ctx, build_input)
+        return built, await self.compute(ctx, build_input, built.made.artifact)
 
-    async def compute(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
+    async def compute(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
         """Computes the workload of a deployment that starts this artifact."""
-        usual = self._usual_workload(ctx, making, artifact)
-        workload = await self.workload(ctx, making.service, usual)
+        usual = self._usual_workload(ctx, build_input, artifact)
+        workload = await self.workload(ctx, build_input.service, usual)
         return workload if workload.artifact.static is None else _without_instances(workload)
 
-    def _usual_workload(self, ctx: Context, making: BuildInput, artifact: Artifact) -> Workload:
+    def _usual_workload(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
         """Returns the parts of a workload that all kinds have in common."""
-        service, deployment, inputs = making.service, making.deployment, making.inputs
+        service, deployment, inputs = build_input.service, build_input.deployment, build_input.inputs
         settings = self.size(service)
         return Workload(
             service=service.id,
@@ -242,12 +242,12 @@ class ServiceKind(Generic[S]):
             time_limit=ctx.settings.run_seconds,
         )
 
-    async def make(self, ctx: Context, making: BuildInput) -> BuiltArtifact:
+    async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with a readable
         message."""
         raise NotImplementedError
 
-    async def fetch(self, ctx: Context, making: BuildInput, artifact: Artifact) -> None:
+    async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:
         """Makes sure that the engine has the artifact of an earlier deployment before its start."""
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:

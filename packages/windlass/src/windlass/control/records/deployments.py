@@ -29,7 +29,7 @@ from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Partic
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
-from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_topic
 
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
@@ -249,7 +249,7 @@ async def nudge_names(tx: Tx, service: str) -> None:
     it is being deployed."""
     status = await tx.statuses.get(service)
     if status and not (status.serving and status.instances) and host_names(await tx.names.of(service)):
-        tx.nudge(route_word(service))
+        tx.nudge(route_topic(service))
 
 
 async def cancel(

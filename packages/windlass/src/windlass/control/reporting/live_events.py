@@ -21,7 +21,7 @@ from windlass.control.reporting.audit_entries import TargetNames, show_entry
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Visibility
 from windlass.core.declare.traits import StreamOptions
-from windlass.store import EventRow, Reads, events_word
+from windlass.store import EventRow, Reads, events_topic
 
 _PAGE: Final = 200
 _KEPT: Final = 300
@@ -141,7 +141,7 @@ class _EventReader(SharedReader):
         self._floor = self._place = -1
         """All events between these two are in memory."""
         self._marked = ctx.clock.now()
-        self.expect({events_word(org)})
+        self.expect({events_topic(org)})
 
     def is_ahead_of(self, at: int) -> bool:
         return at < self._place

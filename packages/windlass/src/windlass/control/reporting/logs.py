@@ -19,7 +19,7 @@ from windlass.core.access import Actor
 from windlass.core.declare.queries import Tail
 from windlass.core.deploy.states import OPEN
 from windlass.families.environment import EnvironmentShown, environment
-from windlass.store import Row, status_word
+from windlass.store import Row, status_topic
 
 T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
@@ -106,7 +106,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
 
 async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
     """Yields lines until the deployment or the run has ended and all lines written before have been read."""
-    changed = ctx.nudges.expect(status_word(service))
+    changed = ctx.nudges.expect(status_topic(service))
     over, patience = False, _SECOND
     async with aclosing(lines):
         following = asyncio.ensure_future(anext(lines, None))
@@ -124,7 +124,7 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
                     changed.clear()
                     over = await is_over()
         finally:
-            ctx.nudges.forget(status_word(service), changed)
+            ctx.nudges.forget(status_topic(service), changed)
             following.cancel()
             await asyncio.wait([following])
 

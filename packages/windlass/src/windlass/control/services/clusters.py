@@ -27,7 +27,7 @@ from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
 from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
-from windlass.store import FIRST_PLACE, NOT_TOLD, Reads, Row, Tx, cluster_word, queue_of, queues_of
+from windlass.store import FIRST_PLACE, NOT_TOLD, Reads, Row, Tx, cluster_topic, queue_of, queues_of
 
 
 async def find_access(ctx: Context, id: str) -> EngineAccess | None:
@@ -137,7 +137,7 @@ class Clusters(Behaviour[Cluster]):
         draft.give(is_default=first, **_connection_fields(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
         await _hold_port(ctx, tx, draft.org, draft.id, draft.spec)
-        tx.nudge(cluster_word(draft.id))
+        tx.nudge(cluster_topic(draft.id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
         if not change.before.engine:
@@ -150,7 +150,7 @@ class Clusters(Behaviour[Cluster]):
         await tx.work.remove_queue(change.row.id)
         await give_queue(tx, change.row.id, change.spec)
         await _hold_port(ctx, tx, change.row.org, change.row.id, change.spec)
-        tx.nudge(cluster_word(change.row.id))
+        tx.nudge(cluster_topic(change.row.id))
 
     async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
         """Refuses a change of the engine while anything is stored on the current one. A disconnected
@@ -186,7 +186,7 @@ class Clusters(Behaviour[Cluster]):
         if row.read(ClusterShown).is_default:
             await self._default_to_next(tx, row)
         await tx.work.remove_queue(row.id)
-        tx.nudge(cluster_word(row.id))
+        tx.nudge(cluster_topic(row.id))
 
     async def _default_to_next(self, tx: Tx, row: Row) -> None:
         heir = next(

@@ -13,7 +13,7 @@ from windlass.control.reporting import frames
 from windlass.control.services.services import find_deployment, freshness
 from windlass.core.declare.traits import StreamOptions
 from windlass.core.deploy.states import OPEN
-from windlass.store import DeploymentRow, Row, inside_word, status_word
+from windlass.store import DeploymentRow, Row, inside_topic, status_topic
 
 
 @reads("deployment.follow")
@@ -54,7 +54,7 @@ class _DeploymentReader(SharedReader):
         self.event = b""
         """The deployment as it is; empty before the first check, and when the service is gone."""
         self.over = False
-        self.expect({status_word(service.id), inside_word(service.parent)})
+        self.expect({status_topic(service.id), inside_topic(service.parent)})
 
     async def look(self) -> bool:
         source, before = self._ctx.store.reads, self.event

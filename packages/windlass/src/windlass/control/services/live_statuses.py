@@ -19,7 +19,7 @@ from windlass.control.services.environments import Statuses, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import StreamOptions
 from windlass.families.environment import environment
-from windlass.store import Row, inside_word, status_word
+from windlass.store import Row, inside_topic, status_topic
 
 
 class StatusSnapshot(Struct, frozen=True, eq=False):
@@ -102,7 +102,7 @@ class _StatusReader(SharedReader):
         self.state: StatusSnapshot | None = None
         """None before the first check, and when the environment is gone."""
         self._last: tuple[StatusSnapshot | None, StatusSnapshot, bytes] | None = None
-        self._place = {inside_word(row.id), inside_word(row.parent), status_word(row.id)}
+        self._place = {inside_topic(row.id), inside_topic(row.parent), status_topic(row.id)}
         self.expect(self._place)
 
     async def look(self) -> bool:
@@ -112,7 +112,7 @@ class _StatusReader(SharedReader):
             self.state = None
             return True
         state = state_of(await statuses_of(self._ctx, source, self._call, row))
-        self.expect(self._place | {status_word(id) for id in state.services})
+        self.expect(self._place | {status_topic(id) for id in state.services})
         if not state.differs(self.state):
             return False
         self.state = state

@@ -40,34 +40,34 @@ _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
 
-async def build(ctx: Context, making: BuildInput) -> BuiltArtifact:
+async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
     """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
     a message for the person who deployed."""
-    deployment, say = making.deployment, making.say
-    if (upload := await _upload_of(ctx, making)) is not None:
-        return await _build_upload(ctx, making, upload)
-    source, branch = await _source_of(ctx, making)
+    deployment, say = build_input.deployment, build_input.say
+    if (upload := await _upload_of(ctx, build_input)) is not None:
+        return await _build_upload(ctx, build_input, upload)
+    source, branch = await _source_of(ctx, build_input)
     assert source.commit is not None
-    if earlier := await _earlier_build(ctx, making, source.commit):
+    if earlier := await _earlier_build(ctx, build_input, source.commit):
         return BuiltArtifact(*earlier, branch)
     async with AsyncExitStack() as held:
         folder = await held.enter_async_context(work_folder(ctx, deployment.id))
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
-        commit = await held.enter_async_context(ctx.git.fetching(source, folder, making.service.id))
+        commit = await held.enter_async_context(ctx.git.fetching(source, folder, build_input.service.id))
         await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
         record = commit_record(commit)
-        making.fetched.commit, making.fetched.branch = record, branch
-        result = await _build_commit(ctx, making, commit.id, folder)
-        if making.cleanup is not None:
-            making.cleanup.push_async_exit(held.pop_all())
+        build_input.fetched.commit, build_input.fetched.branch = record, branch
+        result = await _build_commit(ctx, build_input, commit.id, folder)
+        if build_input.cleanup is not None:
+            build_input.cleanup.push_async_exit(held.pop_all())
     return BuiltArtifact(result, record, branch)
 
 
-async def _upload_of(ctx: Context, making: BuildInput) -> Row | None:
+async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:
     """Returns the upload that a deployment names by its digest; None if it is built from the repository."""
-    asked, service = particulars(making.deployment).git_commit_id, making.service
+    asked, service = particulars(build_input.deployment).git_commit_id, build_input.service
     is_from_git = service.read(Application).source == GIT
     if is_from_git and (asked is None or len(asked) < ID):
         return None
@@ -77,37 +77,39 @@ async def _upload_of(ctx: Context, making: BuildInput) -> Row | None:
     return upload
 
 
-async def _build_upload(ctx: Context, making: BuildInput, upload: Row) -> BuiltArtifact:
+async def _build_upload(ctx: Context, build_input: BuildInput, upload: Row) -> BuiltArtifact:
     """Builds an uploaded folder, or finds its earlier build."""
     commit = commit_of(upload)
-    if earlier := await _earlier_build(ctx, making, commit.git_commit_id):
+    if earlier := await _earlier_build(ctx, build_input, commit.git_commit_id):
         return BuiltArtifact(*earlier)
-    async with work_folder(ctx, making.deployment.id) as folder:
-        making.say(f"Unpacking {commit.git_commit_id[:12]}: {commit.message}")
+    async with work_folder(ctx, build_input.deployment.id) as folder:
+        build_input.say(f"Unpacking {commit.git_commit_id[:12]}: {commit.message}")
         await unpack_upload(ctx, upload, folder)
         await ctx.point("fetched")
-        making.fetched.commit = commit
-        result = await _build_commit(ctx, making, commit.git_commit_id, folder)
+        build_input.fetched.commit = commit
+        result = await _build_commit(ctx, build_input, commit.git_commit_id, folder)
     return BuiltArtifact(result, commit)
 
 
-async def _source_of(ctx: Context, making: BuildInput) -> tuple[GitSource, str | None]:
+async def _source_of(ctx: Context, build_input: BuildInput) -> tuple[GitSource, str | None]:
     """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
-    deployment = making.deployment
+    deployment = build_input.deployment
     asked = particulars(deployment).git_commit_id
-    repository = making.service.read(Application).git_repository or None
-    source = await source_at(ctx, ctx.store.reads, making.service.org, repository, asked)
+    repository = build_input.service.read(Application).git_repository or None
+    source = await source_at(ctx, ctx.store.reads, build_input.service.org, repository, asked)
     if source.token:
         ctx.logs.masks.add(deployment.id, [source.token])
     if asked is not None:
         return source, source.branch
-    making.say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")
+    build_input.say(
+        f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}"
+    )
     branch, newest = await ctx.git.head(source)
     return replace(source, commit=newest), branch
 
 
-async def _build_commit(ctx: Context, making: BuildInput, commit: str, folder: Path) -> BuildResult:
-    service, spec = making.service, making.service.read(Application)
+async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, folder: Path) -> BuildResult:
+    service, spec = build_input.service, build_input.service.read(Application)
     base = _base(service, commit)
     root = _place_of(spec)[1].strip("/") or "."
     dockerfile = spec.dockerfile_path or None
@@ -115,14 +117,14 @@ async def _build_commit(ctx: Context, making: BuildInput, commit: str, folder: P
     if settings.dockerfile_raw:
         dockerfile = await in_thread(_write_dockerfile, folder, root, settings.dockerfile_raw)
     names = await in_thread(_arguments_of, folder, f"{root}/{dockerfile or 'Dockerfile'}", settings)
-    used = _chosen_arguments(making, names)
+    used = _chosen_arguments(build_input, names)
     values = _digest(used)
     order = Order(
         service=service.id,
         org=service.org,
         environment=service.parent,
         name=spec.name,
-        deployment=making.deployment.id,
+        deployment=build_input.deployment.id,
         key=_digest([base, values])[:40],
         commit=commit,
         source=folder,
@@ -132,15 +134,15 @@ async def _build_commit(ctx: Context, making: BuildInput, commit: str, folder: P
         arguments=used,
         settings=settings,
         cache_secret=cache_secret_of(ctx, service.id),
-        paused=making.paused,
+        paused=build_input.paused,
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        making.say.begin(DeploymentStage.BUILD)
+        build_input.say.begin(DeploymentStage.BUILD)
         with ctx.meters.building():
-            artifact = await place.builder.build(order, making.say)
+            artifact = await place.builder.build(order, build_input.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
@@ -148,9 +150,9 @@ def cache_secret_of(ctx: Context, service: str) -> str:
     return ctx.encryption.mark(b"cached steps", service.encode())
 
 
-def _chosen_arguments(making: BuildInput, names: Collection[str]) -> dict[str, str]:
+def _chosen_arguments(build_input: BuildInput, names: Collection[str]) -> dict[str, str]:
     """Returns the build arguments with these names, or all that users declared."""
-    inputs = making.inputs
+    inputs = build_input.inputs
     chosen = inputs.declared if _ALL in names else names
     return {name: value for name, value in inputs.arguments.items() if name in chosen}
 
@@ -172,11 +174,11 @@ def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collectio
 
 
 async def _earlier_build(
-    ctx: Context, making: BuildInput, commit: str
+    ctx: Context, build_input: BuildInput, commit: str
 ) -> tuple[BuildResult, CommitRecord | None] | None:
     """Returns the build of an earlier deployment from the same commit with the same settings and
     arguments."""
-    service = making.service
+    service = build_input.service
     base = _base(service, commit)
     place = await ctx.places.of(service.id)
     async for row in newest_first(ctx, service.id, _REMEMBERED):
@@ -184,9 +186,9 @@ async def _earlier_build(
         build = details.made
         if row.action not in BUILDS or build is None or build.base != base:
             continue
-        values = _digest(_chosen_arguments(making, build.arguments))
+        values = _digest(_chosen_arguments(build_input, build.arguments))
         if build.values == values and await place.builder.find(service.id, build.artifact.key):
-            making.say(f"This commit was built for deployment {row.number}: nothing to build")
+            build_input.say(f"This commit was built for deployment {row.number}: nothing to build")
             return build, details.commit
     return None
 

@@ -29,30 +29,30 @@ class ImageForFiles(Struct, frozen=True, kw_only=True):
 
 
 async def fetch_files(
-    ctx: Context, making: BuildInput, base: ImageForFiles | None = None, commit: str | None = None
+    ctx: Context, build_input: BuildInput, base: ImageForFiles | None = None, commit: str | None = None
 ) -> BuiltArtifact:
     """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
     artifact, which is an image where there is a `base`. Raises BuildError or GitError."""
-    service, deployment = making.service, making.deployment
+    service, deployment = build_input.service, build_input.deployment
     asked = commit or particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
     if source.token:
         ctx.logs.masks.add(deployment.id, [source.token])
     branch = source.branch
     if asked is None:
-        making.say(f"Looking for the newest commit of {branch or 'the default branch'} of {source.url}")
+        build_input.say(f"Looking for the newest commit of {branch or 'the default branch'} of {source.url}")
         branch, newest = await ctx.git.head(source)
         source = replace(source, commit=newest)
     root = source.root_path.strip("/") or "."
     place = await ctx.places.of(service.id)
     async with work_folder(ctx, deployment.id) as folder:
-        making.say(f"Fetching commit {(source.commit or '')[:12]} of {source.url}")
+        build_input.say(f"Fetching commit {(source.commit or '')[:12]} of {source.url}")
         await ctx.point("about to fetch")
         # The whole repository: modules refer to others beside them.
         fetched = await ctx.git.fetch(replace(source, root_path="/"), folder)
         await ctx.point("fetched")
         record = commit_record(fetched)
-        making.fetched.commit, making.fetched.branch = record, branch
+        build_input.fetched.commit, build_input.fetched.branch = record, branch
         inputs = [source.url, root, fetched.id, *([base.ref] if base else [])]
         key = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:40]
         artifact = await place.builder.find(service.id, key)
@@ -69,9 +69,9 @@ async def fetch_files(
                 root=root,
                 settings=_settings(base),
                 cache_secret=cache_secret_of(ctx, service.id),
-                paused=making.paused,
+                paused=build_input.paused,
             )
-            artifact = await place.builder.build(order, making.say)
+            artifact = await place.builder.build(order, build_input.say)
     return BuiltArtifact(BuildResult(artifact), record, branch)
 
 

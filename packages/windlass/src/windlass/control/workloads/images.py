@@ -42,38 +42,40 @@ class ImageSource(Struct, frozen=True):
     registry_id: str | UnsetType | None = None
 
 
-async def prepare_image(ctx: Context, making: BuildInput, image: ImageSource) -> BuiltArtifact:
+async def prepare_image(ctx: Context, build_input: BuildInput, image: ImageSource) -> BuiltArtifact:
     """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
     that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
-    registry = await find_registry(ctx, making.service.org, image.registry_id)
+    registry = await find_registry(ctx, build_input.service.org, image.registry_id)
     name, built = name_in(registry, image.image_name), ctx.settings.build_registry
     if built and built.holds(name):
         raise BuildError(f"image_name: {NOT_ITS_OWN}")
     login = await _login(ctx, registry)
-    org = making.service.org
+    org = build_input.service.org
     request = PullRequest(f"{name}:{image.tag}", login, is_registered=registry is not None, org=org)
-    making.say(f"The image is {request.ref}")
-    place = await ctx.places.of(making.service.id)
-    ref = await _find_repeated(ctx, making, request)
+    build_input.say(f"The image is {request.ref}")
+    place = await ctx.places.of(build_input.service.id)
+    ref = await _find_repeated(ctx, build_input, request)
     if not ref:
-        ref = await place.engine.resolve(request, making.say)
+        ref = await place.engine.resolve(request, build_input.say)
         if digest := parse_ref(ref).digest:
-            making.say(f"Its tag stands for {digest}")
+            build_input.say(f"Its tag stands for {digest}")
     artifact = Artifact(kind="image", ref=ref, key=ref)
-    await place.engine.prepare(artifact, making.say, login, org, making.service.id)
+    await place.engine.prepare(artifact, build_input.say, login, org, build_input.service.id)
     return BuiltArtifact(BuildResult(artifact), image_tag=image.tag)
 
 
 async def fetch_image(
-    ctx: Context, making: BuildInput, artifact: Artifact, registry_id: str | UnsetType | None
+    ctx: Context, build_input: BuildInput, artifact: Artifact, registry_id: str | UnsetType | None
 ) -> None:
     """Makes sure that the engine has the image of an earlier deployment. The login of the present registry is
     used if the image is from there."""
-    registry = await find_registry(ctx, making.service.org, registry_id)
+    registry = await find_registry(ctx, build_input.service.org, registry_id)
     is_from_there = registry is not None and host_of(registry.url or "") == parse_ref(artifact.ref).host
     login = await _login(ctx, registry) if is_from_there else None
-    place = await ctx.places.of(making.service.id)
-    await place.engine.prepare(artifact, making.say, login, making.service.org, making.service.id)
+    place = await ctx.places.of(build_input.service.id)
+    await place.engine.prepare(
+        artifact, build_input.say, login, build_input.service.org, build_input.service.id
+    )
 
 
 async def find_registry(
@@ -97,9 +99,9 @@ async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLo
         raise BuildError(f"registry_id: {failure}") from failure
 
 
-async def _find_repeated(ctx: Context, making: BuildInput, request: PullRequest) -> str:
+async def _find_repeated(ctx: Context, build_input: BuildInput, request: PullRequest) -> str:
     """Returns the reference of the deployment that this one repeats, if that had the same name and tag."""
-    earlier_id = particulars(making.deployment).of
+    earlier_id = particulars(build_input.deployment).of
     earlier = await ctx.store.reads.deployments.get(earlier_id) if earlier_id else None
     details = particulars(earlier) if earlier else None
     if details is None or details.made is None:

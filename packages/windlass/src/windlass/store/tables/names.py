@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.nudges import route_word
+from windlass.store.nudges import route_topic
 from windlass.store.tables import counters
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
@@ -69,8 +69,8 @@ class NameChanges(NameTable):
 
     async def release(self, row: NameRow) -> None:
         await self._session.all(RELEASE, row.name, row.service)
-        self._session.nudge(route_word(row.service))
+        self._session.nudge(route_topic(row.service))
 
     async def forget(self, service: str) -> None:
         if await self._session.all(FORGET, service):
-            self._session.nudge(route_word(service))
+            self._session.nudge(route_topic(service))

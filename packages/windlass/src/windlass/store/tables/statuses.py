@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.store.nudges import status_word
+from windlass.store.nudges import status_topic
 from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
@@ -117,7 +117,7 @@ class StatusChanges(StatusTable):
         await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster, 0, 0)
 
     async def change(self, row: StatusRow) -> None:
-        self._session.nudge(status_word(row.id))
+        self._session.nudge(status_topic(row.id))
         await self._session.all(
             CHANGE, row.state, row.message, row.deployment, row.deployments, row.deployed_at,
             self._session.now, row.serving, row.digest, row.instances, row.running, row.ready, row.id,
@@ -129,6 +129,6 @@ class StatusChanges(StatusTable):
         rows = await self._session.all(REMOVE, id)
         if not rows:
             return None
-        self._session.nudge(status_word(id))
+        self._session.nudge(status_topic(id))
         cluster, deployments = rows[0]
         return str(cluster) if deployments else ""

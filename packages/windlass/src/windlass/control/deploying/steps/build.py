@@ -34,16 +34,16 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
     ctx, deployment = ledger.ctx, ledger.deployment
     say, fetched = ledger.say, FetchedCommit()
     try:
-        making = await build_input_of(ledger, particulars(deployment), say)
-        making = replace(making, fetched=fetched, cleanup=cleanup)
-        ctx.logs.masks.add(deployment.id, making.inputs.hidden)
+        build_input = await build_input_of(ledger, particulars(deployment), say)
+        build_input = replace(build_input, fetched=fetched, cleanup=cleanup)
+        ctx.logs.masks.add(deployment.id, build_input.inputs.hidden)
         # Requests are served meanwhile: reading all variables takes long, and so does what follows
         await asyncio.sleep(0)
-        for warning in making.inputs.warnings:
+        for warning in build_input.inputs.warnings:
             say(warning)
-        built, workload = await _prepare(ledger, making)
+        built, workload = await _prepare(ledger, build_input)
         await ctx.point("built")
-        await freeze_to_start(ledger, workload, built, making.inputs.digest)
+        await freeze_to_start(ledger, workload, built, build_input.inputs.digest)
     except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
         message = reason_of(error, ctx.settings.build_seconds)
         say(f"Failed: {message}")
@@ -74,15 +74,15 @@ def reason_of(error: Exception, seconds: int) -> str:
     return str(error)
 
 
-async def _prepare(ledger: Ledger, making: BuildInput) -> tuple[BuiltArtifact, Workload]:
+async def _prepare(ledger: Ledger, build_input: BuildInput) -> tuple[BuiltArtifact, Workload]:
     ctx = ledger.ctx
-    kind = ctx.kinds[making.service.family]
+    kind = ctx.kinds[build_input.service.family]
     if why := ledger.place.refusal or kind.obstacle(ledger.place):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds) as limit:
-        making = replace(making, paused=partial(_paused, limit))
+        build_input = replace(build_input, paused=partial(_paused, limit))
         return await wait_while_unavailable(
-            ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making), ledger.note_waiting
+            ctx.settings.ready_seconds, lambda: kind.prepare(ctx, build_input), ledger.note_waiting
         )
 
 
