@@ -25,12 +25,12 @@ def look(tmp_path, monkeypatch):
     for number in range(20):
         (builds / "cache" / "small" / str(number)).touch()
 
-    def found(free, files=MANY, of=MANY, reserve=0, whole=100 * GIB):
+    def found(free, files=MANY, of=MANY, reserve=0, whole=100 * GIB, uploads=0):
         facts = SimpleNamespace(
             f_bavail=free // 4096, f_frsize=4096, f_blocks=whole // 4096, f_favail=files, f_files=of
         )
         monkeypatch.setattr(os, "statvfs", lambda path: facts)
-        return disk(tmp_path, tmp_path, reserve)
+        return disk(tmp_path, tmp_path, reserve, uploads)
 
     return found
 
@@ -71,6 +71,14 @@ def test_an_empty_small_disk_has_no_advice_to_delete_anything(look, whole, is_sm
     assert ("; the whole disk has 2.0 GiB" in told.found) is is_small
     assert ("move the data directory to a larger one" in told.advice) is is_small
     assert ("can be deleted" in told.advice) is not is_small
+
+
+@pytest.mark.parametrize("uploads", [4 * GIB, GIB])
+def test_a_disk_that_has_no_room_for_uploads_is_reported(look, uploads):
+    told = look(3 * GIB, uploads=uploads)
+    is_refused = uploads > 3 * GIB
+    assert told.level == ("warn" if is_refused else "ok")
+    assert ("uploads are refused" in told.found) is is_refused
 
 
 @pytest.mark.parametrize(("flags", "way"), [(os.ST_RDONLY, "read-only"), (0, "change its permissions")])

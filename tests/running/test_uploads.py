@@ -290,7 +290,7 @@ async def test_on_a_small_disk_uploads_leave_a_part_of_it(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(facts))
     uploads = UploadFiles(tmp_path, 1 << 30, 2 << 30)
     uploads.check_room(1 << 20)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="set upload_reserve_bytes lower"):
         uploads.check_room(1 << 30)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.disk_reserve import is_short
+from windlass.base.disk_reserve import LARGEST_PART, is_short
 from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
@@ -49,25 +49,27 @@ _RESERVE: Final = (
 )
 
 
-def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
+def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding:
     """`nearest` is the data directory, or the nearest existing folder above it. `reserve`: bytes of the
-    disk that services leave free."""
+    disk that services leave free; `uploads`: those that uploads leave free beside them."""
     facts = os.statvfs(nearest)
-    free = facts.f_bavail * facts.f_frsize
+    free, whole = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
     files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit of files
     space = f"{free / GIB:.1f} GiB free"
     if files < _ENOUGH_FILES:
         space += f", and {files} more files"
     short = is_short(nearest, reserve)
-    if free >= _ENOUGH and files >= _ENOUGH_FILES and not short:
+    refuses_uploads = free < uploads + min(reserve, int(whole * LARGEST_PART))
+    if refuses_uploads:
+        space += f"; uploads are refused, as they leave {uploads / GIB:.1f} GiB free (upload_reserve_bytes)"
+    if free >= _ENOUGH and files >= _ENOUGH_FILES and not short and not refuses_uploads:
         return ok("Disk", space)
     taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
     if taken:
         space += f"; most is in {taken}"
-    whole = facts.f_blocks * facts.f_frsize
     if whole < _SMALL:
         space += f"; the whole disk has {whole / GIB:.1f} GiB"
-        deleted = "move the data directory to a larger one (docs/moving.md): no build has enough on this one"
+        deleted = "move the data directory to a larger one (docs/moving.md)"
     else:
         deleted = "while nothing is built, builds/cache, git and work can be deleted"
     if free < _SCANT or files < _SCANT_FILES:

@@ -122,7 +122,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield ok("Data directory", f"{folder} can be written")
     else:
         yield ok("Data directory", f"{folder} is made by the first start")
-    yield disk(folder, nearest, settings.disk_reserve_bytes)
+    yield disk(folder, nearest, settings.disk_reserve_bytes, settings.upload_reserve_bytes)
 
 
 def _nearest(settings: Settings) -> Path:

@@ -61,6 +61,12 @@ class UploadIdentity(Protocol):
     def id(self) -> str: ...
 
 
+_NO_ROOM: Final = (
+    "Ask the operator to free disk space, or to set upload_reserve_bytes lower: uploads leave so much of the "
+    "disk of Windlass free, and less would be left"
+)
+
+
 class StoredUpload(NamedTuple):
     """An archive that was found here."""
 
@@ -104,7 +110,7 @@ class UploadFiles:
     def _check_room(self, disk: os.statvfs_result, size: int) -> None:
         of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
         if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
-            raise Unavailable(FULL)
+            raise Unavailable(_NO_ROOM)
 
     def has(self, upload: UploadIdentity) -> bool:
         return self.path(upload).exists()
