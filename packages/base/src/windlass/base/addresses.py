@@ -82,7 +82,7 @@ class Reach:
         return (self._public and is_public(address)) or self.names(address)
 
     def names(self, address: Address) -> bool:
-        """Returns whether the operator allowed this address by name, rather than its being public."""
+        """Returns whether the operator has explicitly allowed this address, instead of it being public."""
         return any(address in network for network in self._allowed)
 
 

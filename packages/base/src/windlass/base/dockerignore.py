@@ -13,9 +13,9 @@ from msgspec import Struct
 
 DOCKERIGNORE: Final = ".dockerignore"
 MOST: Final = 1000
-"""Most patterns of a file."""
+"""Maximum number of patterns of a file."""
 LONGEST: Final = 256 * 1024
-"""Most bytes of a file."""
+"""Maximum bytes of a file."""
 
 
 class TooLong(ValueError):

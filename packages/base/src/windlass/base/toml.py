@@ -9,7 +9,7 @@ from typing import Any, Final
 LONGEST: Final = 256 * 1024
 """Most characters: the time of `tomllib` grows with the square of the tables and keys of some files."""
 MOST_PARTS: Final = 40
-"""Most parts of one key, such as the three of `tool.poetry.name`."""
+"""Maximum number of parts of one key, such as the three of `tool.poetry.name`."""
 # A bare part is looked for at its beginning only: from each letter of a long word, a search takes hours.
 # The bound of a quoted part keeps it short where quotes are not closed.
 _PART: Final = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,60}+"|'[^'\n]{0,60}+')"""

@@ -18,7 +18,7 @@ _FOR_OTHERS: Final = 32
 
 
 def worker_threads(deployments: int) -> int:
-    """Returns how many there are for so many deployments at once."""
+    """Returns the number of threads for this many concurrent deployments."""
     return deployments * OF_A_DEPLOYMENT + _FOR_OTHERS
 
 

@@ -203,7 +203,7 @@ def _path(operation: Operation, *, of_above: bool = False) -> CommandPath:
 
 
 def _literals(operation: Operation) -> list[str]:
-    """Returns the segments of the path that no id follows."""
+    """Returns the path segments that are not followed by an id."""
     pieces = [*operation.path.split("/")[1:], ""]
     return [
         piece

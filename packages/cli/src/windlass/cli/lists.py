@@ -51,7 +51,7 @@ _TITLES: Final = {
 }  # fmt: skip
 _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
-"""Most characters of a column, and the fewest of one that takes what is left."""
+"""Maximum characters of a column, and the fewest of one that takes what is left."""
 _MOST_LINES: Final = 4
 """Lines of a reason in its column; a longer one is below the table."""
 

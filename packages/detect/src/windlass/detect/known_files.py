@@ -11,7 +11,7 @@ from windlass.base.toml import parse_toml
 from windlass.detect.tree import Tree
 
 LARGEST: Final = 1 << 20
-"""Most bytes of a file that is read. Locks, which may be larger, are only looked for."""
+"""Maximum bytes of a file that is read. Locks, which may be larger, are only looked for."""
 
 _TOML_LINE: Final = re.compile(r"\(at line (\d+)")
 _COMMENT: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)

@@ -121,7 +121,7 @@ def _choose_object(
     name: str,
     makers: Collection[str],
 ) -> bool:
-    """Chooses the object of a framework that a file holds, or the function that makes one."""
+    """Chooses the application object of a framework in a file, or the function that creates it."""
     variable = file.made_by(name, *makers)
     factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
     if not variable and not factory:

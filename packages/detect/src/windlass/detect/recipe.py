@@ -11,7 +11,7 @@ WEB: Final = "web"
 SITE: Final = "/site"
 """The folder in an image that holds a static site, and nothing else does."""
 LONGEST: Final = 2000
-"""Most characters of a value, of a command or of a reason."""
+"""Maximum characters of a value, of a command or of a reason."""
 
 
 class ProcessType(Struct, frozen=True):

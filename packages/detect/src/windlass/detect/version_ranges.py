@@ -14,7 +14,7 @@ _COMPARATOR: Final = re.compile(
     r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
 )
 LONGEST: Final = 200
-"""Most characters of a range that are read."""
+"""Maximum characters of a range that are read."""
 _BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 """Long-term versions of Node, by the names that .nvmrc uses: `lts/jod`."""

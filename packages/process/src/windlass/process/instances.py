@@ -86,7 +86,7 @@ class Instances:
         return self._changes.setdefault(service, asyncio.Event())
 
     def agree(self, keys: Collection[InstanceKey]) -> set[str]:
-        """Watches all of these instances and no others. Returns services of which another engine started or
+        """Watches exactly these instances. Returns the services of which another engine has started or
         removed an instance."""
         removed = set(self.supervisors.keys) - set(keys)
         for key in removed:

@@ -234,8 +234,8 @@ class RecordStore:
         return aside
 
     def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
-        """True unless the generation was removed as a whole and is not needed again. A generation that runs
-        `once` is never needed again."""
+        """True unless the generation was removed completely and is not needed again, as is always the case
+        for one that runs `once`."""
         if once:
             return key.generation not in self.removed.of(safe(key.service))
         later = any(other.generation > key.generation for other in self.find(key.service))

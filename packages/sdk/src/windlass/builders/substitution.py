@@ -11,7 +11,7 @@ from typing import Final
 
 DEEPEST: Final = 20
 LONGEST: Final = 128 * 1024
-"""Most characters that a word may expand to: a few words that double each other would fill the memory."""
+"""Maximum characters that a word may expand to: a few words that double each other would fill the memory."""
 
 _NAME = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
 
@@ -201,7 +201,7 @@ def _signs(pattern: str) -> list[str]:
 
 
 def _ends(signs: list[str], value: str) -> list[int]:
-    """Returns the positions up to which the value matches the pattern, without backtracking."""
+    """Returns the end positions of all matches of the pattern, without backtracking."""
     positions: list[int] = []
     here = _spread(signs, {0})
     for place in range(len(value) + 1):

@@ -172,7 +172,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     """It is `alone`, and listens on all of its addresses: other services connect to it without a router."""
     instances: int = 1
     most: int = 1
-    """The least and the greatest number of instances."""
+    """The minimum and the maximum number of instances."""
     ready: tuple[HealthProbe, ...] = ()
     """All must hold before it is given requests."""
     watched: bool = False

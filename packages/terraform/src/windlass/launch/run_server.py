@@ -144,8 +144,8 @@ class _BySocket(urllib.request.HTTPHandler):
 
 
 def relay(server: RunServer) -> str:
-    """Returns an address at which the program finds its state, whichever server answers: it knows one alone.
-    Requests are passed on with their own credential; this address adds none."""
+    """Returns an address at which the program reaches its state through any server: the program knows only
+    one address. Requests are forwarded with their own credential."""
     import http.server  # noqa: PLC0415 (it takes a while, and one server needs none)
 
     class Relay(http.server.BaseHTTPRequestHandler):

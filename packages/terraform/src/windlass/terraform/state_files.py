@@ -15,7 +15,7 @@ from windlass.core.deploy.injected_variables import output_word
 
 HIDDEN: Final = "(sensitive value)"
 FORM: Final = 4
-"""The form of state files that the programs write since 2019."""
+"""The format version of state files, in use since 2019."""
 MOST_OF_ONE: Final = 64 * 1024
 """Bytes of an output that is a variable of others."""
 MOST_OF_ALL: Final = 128 * 1024

@@ -30,7 +30,7 @@ from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import BadState, StateFile, read_state
 
 MOST_OF_A_LOCK: Final = 16 * 1024
-"""Bytes of the description of a lock."""
+"""Maximum bytes of the description of a lock."""
 KEPT_PLANS: Final = 20
 """Number of plans of a service that are kept."""
 

@@ -295,7 +295,7 @@ class App:
                 await session.close()
 
     async def _open_socket(self, request: Request) -> HttpAnswer:
-        """Opens what a websocket is for, if the caller may have it."""
+        """Opens the log or command of a websocket, if the caller has the permission."""
         actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor

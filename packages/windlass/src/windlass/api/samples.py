@@ -51,7 +51,7 @@ ANYWHERE: Final = ExamplePosition()
 
 
 class Samples:
-    """Makes examples for these schemas. Those of bodies leave out what users would leave out."""
+    """Makes examples for these schemas. Examples of bodies leave out fields that users would leave out."""
 
     def __init__(self, schemas: Mapping[str, Schema], *, whole: bool) -> None:
         self._schemas = schemas

@@ -27,7 +27,7 @@ def begin(settings: Settings) -> int:
 
 
 def check_folder(settings: Settings) -> None:
-    """Said before anything is begun, and with the name of the setting."""
+    """Reports the error before anything is started, with the name of the setting."""
     folder = Path(settings.data_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -174,7 +174,7 @@ async def check_engine(settings: Settings) -> None:
 
 
 def _first_token_file(settings: Settings) -> Path:
-    """Returns the file with the Admin token of a first start that was not shown yet."""
+    """Returns the file with the Admin token of the first start, if it was not shown yet."""
     return Path(settings.data_dir) / "first-token"
 
 

@@ -84,8 +84,8 @@ class CellNetwork(TypedDict):
     closed: NotRequired[list[str]]
     """Networks that are not reached."""
     most: NotRequired[int]
-    """Connections to public networks that may be open at once. The machine remembers all of them, and has
-    room for so many."""
+    """Maximum number of open connections to public networks. The machine tracks all of them, in a table of
+    limited size."""
     group: NotRequired[int]
     """For a hub: a number that stands for its organization."""
     most_of_group: NotRequired[int]

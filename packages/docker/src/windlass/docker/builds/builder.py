@@ -64,9 +64,10 @@ MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
 """The first version of Docker whose own parser of Dockerfiles knows heredocs."""
 MOST_GIVEN: Final = 10_000
-"""Most images of which a builder remembers that a registry gave them."""
+"""Maximum number of images of which a builder remembers that a registry gave them."""
 MOST_INTERRUPTED: Final = 10_000
-"""Most services of which a builder remembers that the engine became unavailable while it built them."""
+"""Maximum number of services of which a builder remembers that the engine became unavailable while it built
+them."""
 SOON: Final = 1.0
 """Seconds that a build waits for its turn before the log mentions it."""
 UNNAMED: Final = "<none>:<none>"

@@ -19,9 +19,9 @@ from windlass.builders.instructions import DockerfileError, Instruction, argumen
 from windlass.docker.client.image_limits import MOST_PORTS
 
 MOST_EXPANDED: Final = 512 * 1024
-"""Most characters that the instructions of a Dockerfile may have together with their variables."""
+"""Maximum characters that the instructions of a Dockerfile may have together with their variables."""
 MOST_REPEATED: Final = 16 * 1024 * 1024
-"""Most characters that the values of all variables and the other settings of the image may have, times the
+"""Maximum characters that the values of all variables and the other settings of the image may have, times the
 instructions: a step repeats them."""
 
 _NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})

@@ -19,7 +19,7 @@ LONGEST_KEPT: Final = 1000
 MOST_NAMED: Final = 500
 """Layers of one build, whose steps are fewer."""
 SHOWN: Final = 200
-"""Most characters of a step in a message."""
+"""Maximum characters of a step in a message."""
 _HIDDEN: Final = ("[internal]", "copy /context")
 # The colour that the classic builder gives to stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")

@@ -82,7 +82,8 @@ _RECOGNISES: Final = "recognising"
 
 class Docker:
     def __init__(self, host: str | DockerTransport = "") -> None:
-        """`unix:///var/run/docker.sock`, `tcp://10.0.0.5:2375`; empty looks where engines usually are."""
+        """`host` is such as `unix:///var/run/docker.sock` or `tcp://10.0.0.5:2375`; if it is empty, the
+        usual addresses are tried."""
         self._transport = SettingsTransport(host) if isinstance(host, str) else host
         self._version = ""
         self._pace = Pace()

@@ -25,7 +25,7 @@ class PipeEnd(asyncio.Protocol):
         self.paused = paused
         """This end is not read."""
         self.blocked = blocked
-        """This end takes no more bytes for now."""
+        """This end accepts no more bytes for now."""
         self.eof = False
         self.lost = False
         self._ahead = b""

@@ -269,7 +269,7 @@ class SiteStream:
             self._send()
 
     def _pass_on(self, piece: bytes | bytearray) -> None:
-        """Passes a piece on. A file that has become shorter breaks the answer off."""
+        """Sends a piece. If the file has become shorter, the answer is aborted."""
         client = self._client
         assert client is not None
         self._at += len(piece)

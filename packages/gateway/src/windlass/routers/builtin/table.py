@@ -1,8 +1,8 @@
 """The routing table: finds the service of a request by host name or external port, and path.
 
-No I/O. Services are never mixed under one host or port. The store reserves each for one service, so that two
-claim the same only while it passes from one to the other: then the later reservation has all of it, in
-whatever order the claims arrive. Of claims without a reservation the first has it.
+No I/O. Services are never mixed under one host or port. The store reserves each for one service, so that
+two claim the same name only while it moves from one to the other: then the later reservation wins, in any
+order of the claims. Among claims without a reservation, the first wins.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
     ended: str | None = None
     test: bool = False
     run: NamedRun | None = None
-    """The run that it is about, if it is not about the deployment itself."""
+    """The run that the event is about, if it is not about the deployment itself."""
 
     @property
     def path(self) -> str:

@@ -211,7 +211,7 @@ def _put(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
 
 @asynccontextmanager
 async def _aside() -> AsyncIterator[ExitStack]:
-    """Leaves context managers off the event loop, because many files may have to be removed."""
+    """Exits context managers in a thread, because many files may have to be removed."""
     held = ExitStack()
     try:
         yield held

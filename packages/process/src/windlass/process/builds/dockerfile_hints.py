@@ -20,7 +20,7 @@ from windlass.builders.instructions import DockerfileError, Instruction, argumen
 SHELL: Final = ("/bin/sh", "-c")
 MOST_PORTS: Final = 100
 LARGEST: Final = 8 * 1024 * 1024
-"""Most characters that the variables of one Dockerfile may expand to."""
+"""Maximum characters that the variables of one Dockerfile may expand to."""
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
 _WHY: Final = {

@@ -33,8 +33,8 @@ class OtherNode(Exception):
 
 
 def check_packages(folder: Path, names: Iterable[str], version: str) -> None:
-    """Raises OtherNode if one of these packages in `folder`/node_modules does not run on this Node, and all
-    of them run on another one that can be had."""
+    """Raises OtherNode if one of these packages in `folder`/node_modules does not run on this Node, and
+    another available Node runs all of them."""
     engines = {name: engine for name in names if (engine := _engine(folder, name))}
     _check(engines, version)
 

@@ -23,9 +23,10 @@ from windlass.process.builds.cells import BuildStep, Cells
 
 LONGEST: Final = 2000
 MOST: Final = 5000
-"""Most lines of one program in the log. Of more, the end is worth reading."""
+"""Maximum number of lines of one program in the log. Of more, the end is worth reading."""
 MOST_READ: Final = 10_000
-"""Most lines of an output that are looked at as they come, with empty ones; of more, the end is looked at."""
+"""Maximum number of output lines that are inspected as they come, empty ones included; of more, the end
+is looked at."""
 _END: Final = 64 * 1024
 KEPT: Final = 200
 """Last lines of a step, which show why it failed: npm puts a hundred lines of its usage below the reason."""

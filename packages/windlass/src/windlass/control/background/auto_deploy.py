@@ -40,7 +40,7 @@ same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, in usual pauses."""
 SLOWER: Final = 30
-"""The shortest pause after a check, in times that it took: servers that are slow hold few slots."""
+"""The shortest pause after a check, as a multiple of its duration: slow servers hold few slots."""
 LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
 MOST_STEPS: Final = 500_000
 """Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
@@ -162,8 +162,8 @@ async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep
 
 def _since_seen(past: Sequence[Particulars], seen: str) -> Sequence[Particulars]:
     """Returns the deployments after the one that followed the branch to the commit seen last: a branch that
-    is set back to an earlier commit leads to a deployment of it. Without such a one, the first deployment of
-    the commit counts; if there is none, all do."""
+    is set back to an earlier commit leads to a deployment of it. If there is no such deployment, the first
+    deployment of the commit counts; without one, all do."""
     of_seen = [place for place, details in enumerate(past) if _is_of(details, seen)]
     followed = (place for place in of_seen if past[place].origin == _FROM_GIT.origin)
     return past[: next(followed, of_seen[-1] if of_seen else len(past))]

@@ -2,8 +2,8 @@
 
 A worker that was paused past its lease raises LostClaim here and changes nothing.
 
-What Windlass chooses, such as a port, is a change of what clients change: the document gets a new tag, and
-the audit an event of Windlass itself. What a success shows, such as the commit that runs, is not.
+A value that Windlass chooses, such as a port, counts as a change of a client's field: the document gets a
+new tag, and the audit an event by Windlass. Facts about a success, such as the running commit, do not.
 """
 
 from __future__ import annotations

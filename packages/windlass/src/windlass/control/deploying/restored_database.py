@@ -93,7 +93,7 @@ async def _end(ctx: Context, place: Place, service: str, generations: set[int]) 
 
 
 async def _skip_numbers(ctx: Context, service: str, generation: int) -> None:
-    """Gives later deployments greater numbers: a number never stands for two deployments."""
+    """Skips numbers, so that later deployments get greater ones: no two deployments share a number."""
 
     async def change(tx: Tx) -> None:
         status = await tx.statuses.get(service)

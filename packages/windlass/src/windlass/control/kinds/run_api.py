@@ -1,4 +1,4 @@
-"""What runs of a kind ask of this server while they are under way, at paths of their own.
+"""The requests that runs of a kind send to this server, at their own paths.
 
 A kind that has it answers below `/{word}/{service}/`, whatever the method. The API reads the request; the
 kind knows which run has sent it.

@@ -243,8 +243,8 @@ class ServiceKind(Generic[S]):
         )
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
-        """Makes what the engine starts. Raises BuildError, GitError or EngineError with a readable
-        message."""
+        """Builds the artifact that the engine starts. Raises BuildError, GitError or EngineError with a
+        readable message."""
         raise NotImplementedError
 
     async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:

@@ -19,7 +19,7 @@ MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
 class Limits(Struct, frozen=True):
     seconds: float = 300
     bytes: int = 1024**3
-    """Most bytes that are received, and again of the files that are checked out."""
+    """Maximum bytes that are received, and again of the files that are checked out."""
     files: int = 200_000
 
     def check(self, size: int, files: int) -> None:
