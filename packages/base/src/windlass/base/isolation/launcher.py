@@ -23,6 +23,7 @@ import socket
 import sys
 import termios
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
 from windlass.base.isolation import calls, cell_entry, namespace_holder, network, step
@@ -90,17 +91,26 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     gc.disable()  # a forked child is short-lived, and shares more memory without collections
     gc.freeze()
     while True:
-        word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
+        word, descriptors = _receive(channel)
         if not word:
             _leave(after)
-        descriptors = _descriptors(ancillary)
         child = calls.fork_sibling()
         if not child:
             serve = _serve_step if word == STEP else _serve
             serve(descriptors, server, int(oom_score))
         for descriptor in descriptors:
             os.close(descriptor)
-        channel.send(str(child).encode())
+        with suppress(ConnectionError):  # the server was killed meanwhile, which the next look tells
+            channel.send(str(child).encode())
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """Returns the next request with its descriptors; an empty one if the server has ended."""
+    try:
+        word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:  # it ended before it read the last answer
+        return b"", []
+    return word, _descriptors(ancillary)
 
 
 def _leave(after: Sequence[str]) -> NoReturn:
