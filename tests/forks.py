@@ -7,6 +7,7 @@ exit status.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -57,6 +58,8 @@ def breeding(program: str) -> Iterator[Brood]:
 
 def obey(be: Callable[[dict[str, Any]], None]) -> None:
     """In the program: `be` is what each ordered process does; its order says where it may `log`."""
+    gc.collect()
+    gc.freeze()  # else each of them would look through all that is imported, and get a copy of it
     for line in sys.stdin:
         order = json.loads(line)
         if "reap" in order:

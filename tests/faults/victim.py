@@ -24,6 +24,7 @@ import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
 from tests.forks import obey
 from tests.tasks import with_tasks
+from windlass.base.isolation.isolation import Isolation
 from windlass.config import Settings
 from windlass.install.installation import install
 from windlass.serve.server import listen, serve
@@ -98,4 +99,5 @@ def be(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    Isolation("auto", Path("/nowhere")).missing()  # the kernel is probed once for all of them
     obey(be)
