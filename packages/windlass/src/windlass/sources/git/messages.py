@@ -12,6 +12,8 @@ from windlass.sources.git.source import GitError
 
 LONGEST: Final = 300
 MOST: Final = 500
+MOST_READ: Final = 10_000
+"""Most lines that are all looked at; of more, the last ones of each piece."""
 KEPT: Final = 30
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
@@ -34,13 +36,14 @@ class GitOutput:
         self._tell = tell
         self._hidden = sorted(filter(None, hidden), key=len, reverse=True)
         self._rest = b""
-        self._told = 0
+        self._told = self._read = 0
         self._last: deque[str] = deque(maxlen=KEPT)
 
     def feed(self, piece: bytes) -> None:
         *lines, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[-64 * 1024 :]
-        for line in lines:
+        self._read += len(lines)
+        for line in lines if self._read <= MOST_READ else lines[-KEPT:]:
             self._line(line)
 
     def complaint(self) -> str:
