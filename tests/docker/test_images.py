@@ -8,6 +8,8 @@ import pytest
 
 from tests.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
+from windlass.docker.client.client import Pace
+from windlass.docker.execute import TIMED_OUT
 from windlass.engines.engine import UNKNOWN, ArtifactLost, EngineError
 from windlass.engines.workload import (
     Artifact,
@@ -156,6 +158,22 @@ async def test_a_command_that_takes_too_long_is_ended(engine):
     assert "begun" in output
     assert "did not end within 1 s" in output
     assert "4321" not in (await engine.execute(it, ["ps"], 10))[1]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_command_that_writes_without_end_is_read_slowly(engine, monkeypatch, waits):
+    read, keep = [0], Pace.keep
+
+    async def keep_pace(pace: Pace, count: int) -> None:
+        read[0] += count
+        if waits:  # the control reads as fast as it can
+            await keep(pace, count)
+
+    monkeypatch.setattr(Pace, "keep", keep_pace)
+    it = await engine.run(wanted("sleep 1000", cpu=1000), 0)
+    code, _ = await engine.execute(it, ["yes", "x" * 100], 3)
+    assert code == TIMED_OUT
+    assert (read[0] < 6 << 20) is waits
 
 
 async def test_a_command_in_an_instance_that_is_gone_says_so(engine):

@@ -13,12 +13,15 @@ from contextlib import suppress
 from typing import Final
 
 from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client.client import Pace
 from windlass.docker.client.raw_connection import pieces
 from windlass.engines.engine import EngineError
 
 MOST: Final = 64 * 1024
 """Bytes of output that are kept: the last ones."""
 MARK: Final = "WINDLASS_EXECUTION"
+RATE: Final = 1024 * 1024
+"""Bytes of output a second that are read: a command that writes faster waits, and not the server."""
 ENDING: Final = 5.0
 TIMED_OUT: Final = 124
 """The exit code of the command `timeout`."""
@@ -53,12 +56,13 @@ async def _run(
         if refused.status in (404, 409):
             raise EngineError("The instance does not run") from refused
         raise
-    begin = {"Detach": False, "Tty": False}
+    begin, pace = {"Detach": False, "Tty": False}, Pace(RATE)
     async with docker.stream("POST", f"/exec/{execution}/start", body=begin, patience=None) as answer:
         async for chunk in pieces(answer.chunks()):
             for piece in chunk:
                 output += piece
             del output[:-MOST]
+            await pace.keep(sum(map(len, chunk)))
     return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])
 
 
