@@ -3,7 +3,8 @@
 Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
 The second argument is the setting `disk_reserve_bytes`, the third one the application: `fills` its HOME, or
 `stores` in a volume, `reserves` in its output, or `sends` a file without a name to itself; `sleeps` fills
-nothing, and is killed while a file of no service fills the disk.
+nothing, and is killed while a file of no service fills the disk. `shares` stores in a volume, and its
+organization has a small share of the disk.
 """
 
 from __future__ import annotations
@@ -89,16 +90,20 @@ time.sleep(100000)
 """
 """Leaves a harmless file in a message, as programs do that hand descriptors on."""
 FULL = "the disk of the machine is full"
+ABOVE = "its organization holds more than its share"
+SHARE = 20 << 20
 
 
 async def main(folder: Path, reserve: int, program: str) -> None:
     data = folder / "data"
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "none", data], check=True)
-    async with inside(folder, disk_reserve_bytes=reserve) as there:
+    share = SHARE if program == "shares" else 0
+    async with inside(folder, disk_reserve_bytes=reserve, organization_disk_bytes=share) as there:
         there.code.put({"keeps/main.py": KEEPS, "keeps/Procfile": START})
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
-        there.code.put({"stores/main.py": STORES, "stores/Procfile": START})
+        for name in ("stores", "shares"):
+            there.code.put({f"{name}/main.py": STORES, f"{name}/Procfile": START})
         there.code.put({"reserves/main.py": RESERVES, "reserves/Procfile": START})
         there.code.put({"sends/main.py": SENDS, "sends/Procfile": START})
         for _ in range(70):  # a server that has just started has no room yet
@@ -107,6 +112,9 @@ async def main(folder: Path, reserve: int, program: str) -> None:
         seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
         if program == "sleeps":
             await outsider(there, data, quiet, seen)
+            return
+        if share:
+            await measured(there, data, filler, seen)
             return
         if reserve:
             seen["reason"] = await until(lambda: reason_of(filler))
@@ -121,6 +129,18 @@ async def main(folder: Path, reserve: int, program: str) -> None:
             seen["writes"] = [await writes(there, 200) for _ in range(5)]
         seen["neighbour"] = await quiet.running()
         print(json.dumps(seen), flush=True)
+
+
+async def measured(there: Inside, data: Path, filler: Service, seen: dict[str, Any]) -> None:
+    """Measures what the organization holds, again and again, until its service is ended."""
+    while not (reason := await reason_of(filler, ABOVE)):
+        await there.installation.disk_meter.look(rest=0)
+        await asyncio.sleep(0.1)
+    seen["reason"], disk = reason, os.statvfs(data)
+    seen["free"] = disk.f_bavail * disk.f_frsize
+    seen["deploy"] = (await there.call("POST", f"{filler.path}/deploy", {})).status
+    seen["stop"] = (await there.call("POST", f"{filler.path}/stop", {})).status
+    print(json.dumps(seen), flush=True)
 
 
 async def outsider(there: Inside, data: Path, quiet: Service, seen: dict[str, Any]) -> None:
@@ -145,9 +165,9 @@ async def outsider(there: Inside, data: Path, quiet: Service, seen: dict[str, An
     print(json.dumps(seen), flush=True)
 
 
-async def reason_of(service: Service) -> str:
+async def reason_of(service: Service, words: str = FULL) -> str:
     observation = await service.inside.ctx.places.local.engine.observe(service.id)
-    reasons = [instance.reason for instance in observation.instances if FULL in (instance.reason or "")]
+    reasons = [instance.reason for instance in observation.instances if words in (instance.reason or "")]
     return reasons[0] if reasons else ""
 
 

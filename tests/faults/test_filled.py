@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.filled import SIZE
 from tests.faults.grounds import end_all
 from tests.faults.house import ROOT
 
@@ -53,6 +54,13 @@ def test_an_application_that_fills_the_disk_from_its_volume_is_ended(tmp_path: P
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
     assert seen["stop"] == 202
     assert seen["neighbour"] == [[1, 0]]
+
+
+def test_an_organization_above_its_share_is_ended_before_the_reserve_of_the_disk_is_used(tmp_path: Path):
+    seen = fill(tmp_path, 1 << 30, "shares")
+    assert re.match(r"wrote \d+ MiB, its organization holds more than its share of the disk", seen["reason"])
+    assert seen["free"] > SIZE / 20 * (1 << 20), "others still build"
+    assert (seen["deploy"], seen["stop"]) == (409, 202)
 
 
 def test_a_service_that_ends_while_others_fill_the_disk_runs_again_when_there_is_room(tmp_path: Path):

@@ -9,7 +9,9 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.base.disk_reserve import Room
+from windlass.control.background import disk_meter
 from windlass.control.background.disk_meter import DiskMeter, FileCount
+from windlass.control.context.context import Context
 from windlass.control.records.disk_shares import DiskRecord, note_disk, read_disk, share_of
 from windlass.engines.engine import DiskMeasurement
 from windlass.store import FIRST_PLACE
@@ -22,6 +24,12 @@ SHA = "0" * 64
 async def note(world: World, above: dict[str, int]) -> None:
     record = DiskRecord(GIB, above, above)
     await world.installation.ctx.store.write(lambda tx: note_disk(tx, FIRST_PLACE, record))
+
+
+def put_file(ctx: Context, service: str, part: str = "builds") -> None:
+    folder = Path(ctx.settings.data_dir) / part / service
+    folder.mkdir(parents=True)
+    (folder / "zeros").write_bytes(os.urandom(3 * MIB))
 
 
 async def own_organization(world: World) -> str:
@@ -80,13 +88,12 @@ async def test_a_neighbour_of_an_organization_above_its_share_goes_on():
 async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
     async with make_world(organization_disk_bytes=8 * MIB) as world:
         application, org = await world.application(), await own_organization(world)
-        meter, data = DiskMeter(world.installation.ctx), Path(world.installation.ctx.settings.data_dir)
+        meter = DiskMeter(world.installation.ctx)
         assert not await meter.look(rest=0)
         before = (await read_disk(world.installation.ctx.store.reads)).largest[org]
         assert 1000 < before < MIB, "rows alone"
         for part in ("run/volumes", "builds", "uploads"):
-            (data / part / application).mkdir(parents=True)
-            (data / part / application / "zeros").write_bytes(os.urandom(3 * MIB))
+            put_file(world.installation.ctx, application, part)
         noted: list[DiskMeasurement] = []
         monkeypatch.setattr(world.engine, "note_disk_use", noted.append)
         assert await meter.look(rest=0)
@@ -94,6 +101,21 @@ async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
         assert 9 * MIB + before <= record.above[org] < 10 * MIB
         assert noted[0].share == record.share == 8 * MIB
         assert noted[0].volumes[application] >= 3 * MIB
+
+
+async def test_an_organization_without_files_takes_no_part_of_the_disk_from_another(monkeypatch):
+    full = Room("bytes", free=0, whole=1000, reserve=0)
+    monkeypatch.setattr(disk_meter, "rooms", lambda *_: [full])
+    async with make_world() as world:
+        ctx, application = world.installation.ctx, await world.application()
+        other, token = await world.organization()
+        put_file(ctx, application)
+        await DiskMeter(ctx).look(rest=0)
+        assert (await read_disk(ctx.store.reads)).share == 1000
+        world.token, world.org = token, other
+        put_file(ctx, await world.application())
+        await DiskMeter(ctx).look(rest=0)
+        assert (await read_disk(ctx.store.reads)).share == 500
 
 
 def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_path: Path):

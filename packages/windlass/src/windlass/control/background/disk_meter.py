@@ -111,12 +111,13 @@ class DiskMeter:
             await asyncio.sleep(rest * (time.monotonic() - began))
         owners = await ctx.store.reads.statuses.organizations()
         sizes = count.bytes + Counter(await self._volumes_elsewhere())
-        held = Counter(await self._row_sizes())
+        on_disk = Counter[str]()
         for (part, name), size in sizes.items():
             if org := name if part == _CACHES else owners.get(name):
-                held[org] += size
+                on_disk[org] += size
+        held = on_disk + Counter(await self._row_sizes())
         room = rooms(self._folder, ctx.settings.disk_reserve_bytes)[0]
-        share = share_of(ctx.settings.organization_disk_bytes, room, len(held))
+        share = share_of(ctx.settings.organization_disk_bytes, room, len(on_disk))
         volumes = {name: size for (part, name), size in sizes.items() if part == _VOLUMES}
         ctx.places.local.engine.note_disk_use(DiskMeasurement(share, held, volumes))
         record = record_of(held, share)

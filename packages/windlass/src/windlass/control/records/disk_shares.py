@@ -39,8 +39,8 @@ NONE: Final = DiskRecord()
 
 def share_of(setting: int, room: Room, organizations: int) -> int:
     """Returns the bytes that an organization may hold. Without a setting: three times what is free besides
-    the reserve, and in any case an equal part of the disk, so a machine with one organization has no limit.
-    """
+    the reserve, and in any case an equal part of the disk, so an organization that alone has files on a
+    machine has no limit."""
     if setting:
         return setting
     equal_part = room.whole // max(1, organizations)
