@@ -62,11 +62,11 @@ def cells(top: Path, mode: Mode = "auto", *, has_groups: bool, memory: int = 150
     return cells_of("play", top, StepLimits(top, memory, has_groups=has_groups), mode)
 
 
-def cells_of(environment: str, top: Path, guests: StepLimits, mode: Mode = "auto") -> Cells:
+def cells_of(environment: str, top: Path, step_limits: StepLimits, mode: Mode = "auto") -> Cells:
     home = top / environment
     home.mkdir()
     isolation, owner = Isolation(mode, top), f"service in {environment}"
-    return Cells(isolation, owner, home, home, guests=guests, org="org", environment=environment)
+    return Cells(isolation, owner, home, home, step_limits=step_limits, org="org", environment=environment)
 
 
 def parents(groups: Iterable[str]) -> list[str]:
@@ -123,9 +123,9 @@ async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
 async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_path, has_groups, environment):
     """Negative control: in the same environment, the attacker ends a step that has less than half of the
     limit. The kernel chooses the largest process, and the attacker's are smaller."""
-    guests = StepLimits(tmp_path, 150, has_groups=has_groups)
-    attacker = cells_of("play", tmp_path, guests)
-    victim = attacker if environment == "play" else cells_of("prod", tmp_path, guests)
+    step_limits = StepLimits(tmp_path, 150, has_groups=has_groups)
+    attacker = cells_of("play", tmp_path, step_limits)
+    victim = attacker if environment == "play" else cells_of("prod", tmp_path, step_limits)
     step = asyncio.create_task(run(victim, HOLDS.format(6, 6)))
     await until_full(victim, step)
     attack = asyncio.create_task(run(attacker, CHILDREN))
@@ -141,8 +141,8 @@ async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_p
 
 
 async def test_two_environments_that_have_too_much_together_end_with_a_message(tmp_path, has_groups):
-    guests = StepLimits(tmp_path, 150, has_groups=has_groups)
-    first, second = (cells_of(name, tmp_path, guests) for name in ("play", "prod"))
+    step_limits = StepLimits(tmp_path, 150, has_groups=has_groups)
+    first, second = (cells_of(name, tmp_path, step_limits) for name in ("play", "prod"))
     steps = [asyncio.create_task(run(each, HOLDS.format(12, 6))) for each in (first, second)]
     ends = await asyncio.gather(*steps, return_exceptions=True)
     assert sorted(map(str, ends))[0] == "0", "the other one goes on"
@@ -152,12 +152,12 @@ async def test_two_environments_that_have_too_much_together_end_with_a_message(t
 @pytest.mark.parametrize("environment", ["prod", "play"])
 async def test_processes_of_one_environment_leave_some_for_another(tmp_path, environment):
     """Negative control: in the same environment, no step starts."""
-    guests = StepLimits(tmp_path, 4096, 60)
-    async with guests.of("org", "play") as steps:
+    step_limits = StepLimits(tmp_path, 4096, 60)
+    async with step_limits.of("org", "play") as steps:
         if not any((Path(group) / "pids.max").exists() for group in steps.groups):
             pytest.xfail("no control group can be made on this machine")
-        attacker = cells_of("play", tmp_path, guests)
-        victim = attacker if environment == "play" else cells_of("prod", tmp_path, guests)
+        attacker = cells_of("play", tmp_path, step_limits)
+        victim = attacker if environment == "play" else cells_of("prod", tmp_path, step_limits)
         attack = asyncio.create_task(run(attacker, FORKS))
         try:
             await until_full(attacker, attack)
@@ -167,32 +167,32 @@ async def test_processes_of_one_environment_leave_some_for_another(tmp_path, env
 
 
 async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
-    guests = StepLimits(tmp_path, 150)
-    async with guests.of("org") as organization:
+    step_limits = StepLimits(tmp_path, 150)
+    async with step_limits.of("org") as organization:
         groups = [Path(group) for group in (*organization.groups, *organization.groups_around)]
         assert all(group.is_dir() for group in groups)
     assert not any(group.exists() for group in groups)
 
 
 async def test_a_control_group_of_an_environment_is_removed_while_another_one_builds(tmp_path):
-    guests = StepLimits(tmp_path, 150)
-    async with guests.of("org", "play") as steps:
-        async with guests.of("org", "prod") as ending:
+    step_limits = StepLimits(tmp_path, 150)
+    async with step_limits.of("org", "play") as steps:
+        async with step_limits.of("org", "prod") as ending:
             groups = [Path(group) for group in ending.groups]
         assert not any(group.exists() for group in groups)
         assert all(Path(group).is_dir() for group in (*steps.groups, *steps.groups_around))
 
 
 async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_builder_is_gone(tmp_path):
-    guests = StepLimits(tmp_path, 150)
-    async with guests.of("org") as organization:
+    step_limits = StepLimits(tmp_path, 150)
+    async with step_limits.of("org") as organization:
         groups = [Path(group) for group in organization.groups]
         process = await asyncio.create_subprocess_exec("sleep", "60")
         cgroups.enter(organization.groups, process.pid)
     assert all(group.is_dir() for group in groups), "the kernel keeps it for the process"
     process.kill()
     await process.wait()
-    guests.close()
+    step_limits.close()
     assert not any(group.exists() for group in groups)
 
 
@@ -211,9 +211,9 @@ async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
     await killed.wait()
     left = cgroups.StepGroups(tmp_path, 150, 100, server=killed.pid).make("org", "play")
     others = cgroups.StepGroups(tmp_path, 150, 100, server=os.getppid()).make("org", "play")
-    guests = StepLimits(tmp_path, 150)
-    async with guests.of("org") as organization:
-        guests.sweep()
+    step_limits = StepLimits(tmp_path, 150)
+    async with step_limits.of("org") as organization:
+        step_limits.sweep()
         assert not any(Path(group).exists() for group in (*left, *parents(left)))
         assert all(Path(group).is_dir() for group in (*others, *organization.groups))
     cgroups.remove([*others, *parents(others)])

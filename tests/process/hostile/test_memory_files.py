@@ -79,7 +79,7 @@ async def step(folder: Path, memory: int) -> int:
     home = folder / "home"
     home.mkdir()
     cells = Cells(
-        Isolation("auto", folder), "org", home, home, guests=StepLimits(folder, memory, has_groups=False)
+        Isolation("auto", folder), "org", home, home, step_limits=StepLimits(folder, memory, has_groups=False)
     )
     program = [sys.base_prefix + "/bin/python3", "-c", FILLS.format(way=WAYS["memfd"], time=4)]
     async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):

@@ -137,8 +137,8 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
     tmp_path, monkeypatch, orgs, built, is_ended
 ):
     rig = ProcessRig(tmp_path, networks=False)
-    guests = StepGroups(tmp_path, 1000, 100)
-    groups = guests.make("b", "e")
+    step_limits = StepGroups(tmp_path, 1000, 100)
+    groups = step_limits.make("b", "e")
     step = subprocess.Popen([sys.executable, "-I", "-S", "-c", STEP, str(built), *groups], stdout=-1)
     async with Station(rig) as station:
         for service, org, size in ((GREEDY, orgs[0], 150), (MODEST, orgs[1], 30)):

@@ -84,8 +84,8 @@ async def test_a_program_would_hide_it_from_a_list_that_is_old_when_memory_is_re
 async def move_in_build(folder: Path, holds: str, seconds: float) -> int:
     home = folder / "home"
     home.mkdir()
-    guests = StepLimits(folder, LIMIT, has_groups=False)
-    cells = Cells(Isolation("auto", folder), "org", home, home, guests=guests)
+    step_limits = StepLimits(folder, LIMIT, has_groups=False)
+    cells = Cells(Isolation("auto", folder), "org", home, home, step_limits=step_limits)
     program = [sys.base_prefix + "/bin/python3", "-c", MOVES.format(holds=holds, time=seconds)]
     async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
         return await process.wait()

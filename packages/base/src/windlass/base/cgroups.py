@@ -27,7 +27,7 @@ _OWN: Final = "windlass"
 _SERVICE: Final = "service."
 """The beginning of the names of groups with those of instances."""
 _STEPS: Final = "guests."
-"""The beginning of the names of groups of the guests of an organization."""
+"""The beginning of the names of groups for build steps of an organization."""
 _ATTEMPTS: Final = 10
 _PERIOD: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
@@ -37,7 +37,7 @@ _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 _INNER: Final = "environment."
 """The beginning of the names of groups inside that of an organization."""
 _STEP_WEIGHT: Final = 50
-"""Processor weight of guests, of the usual 100."""
+"""Processor weight of build steps, of the usual 100."""
 
 
 class Cgroups:
@@ -112,7 +112,7 @@ class Cgroups:
         return sum(_held(base / (self._prefix() + service)) for base in self._bases())
 
     def memory_of_steps(self, org: str) -> int:
-        """Returns the bytes of memory that the guests of an organization hold, counted likewise."""
+        """Returns the bytes of memory that the build steps of an organization hold, counted likewise."""
         return sum(_held(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
@@ -146,7 +146,7 @@ def of_organization(most: int) -> int:
 
 
 class StepGroups:
-    """Groups that all guests of an environment share, in groups of their organization, with limits."""
+    """Groups that all build steps of an environment share, in groups of their organization, with limits."""
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
         """`folder` distinguishes the groups of several installations, and `server`, a process id, those of
@@ -249,7 +249,7 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
 
 def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int = 0) -> tuple[str, ...]:
     """Makes a group below each of `bases`, with limits of memory, in MiB, and of processes, if any. In one of
-    "cpu", it has the weight of a guest."""
+    "cpu", it has the weight of build steps."""
     groups = [base / name for base in dict.fromkeys(bases.values())]
     limits = {
         "memory.use_hierarchy": "1",  # which newer kernels always do

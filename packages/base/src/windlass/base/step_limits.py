@@ -51,7 +51,7 @@ class StepLimits:
 
     @asynccontextmanager
     async def of(self, org: str, environment: str = "") -> AsyncIterator[EnvironmentSteps]:
-        """Yields the guests of an environment, while at least one may run."""
+        """Yields the build steps of an environment, while at least one may run."""
         organization = self._organizations.setdefault(org, OrganizationSteps(self.memory))
         steps = organization.environments.setdefault(environment, EnvironmentSteps(organization))
         steps.users += 1

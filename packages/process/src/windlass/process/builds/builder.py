@@ -162,7 +162,7 @@ class NativeBuilder:
             order.source,
             kept=(caches.downloads, caches.kept),
             launcher=self._steps,
-            guests=self._step_limits,
+            step_limits=self._step_limits,
             org=order.org,
             environment=order.environment,
         )

@@ -45,15 +45,15 @@ class Cells:
         *writable: Path,
         kept: Sequence[Path] = (),
         launcher: StepLauncher | None = None,
-        guests: StepLimits | None = None,
+        step_limits: StepLimits | None = None,
         org: str = "",
         environment: str = "",
     ) -> None:
-        """Cells of the same `owner`, such as a service, have the same user. The limits of `guests` are those
-        of an `environment` of `org`, or of the owner."""
+        """Cells of the same `owner`, such as a service, have the same user. `step_limits` are those of an
+        `environment` of `org`, or of the owner."""
         self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
         self._environment = environment
-        self.guests = guests or StepLimits(temporary)
+        self.step_limits = step_limits or StepLimits(temporary)
         self.launcher = launcher or StepLauncher()
         self._temporary = temporary
         self.writable = list(writable)
@@ -69,7 +69,7 @@ class Cells:
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
         """Runs a program in a cell. True: nothing that it leaves running outlives it. Raises a BuildError if
         the steps of the environment, or of the organization, needed too much memory."""
-        async with self.guests.of(self._org, self._environment) as steps:
+        async with self.step_limits.of(self._org, self._environment) as steps:
             before = steps.kills()
             async with (
                 self._start(step, steps.groups) as (process, ends_all),
@@ -81,10 +81,11 @@ class Cells:
                 finally:
                     self.pids.discard(process.pid)
             if process.returncode and steps.kills() > before:
-                together = cgroups.of_organization(self.guests.memory)
+                most = self.step_limits.memory
+                together = cgroups.of_organization(most)
                 raise BuildError(
                     "Make the build need less memory, or ask the operator to raise build_memory: the build "
-                    f"steps of the environment together used more than {self.guests.memory} MiB, or those of "
+                    f"steps of the environment together used more than {most} MiB, or those of "
                     f"all environments of the organization more than {together} MiB."
                 )
 
@@ -127,7 +128,7 @@ class Cells:
             temporary=self._temporary,
             most_memory=_MOST_MEMORY,
             largest_file=_LARGEST_FILE,
-            shared_memory=self.guests.memory << 20,
+            shared_memory=self.step_limits.memory << 20,
             mark=mark_of(self._temporary),
         )
 

@@ -166,7 +166,7 @@ class Toolchains:
             folder,
             cache,
             launcher=tools.cells.launcher,
-            guests=tools.cells.guests,
+            step_limits=tools.cells.step_limits,
         )
         own = tools.elsewhere(home, cache, cells)
         try:

@@ -1,7 +1,7 @@
 """Ownership of the places of machines, on which servers run services.
 
 Each server has one place, named by its setting `place`, and runs services only there. Of the servers of a
-place, one owner does the work. `control.background.place_owner` keeps the lease.
+place, one owner does the work. `control.background.place_lease` keeps the lease.
 """
 
 from __future__ import annotations

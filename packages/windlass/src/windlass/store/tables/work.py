@@ -1,7 +1,7 @@
 """Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
 
 The column `lane` holds the number of its queue, and `org` whose turn it takes: that of an organization, or of
-an environment of it, see `turn_key`. `turns` decides the order in which work is claimed.
+an environment of it, see `turn_key`. `claim_order` decides the order in which work is claimed.
 """
 
 from __future__ import annotations
