@@ -25,7 +25,7 @@ from windlass.base.subprocesses import in_thread
 
 _log = log("builds")
 _EVERY: Final = 1.0
-"""Seconds between two checks at the memory of steps."""
+"""Seconds between two checks of the memory of steps."""
 _LEAST: Final = 2048
 _PARTS: Final = 8
 """Parts of the limit of an environment by which several are compared."""

@@ -147,7 +147,7 @@ class NameResolver:
         ]
 
     def nearest(self, families: Sequence[Family]) -> Family:
-        """Returns the one of these families that was given; of several in a line, the lowest."""
+        """Returns the given one of these families; of several that are nested, the innermost."""
         named = [family for family in families if family.name in self._given]
         above = {higher.name for family in named for higher in ancestry(self._registry, family)}
         lowest = [family for family in named if family.name not in above]

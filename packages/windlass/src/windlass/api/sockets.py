@@ -112,7 +112,7 @@ def check_origin(request: Request, url: str, others: Collection[str]) -> None:
 
 
 def _host_of(origin: str) -> str:
-    """Returns host and port; an empty text for what is no address, or has none."""
+    """Returns host and port of an address; empty if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -199,7 +199,7 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
 
 @contextlib.contextmanager
 def _appearing(file: Path) -> Iterator[IO[bytes]]:
-    """Under another name until it is whole and on the disk."""
+    """Writes under another name until the file is complete and on the disk."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.partial")
     try:
         with os.fdopen(os.open(partial, _OPEN_OURS, 0o600), "wb") as written:

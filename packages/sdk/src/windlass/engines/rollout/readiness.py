@@ -31,7 +31,7 @@ _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
 """Seconds after which the reason of a program that listens nowhere is noted."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between two checks at where a program listens; more, the longer it takes."""
+"""Seconds between two checks of where a program listens; more, the longer it takes."""
 SURE_AFTER: Final = 3.0
 """Seconds for which a program must listen elsewhere before that is reported: it may open its port later."""
 GIVEN_UP_AFTER: Final = 20.0

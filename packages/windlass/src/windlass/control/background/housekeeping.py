@@ -120,7 +120,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
     """Erases all data of a deleted service. If the engine of its cluster is away or slow, the next sweep does
-    it, and for a minute that of other services of the cluster, which would take the slots of others."""
+    it, and for a minute those of other services of the cluster, which would take the slots of others."""
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:

@@ -35,7 +35,7 @@ from windlass.core.words.events import Event
 from windlass.store import KeyHolder, Store, Tx
 
 LOOK_EVERY: Final = 2.0
-"""Seconds between two checks at the keys that are given, and at the database."""
+"""Seconds between two checks of the keys that are given, and at the database."""
 LEASE: Final = 15 * SECOND
 """Time after which a server that was killed does not hold up the replacement any more."""
 _log = log("keys")

@@ -65,7 +65,7 @@ class ObservedLease(Struct, frozen=True):
     since: int
     """The first check at this lease, by the clock of this server."""
     last: int
-    """The last one."""
+    """The last check of this lease."""
 
 
 class PlaceLease:

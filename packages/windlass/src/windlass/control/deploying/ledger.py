@@ -353,7 +353,8 @@ class Ledger:
         await self.ctx.store.write(write)
 
     async def note_volumes(self, workload: Workload) -> None:
-        """Notes the volumes of a service that was deployed by a version that did not."""
+        """Records the volumes of a service that was deployed by an earlier version of Windlass, which did
+        not record them."""
         names = {volume.name for volume in workload.volumes}
         if names <= (await self.ctx.store.reads.volumes.of(self.service.id) if names else names):
             return

@@ -28,7 +28,7 @@ from windlass.routers.router import RouteError
 from windlass.store import Tx
 
 _SITES_EVERY = 15.0
-"""Seconds between two checks at the files of static sites."""
+"""Seconds between two checks of the files of static sites."""
 _PAUSE = 1.0
 """Seconds after which routes that could not be set are tried again."""
 _log = log("routes")

@@ -120,5 +120,5 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
 
 
 def _is_turned(new: object, old: object) -> bool:
-    """True if the field has a new value that sends something: not false, null or unset."""
+    """True if the field has a new value that has an effect: not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)

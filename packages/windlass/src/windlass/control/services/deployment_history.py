@@ -67,7 +67,8 @@ async def _newest(source: Reads, service: Row, start_id: str | None, highest: in
 
 
 def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
-    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
+    """Returns the number that is reached from the highest one by skipping so many, not counting those
+    `without`."""
     number = highest - skip
     for missing in sorted(without, reverse=True):
         number -= missing >= number

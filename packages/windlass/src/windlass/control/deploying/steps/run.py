@@ -1,5 +1,5 @@
 """Runs a workload to its end, once. The engine knows the run by its generation, so that a step that is
-repeated waits for the same run; between two checks at a long run, no slot of the worker is held."""
+repeated waits for the same run; between two checks of a long run, no slot of the worker is held."""
 
 from __future__ import annotations
 
