@@ -27,7 +27,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-ci nightly test-frameworks test-grown test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
+.PHONY: help setup dev run test test-ci nightly test-package test-frameworks test-grown test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -48,6 +48,9 @@ test-ci: dev  ## run the tests of CI: those of test, and those with containers, 
 
 nightly: dev  ## run all tests in their full size, for up to 90 minutes; the report is in nightly.md
 	WINDLASS_TESTS=nightly $(RUNNER) $(PYTEST) -n $(WORKERS) --dist worksteal --report nightly.md $(TESTS) $(ARGS)
+
+test-package: dev  ## run the suite of one package, installed alone: PACKAGE=detect
+	$(BIN)/python -m tests.alone "$(PACKAGE)" -n $(WORKERS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \

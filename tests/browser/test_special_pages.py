@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.browser.servers import Repository, Server
 from tests.browser.test_newcomer import confirm, tab
 from tests.registries.docker_registry import DockerRegistry
-from tests.terraform.modules import document, needs_program
+from tests.terraform_services.modules import document, needs_program
 
 pytestmark = pytest.mark.nightly
 

@@ -8,7 +8,7 @@ from tests.source import ROOT
 from tests.suites import PACKAGES, strangers
 
 
-@pytest.mark.parametrize("package", sorted({*PACKAGES} - {"terraform"}))
+@pytest.mark.parametrize("package", PACKAGES)
 def test_a_suite_imports_nothing_above_its_package(package):
     files = sorted((ROOT / "tests" / package).rglob("*.py"))
     assert any(file.name.startswith("test_") for file in files), "each package has a suite"

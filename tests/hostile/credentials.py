@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tests.fakes.engine import FakeEngine
 from tests.loopback import OK, Receiver, receiver
-from tests.terraform.modules import document
+from tests.terraform_services.modules import document
 from tests.world import World, make_world
 from windlass.sources.git import Git
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.terraform.test_settings import body, made
+from tests.terraform_services.test_settings import body, made
 from tests.world import Answer, World, make_world
 from windlass.terraform.states import run_credential
 

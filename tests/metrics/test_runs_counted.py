@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.jobs.sites import MINUTE, Programs, cron, deployed, images_world, ready_job
 from tests.metrics.prometheus import scraped
-from tests.terraform.test_moved_states import Modules, service_of
+from tests.terraform_services.test_moved_states import Modules, service_of
 from tests.world import World, make_world
 
 LONG = 3 * 3600

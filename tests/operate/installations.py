@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.jobs.sites import new_job
-from tests.terraform.modules import document
+from tests.terraform_services.modules import document
 from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
 from windlass.control.records.job_outputs import JobOutput, store_outputs

@@ -21,8 +21,8 @@ from tests.free_ports import free_port
 from tests.marks import slow
 from tests.repositories import Repository
 from tests.story.shop import FILES
-from tests.terraform.images import program_image
-from tests.terraform.modules import ENGINE, needs_program
+from tests.terraform_services.images import program_image
+from tests.terraform_services.modules import ENGINE, needs_program
 from tests.whole import Place, Windlass, page, place, until
 from tests.world import ADMIN
 

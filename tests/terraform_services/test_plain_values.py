@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.terraform.modules import program
-from tests.test_hcl import PLAIN
+from tests.terraform.test_hcl import PLAIN
+from tests.terraform_services.modules import program
 from windlass.terraform.hcl import input_variables
 
 

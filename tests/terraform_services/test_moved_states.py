@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.jobs.sites import Programs
-from tests.terraform.test_settings import made
+from tests.terraform_services.test_settings import made
 from tests.world import REPOSITORY, World, make_world
 from windlass.base import ids
 from windlass.engines.workload import Workload

@@ -19,7 +19,7 @@ from tests.fakes.engine import FakeEngine
 from tests.free_ports import free_port
 from tests.stub_server import StubServer
 from tests.tables import rows
-from tests.terraform.modules import document
+from tests.terraform_services.modules import document
 from tests.world import World, make_world
 from windlass.base.errors import Invalid
 from windlass.config import Settings

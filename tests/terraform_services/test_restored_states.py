@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.terraform.test_moved_states import service_of
-from tests.terraform.test_settings import body
+from tests.terraform_services.test_moved_states import service_of
+from tests.terraform_services.test_settings import body
 from tests.world import World
 from windlass.store import Tx
 from windlass.terraform.states import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.terraform.modules import SECRET
-from tests.terraform.test_settings import body
+from tests.terraform_services.modules import SECRET
+from tests.terraform_services.test_settings import body
 from tests.variables.town import inputs
 from tests.world import World
 from windlass.store import Tx

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
 from tests.repositories import Repository
-from tests.terraform.modules import MODULE, Service, needs_program
+from tests.terraform_services.modules import MODULE, Service, needs_program
 from tests.whole import Place, Windlass, place
 
 

@@ -18,9 +18,9 @@ import pytest
 from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
 from tests.repositories import Repository
-from tests.terraform.conftest import new_environment
-from tests.terraform.modules import MODULE, Service, needs_program
-from tests.terraform.test_runs import begin_slow
+from tests.terraform_services.conftest import new_environment
+from tests.terraform_services.modules import MODULE, Service, needs_program
+from tests.terraform_services.test_runs import begin_slow
 from tests.whole import Place, Windlass, place
 from windlass.terraform.states import CredentialHolder, run_credential
 

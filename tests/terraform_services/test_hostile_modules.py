@@ -11,8 +11,8 @@ import pytest
 
 from tests.free_ports import free_port
 from tests.repositories import Repository
-from tests.terraform.conftest import new_environment
-from tests.terraform.modules import MODULE, SECRET, Service, needs_program
+from tests.terraform_services.conftest import new_environment
+from tests.terraform_services.modules import MODULE, SECRET, Service, needs_program
 from tests.whole import Place, place
 
 pytestmark = pytest.mark.slow

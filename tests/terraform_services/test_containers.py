@@ -10,10 +10,10 @@ import pytest
 from tests.engines.dockers import BOX, docker_host
 from tests.free_ports import free_port
 from tests.repositories import Repository
-from tests.terraform.conftest import new_environment
-from tests.terraform.images import program_image
-from tests.terraform.modules import MODULE, SECRET, Service
-from tests.terraform.test_runs import begin_slow, values
+from tests.terraform_services.conftest import new_environment
+from tests.terraform_services.images import program_image
+from tests.terraform_services.modules import MODULE, SECRET, Service
+from tests.terraform_services.test_runs import begin_slow, values
 from tests.whole import Place, place
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.terraform.test_moved_states import ran, service_of
+from tests.terraform_services.test_moved_states import ran, service_of
 from tests.world import World, make_world
 from windlass.engines.workload import Workload
 from windlass.store.tables.terraform import StateLock

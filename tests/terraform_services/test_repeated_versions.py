@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.terraform.test_moved_states import ELSEWHERE, Modules, ran, service_of
+from tests.terraform_services.test_moved_states import ELSEWHERE, Modules, ran, service_of
 from tests.world import World, make_world
 from windlass.launch.terraform import APPLY, PLAN_ONLY, UNLOCK
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.jobs.test_killed_runs import Death, recover
-from tests.terraform.test_moved_states import Modules, ran, service_of
+from tests.terraform_services.test_moved_states import Modules, ran, service_of
 from tests.world import World, make_world
 
 LONG = 3 * 3600

@@ -20,8 +20,8 @@ from tests.forks import Brood, breeding
 from tests.free_ports import free_port
 from tests.marks import nightly
 from tests.repositories import Repository
-from tests.terraform.images import program_image
-from tests.terraform.modules import document, needs_program
+from tests.terraform_services.images import program_image
+from tests.terraform_services.modules import document, needs_program
 from windlass.core.deploy.states import OPEN
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from tests.free_ports import free_port
 from tests.hostile.test_lying_runs import begun, state
 from tests.repositories import Repository
 from tests.stub_server import StubServer
-from tests.terraform.conftest import new_environment
-from tests.terraform.modules import MODULE, Service, needs_program
-from tests.terraform.test_moved_states import SOURCE
+from tests.terraform_services.conftest import new_environment
+from tests.terraform_services.modules import MODULE, Service, needs_program
+from tests.terraform_services.test_moved_states import SOURCE
 from tests.whole import place
 from tests.world import World, make_world
 from windlass.base.clock import SECOND

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.terraform.modules import SECRET, Service
+from tests.terraform_services.modules import SECRET, Service
 from tests.whole import Place, until
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.engines.dockers import PYTHON, give_python
-from tests.terraform.modules import ENGINE, program
+from tests.terraform_services.modules import ENGINE, program
 from windlass.docker.client import Docker
 from windlass.docker.client.images import image
 from windlass.terraform.programs import NAMES
