@@ -53,7 +53,9 @@ def _names(words: Iterable[str], extras: set[str]) -> Iterator[tuple[str, set[st
 
 def locked(names: set[str]) -> str:
     """Returns the entries of the lock for some distributions."""
-    entries = {canonicalize_name(entry[1]): entry[0] for entry in _ENTRY.finditer(LOCK.read_text())}
+    entries: dict[str, str] = {
+        canonicalize_name(entry[1]): entry[0] for entry in _ENTRY.finditer(LOCK.read_text())
+    }
     return "".join(entries[name] for name in sorted(names))
 
 
