@@ -42,7 +42,7 @@ ROWS: Final = {
     "memory and processes of build steps": SharedResource(
         "organizations on one place, and environments of an organization",
         "windlass.base.step_limits:StepLimits",
-        "builders/test_build_memory.py::test_memory_use_of_one_environment_does_not_end_steps_of_another",
+        "process/builds/test_build_memory.py::test_memory_use_of_one_environment_does_not_end_steps_of_another",
     ),
     "the thread that starts build steps": SharedResource(
         "organizations on one place",
@@ -53,7 +53,7 @@ ROWS: Final = {
     "processes, memory and time of detection": SharedResource(
         "organizations on one server",
         "windlass.base.bounded:CallLimits",
-        "test_bounded_calls.py::test_endless_calls_delay_only_their_own_organization",
+        "process/test_bounded_calls.py::test_endless_calls_delay_only_their_own_organization",
         ("base.bounded.calls",),
     ),
     "reads of repositories": SharedResource(
@@ -121,12 +121,12 @@ ROWS: Final = {
     "connections of the kernel": SharedResource(
         "environments on one machine",
         "windlass.base.isolation.isolation:NetworkRules.connections",
-        "hostile/test_networks.py::test_an_environment_cannot_fill_the_table_of_connections_of_the_machine",
+        "process/hostile/test_networks.py::test_an_environment_cannot_fill_the_table_of_connections_of_the_machine",
     ),
     "connections of the trunk, and its ports for UDP": SharedResource(
         "organizations on one machine",
         "windlass.base.isolation.network:SHARES",
-        "hostile/test_networks.py::test_an_organization_with_many_environments_leaves_connections_for_others",
+        "process/hostile/test_networks.py::test_an_organization_with_many_environments_leaves_connections_for_others",
     ),
     "room on the disk": SharedResource(
         "services on one machine",
@@ -136,12 +136,12 @@ ROWS: Final = {
     "ports": SharedResource(
         "environments on one machine",
         "windlass.base.isolation.isolation:NetworkRules",
-        "hostile/test_networks.py::test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it",
+        "process/hostile/test_networks.py::test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it",
     ),
     "lookups of names": SharedResource(
         "all that is under way, each in a thread of its own",
         "windlass.base.addresses:in_a_thread",
-        "test_addresses.py::test_lookups_at_silent_servers_delay_no_other_name",
+        "base/test_addresses.py::test_lookups_at_silent_servers_delay_no_other_name",
         ("base.addresses",),
     ),
 }
