@@ -6,7 +6,6 @@ import pytest
 
 from windlass.cli import command_table as tables
 from windlass.cli.command_table import CommandTable, GroupLines, command_table
-from windlass.cli.main import compute_table, own_names
 
 
 class Computation:
@@ -51,15 +50,3 @@ def test_a_table_is_computed_each_time_where_it_cannot_be_kept(compute, tmp_path
     command_table(compute)
     assert command_table(compute).groups["shop"].about == "A shop"
     assert compute.count == 2
-
-
-def test_the_table_has_a_line_about_each_command():
-    table = compute_table("digest")
-    assert {*table.others} == {*own_names()}
-    assert {"serve", "doctor", "backup"} <= table.machine.keys()
-    lines = [
-        *table.others.values(),
-        *(line for group in table.groups.values() for line in group.words.values()),
-    ]
-    assert len(lines) > 150
-    assert all(lines)

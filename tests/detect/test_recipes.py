@@ -119,7 +119,7 @@ def test_a_known_language_without_a_start_says_what_to_add():
     assert recipe.language == "Rust"
     assert recipe.problems == [
         "Set start_command, or add a Procfile with a line such as `web: command`: this is Rust, and no file "
-        "says how it is started."
+        "shows how it is started."
     ]
 
 

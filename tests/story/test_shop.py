@@ -114,7 +114,7 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
         yield await stack.enter_async_context(place(request.param, host, **settings))
 
 
-@pytest.mark.slow  # tests/cli/test_commands_of_the_manual.py: the commands and their options exist
+@pytest.mark.slow  # tests/commands/test_commands_of_the_manual.py: the commands and their options exist
 @pytest.mark.timeout(300)
 async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> None:
     repository = Repository(there.beside / "shop").put(FILES)
