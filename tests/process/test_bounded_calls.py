@@ -65,7 +65,7 @@ async def test_a_call_that_needs_too_much_memory_ends(calls):
 
 
 async def test_a_call_that_crashes_is_reported_as_over_its_limits(calls):
-    with pytest.raises(OutOfBounds, match=r"^Make the files smaller"):
+    with pytest.raises(OutOfBounds, match=r"^Make the project files smaller"):
         await calls.run("org", os.abort)
 
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
-
-import pytest
 
 from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from tests.hostile.test_server_memory import SERVE, SLEEP, running
-from tests.needs import needs_root
 from tests.process.helpers import KEY
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.launcher_client import Launcher
 from windlass.base.isolation.step import StepRequest
 from windlass.process.engine import ProcessEngine
-
-AUTOGROUP = Path("/proc/self/autogroup")
 
 
 async def test_programs_have_a_lower_priority_than_what_holds_their_networks(tmp_path):
@@ -53,13 +45,3 @@ def test_a_build_step_has_a_lower_priority(tmp_path):
         launcher.close()
         os.close(read)
         os.close(output)
-
-
-@needs_root
-@pytest.mark.skipif(not AUTOGROUP.exists(), reason="needs a kernel with autogroup")
-@pytest.mark.parametrize(("command", "share"), [(SERVE, "nice -15"), (SLEEP, "nice 0")])
-def test_the_session_of_a_server_has_a_larger_share(command, share):
-    """A program that does nothing about it has the same as any other."""
-    leads = f"import os; os.setsid(); os.execv({command[0]!r}, {[*command]!r})"
-    with running("as it is", (sys.executable, "-c", leads)) as pid:
-        assert share in Path(f"/proc/{pid}/autogroup").read_text()
