@@ -137,10 +137,10 @@ async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(statio
     rounds = 0
     shortage = watch._disk.shortage
 
-    def count() -> Any:
+    def count(*given: Any) -> Any:
         nonlocal rounds
         rounds += 1
-        return shortage()
+        return shortage(*given)
 
     monkeypatch.setattr(watch._disk, "shortage", count)
 
