@@ -65,10 +65,8 @@ def pytest_runtest_makereport():
 
 
 def pytest_xdist_auto_num_workers():
-    """Two for each processor: tests wait for databases and leases longer than they compute. Slow tests wait
-    for engines, servers and browsers besides, and use a quarter of a processor."""
-    processes = 2 if os.environ.get("WINDLASS_TESTS", "quick") == "quick" else 3
-    return processes * len(os.sched_getaffinity(0))
+    """Two for each processor: tests wait for databases and leases longer than they compute."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_collection_modifyitems(config, items):

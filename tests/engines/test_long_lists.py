@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from tests.engines.dockers import docker_host
 from tests.world import ADMIN
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderUnavailable
@@ -57,9 +58,7 @@ async def test_with_the_limit_of_other_answers_a_long_list_is_refused_with_what_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("goes_on", [True, False])
-async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
-    host, tmp_path, monkeypatch, caplog, goes_on
-):
+async def test_a_server_starts_with_an_engine_whose_list_is_too_long(tmp_path, monkeypatch, caplog, goes_on):
     settings = Settings(
         data_dir=str(tmp_path),
         key="ab" * 32,
@@ -68,7 +67,7 @@ async def test_a_server_starts_with_an_engine_whose_list_is_too_long(
         gateway_port=0,
         port=0,
     )
-    settings = replace(settings, docker_host=host)
+    settings = replace(settings, docker_host=docker_host())
 
     async def begin() -> None:
         installation = await install(settings, parts=await real_parts(settings, SystemClock(), "lists"))

@@ -23,6 +23,19 @@ def kernel(request, monkeypatch):
         monkeypatch.setattr(SharedFile, "read_now", lambda file, at, size: None)
 
 
+async def test_a_site_is_unreadable_while_the_kernel_gives_no_thread_and_readable_afterwards(
+    town, tmp_path, monkeypatch
+):
+    async def refuse(*given: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    await serve(town, tmp_path, FILES)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "to_thread", refuse)
+        assert (await town.ask(request("/"))).status == 503
+    assert (await town.ask(request("/"))).body == PAGE
+
+
 async def test_a_large_file_arrives_whole(town, tmp_path, kernel):
     await serve(town, tmp_path, {**FILES, "film.mp4": LARGE})
     caller = await town.caller()

@@ -39,7 +39,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ""
     leave_seconds: Annotated[
         float,
-        says("Seconds for which a stopping server goes on serving, with /readyz at 503", ge=0),
+        says("Seconds for which a stopping server keeps serving, with /readyz at 503", ge=0),
     ] = 0.0
     gateway_host: Annotated[str, says("Address on which public ports of services are reached")] = "127.0.0.1"
     gateway_port: Annotated[

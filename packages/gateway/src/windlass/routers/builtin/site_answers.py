@@ -30,6 +30,8 @@ _LOADS: Final = 3
 """Things that an answer may have to wait for: the index, its file, and one that was given up meanwhile."""
 _PIECES: Final = 4
 """Pieces that one client is sent before others have their turn."""
+_UNREADABLE: Final = (OSError, RuntimeError)
+"""RuntimeError: the kernel has no process number left for a thread that reads."""
 
 
 class NeedsSite(Exception):
@@ -223,7 +225,7 @@ class SiteStream:
                     await sites.files.load_site(request.folder)
                 except NeedsFile as need:
                     await sites.files.load_file(need.path, need.size)
-        except (OSError, ValueError) as error:
+        except (*_UNREADABLE, ValueError) as error:
             _log.error(
                 "a file of a site cannot be read", extra={"folder": request.folder, "reason": str(error)}
             )
@@ -257,7 +259,7 @@ class SiteStream:
         """Reads a piece that the kernel has to fetch from the disk."""
         try:
             piece = await asyncio.to_thread(file.read, self._at, min(PIECE, self._end - self._at))
-        except OSError as error:
+        except _UNREADABLE as error:
             _log.error("a file of a site cannot be read", extra={"reason": str(error)})
             piece = b""
         finally:
