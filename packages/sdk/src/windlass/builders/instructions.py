@@ -18,11 +18,11 @@ from windlass.builders.substitution import words
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EXPANDED_VARIABLE: Final = rf"\$\{{{_NAME}(?::?[-+][A-Za-z0-9_./:,=@-]*)?\}}|\$(?!\{{)"
-_WORD: Final = re.compile(
-    rf"""(?:[^\s'"\\$]|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*+")++""",
+_PIECE: Final = re.compile(
+    rf"""[^\s'"\\$]+|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*\"""",
     re.DOTALL,
 )
-_WORDS: Final = re.compile(rf"[ \t]*+(?:{_WORD.pattern}[ \t]*+)*+", re.DOTALL)
+"""A piece of a word. No possessive group: up to 3.11.4, Python matches some of them wrongly (gh-106052)."""
 _OPENING: Final = re.compile(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )
@@ -58,9 +58,18 @@ def openings(line: str) -> list[Opening]:
 
 
 def _words(line: str) -> list[str]:
-    if not _WORDS.fullmatch(line):
-        raise ValueError(UNCERTAIN)
-    return [word[0] for word in _WORD.finditer(line)]
+    found, at, is_inside = [""], 0, False
+    while at < len(line):
+        if line[at] in " \t":
+            at, is_inside = at + 1, False
+            continue
+        if not (piece := _PIECE.match(line, at)):
+            raise ValueError(UNCERTAIN)
+        if not is_inside:
+            found.append("")
+        found[-1] += piece[0]
+        at, is_inside = piece.end(), True
+    return found[1:]
 
 
 KNOWN: Final = frozenset(
