@@ -12,7 +12,7 @@ MOST_PARTS: Final = 40
 """Maximum number of parts of one key, such as the three of `tool.poetry.name`."""
 # A bare part is looked for at its beginning only: from each letter of a long word, a search takes hours.
 # The bound of a quoted part keeps it short where quotes are not closed.
-_PART: Final = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,60}+"|'[^'\n]{0,60}+')"""
+_PART: Final = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,60}"|'[^'\n]{0,60}+')"""
 _LONG_KEY: Final = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 
 

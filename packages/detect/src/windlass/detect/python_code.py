@@ -44,8 +44,8 @@ _USUAL_PORT: Final = 8000
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
 _PUBLIC: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
 _ONLY_RUNS: Final = re.compile(
-    r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*+"
-    r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\)\s*+",
+    r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*"
+    r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*\))*\)\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
 """Nothing but the call of a development server."""

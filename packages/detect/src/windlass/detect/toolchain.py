@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-_NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*+")
+_NUMBERS: Final = re.compile(r"\d+(?:\.\d++)*+")
 _DAMAGE: Final = (
     "checksum mismatch|corrupt(?:ed)?\\b|not a valid zip file|invalid (?:gzip|zip|LOC) header|zip END header"
     "|error in opening zip file|unexpected end of (?:file|ZLIB)|failed to unpack|EINTEGRITY"
