@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextlib import nullcontext as does_not_raise
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,17 +35,17 @@ def holders() -> Iterator[list[int]]:
 
 @pytest.fixture
 def hold(holders: list[int]) -> Callable[[Callable[[], object]], list[int]]:
-    """Makes a process that keeps what a function returns, or calls it again and again."""
+    """Makes a process that keeps what a function returns."""
 
     def hold(make: Callable[[], object]) -> list[int]:
         hear, tell = os.pipe()
         pid = os.fork()
         if not pid:
             try:
-                kept = make()
+                kept = make()  # noqa: F841 (open until the end)
                 os.write(tell, b"+")
                 while True:
-                    kept() if callable(kept) else signal.pause()
+                    signal.pause()
             finally:
                 os._exit(1)
         holders.append(pid)
@@ -200,18 +202,27 @@ def test_without_a_look_at_the_position_the_first_message_would_be_copied_withou
     assert len([*islice(facts, 20_000)]) == (most if most == 10_000 else 20_000)
 
 
-def send_and_read() -> Callable[[], None]:
-    ends = send(messages=20)
+@pytest.mark.parametrize(("disturbed", "expected"), [(0, does_not_raise()), (1, pytest.raises(UnseenFiles))])
+def test_a_program_that_reads_meanwhile_is_not_taken_for_one_that_hides_files(
+    hold, monkeypatch, disturbed, expected
+):
+    """Unless it reads during one attempt more than are made."""
+    real, attempts = message_files._peek, iter(range(message_files._TRIES + disturbed))
 
-    def pass_on() -> None:
-        _, files, _, _ = socket.recv_fds(ends[1], 1, 1)
-        socket.send_fds(ends[0], [b"x"], files)
-        os.close(files[0])
+    @contextmanager
+    def peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
+        with real(sock) as found:
+            if next(attempts, None) is not None:
+                read_one(sock)
+            yield found
 
-    return pass_on
-
-
-def test_a_program_that_reads_and_sends_meanwhile_is_not_taken_for_one_that_hides_files(hold):
-    pids = hold(send_and_read)
-    for _ in range(20):
+    monkeypatch.setattr(message_files, "_peek", peek)
+    monkeypatch.setattr(message_files, "_PAUSE", 0)
+    pids = hold(lambda: send(messages=message_files._TRIES + 2))
+    with expected:
         assert SIZE in sizes(pids)
+
+
+def read_one(sock: socket.socket) -> None:
+    _, files, _, _ = socket.recv_fds(sock, 1, 1)
+    os.close(files[0])
