@@ -16,7 +16,7 @@ from tests.gateway.routers.sites import serve
 from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
 from windlass.base.line_log import LineLog
 from windlass.routers.builtin.access_log import RouterAccessLog
-from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Listen
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

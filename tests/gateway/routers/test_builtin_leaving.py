@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from tests.gateway.routers.town import Heard, Town, make_town, reply, request, until
-from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.builtin.shared_state import ClientWait
 
 
 async def gated(town: Town, gate: asyncio.Event) -> list[str]:

@@ -28,7 +28,7 @@ from windlass.gateway.messages import (
     is_same_place,
 )
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")

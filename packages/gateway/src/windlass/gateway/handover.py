@@ -30,7 +30,7 @@ from windlass.gateway.messages import (
     SocketsEnd,
     SuccessorServes,
 )
-from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Endpoint
 
 _log = log("gateway")

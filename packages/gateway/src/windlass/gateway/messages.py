@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, msgpack
 
-from windlass.routers.builtin.client_socket import ClientWait
+from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base import subprocesses
-from windlass.launch.instance import INSTALLER
+from windlass.launch.launch_variables import INSTALLER
 
 SECONDS: Final = 10
 _VERSION = re.compile(r"\d+(?:\.\d+)*")

@@ -1,11 +1,10 @@
-"""Common parts of the launchers of databases: variables, a data folder that is whole or absent, one server at
-a time."""
+"""Common parts of the launchers of databases: the program of the server, a data folder that is whole or
+absent, one server at a time."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -17,67 +16,15 @@ from typing import Final, NoReturn
 
 from windlass.base import filelock
 from windlass.base.atomic_files import sync
+from windlass.launch.launch_variables import SERVER, VERSION
 from windlass.launch.launcher import LaunchRefused, Variables, say
 
-VOLUME: Final = "WINDLASS_VOLUME_DATA"
-SERVER: Final = "WINDLASS_SERVER"
-VERSION: Final = "WINDLASS_SERVER_VERSION"
-INSTALLER: Final = "WINDLASS_INSTALLER"
-"""The program that makes a data folder for MariaDB; MySQL's server does so itself."""
-MEMORY: Final = "WINDLASS_MEMORY"
-
-LISTEN: Final = "WINDLASS_LISTEN"
-"""The address to listen on, where the instance has a network of its own."""
-HOST: Final = "127.0.0.1"
 PATIENCE: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 # A server gets only these variables of its launcher, and above all no password. The last two identify the
 # processes of an instance for the engine.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
-_CGROUPS = Path("/sys/fs/cgroup")
-
-
-def host_of(variables: Variables) -> str:
-    return variables.get(LISTEN) or HOST
-
-
-def port_of(variables: Variables) -> int:
-    text = variables.get("PORT", "")
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65_536:
-        raise LaunchRefused(f"PORT must be the port to listen on, from 1 to 65535, and is {text!r}")
-    return int(text)
-
-
-def memory_of(variables: Variables, otherwise: int) -> int:
-    """Returns the memory limit in megabytes: the given one, or the kernel's."""
-    text = variables.get(MEMORY) or _limit() or str(otherwise)
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise LaunchRefused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
-    return int(text)
-
-
-def _limit() -> str:
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        hierarchy, _, path = line.split(":", 2)
-        file = _CGROUPS / path.lstrip("/") / "memory.max"
-        if hierarchy == "0" and file.is_file() and (most := file.read_text().strip()).isdigit():
-            return str(max(int(most) >> 20, 1))
-    return ""
-
-
-def data_of(variables: Variables, name: str, own: str = "") -> Path:
-    """Returns the data folder: the one of this name in the volume or, without a volume, the value of the
-    variable `own`.
-
-    In this order, because `own` may be a path inside of an image.
-    """
-    if volume := variables.get(VOLUME):
-        return Path(volume).absolute() / name
-    if own and (path := variables.get(own)):
-        return Path(path).absolute()
-    raise LaunchRefused(f"no folder for the data is named: set {VOLUME}{f' or {own}' if own else ''}")
 
 
 def find_server(type: str, variables: Variables) -> Variables:
@@ -114,25 +61,6 @@ def _can_run(program: Path) -> bool:
 
 def _major_of(variables: Variables) -> str:
     return variables.get(VERSION, "").partition(".")[0]
-
-
-def name_of(variables: Variables, variable: str, otherwise: str) -> str:
-    name = variables.get(variable) or otherwise
-    if not _NAME.fullmatch(name):
-        raise LaunchRefused(
-            f"{variable} must begin with a letter and continue with up to 62 letters, digits, `_` or `-`, "
-            f"and is {name!r}"
-        )
-    return name
-
-
-def password_of(variables: Variables, *names: str) -> str:
-    for name in names:
-        if password := variables.get(name):
-            return password
-    raise LaunchRefused(
-        f"{names[0]} must be set: a database without a password is open to every user of this machine"
-    )
 
 
 def select_passed_on(variables: Variables) -> dict[str, str]:

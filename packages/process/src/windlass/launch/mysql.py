@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from windlass.launch.instance import (
-    INSTALLER,
     become,
-    data_of,
     find_server,
     finish,
     hold,
-    host_of,
     make_whole,
+    select_passed_on,
+    server_of,
+)
+from windlass.launch.launch_variables import (
+    INSTALLER,
+    data_of,
+    host_of,
     memory_of,
     name_of,
     password_of,
     port_of,
-    select_passed_on,
-    server_of,
 )
 from windlass.launch.launcher import Variables, launch, say
 

@@ -14,21 +14,23 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from windlass.launch.instance import (
-    LISTEN,
-    VERSION,
     accompany,
-    data_of,
     find_server,
     finish,
     hold,
-    host_of,
     make_whole,
+    select_passed_on,
+    server_of,
+)
+from windlass.launch.launch_variables import (
+    LISTEN,
+    VERSION,
+    data_of,
+    host_of,
     memory_of,
     name_of,
     password_of,
     port_of,
-    select_passed_on,
-    server_of,
 )
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.unprivileged import leave_root

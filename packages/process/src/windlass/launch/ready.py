@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from windlass.launch.instance import HOST, SERVER, find_server
+from windlass.launch.instance import find_server
+from windlass.launch.launch_variables import HOST, SERVER
 
 SECONDS: Final = 4.0
 

@@ -6,18 +6,8 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from windlass.launch.instance import (
-    become,
-    data_of,
-    find_server,
-    hold,
-    host_of,
-    memory_of,
-    password_of,
-    port_of,
-    select_passed_on,
-    server_of,
-)
+from windlass.launch.instance import become, find_server, hold, select_passed_on, server_of
+from windlass.launch.launch_variables import data_of, host_of, memory_of, password_of, port_of
 from windlass.launch.launcher import Variables, launch
 
 

@@ -21,7 +21,7 @@ from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.engines.workload import Artifact
 from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
-from windlass.launch.instance import SERVER, VERSION
+from windlass.launch.launch_variables import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 
 ANY: Final = frozenset({"latest", "stable", "any", "default"})

@@ -21,7 +21,7 @@ from windlass.base.marks import mark_of
 from windlass.engines import unread_output
 from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
-from windlass.launch.instance import LISTEN
+from windlass.launch.launch_variables import LISTEN
 from windlass.process import files, run_recorder
 from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.environment import InstanceEnvironment, command

@@ -30,9 +30,9 @@ from windlass.gateway.files import folder_of
 from windlass.install.database import reading_snapshot
 from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
-from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
 from windlass.operate.place_owners import examine_sharing
+from windlass.operate.settings import USUAL_ADDRESS
 from windlass.operate.start_wait import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
@@ -221,7 +221,7 @@ def first_steps(host: str, port: int, token: str, code: str = "") -> str:
         "",
         "For the command line: the Admin token below is shown this once. Keep it.",
         "",
-        *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
+        *([] if url == USUAL_ADDRESS else [f"  export WINDLASS_URL={url}"]),
         f"  export WINDLASS_TOKEN={token}",
         "",
         "Paste the lines with `export` into another terminal, and continue there:",

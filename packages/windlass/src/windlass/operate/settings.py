@@ -12,6 +12,8 @@ import click
 from windlass.config import Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 
+USUAL_ADDRESS = "http://127.0.0.1:8080"
+"""The server address of the command line by default."""
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 
 

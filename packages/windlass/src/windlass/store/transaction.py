@@ -213,7 +213,7 @@ class Tx(Reads):
     async def remove(self, row: Row) -> list[str]:
         """Removes a resource and all below it from every table; returns the ids of services among them."""
         below = await self.foresee_removal(row)
-        await self.lists.remove(row)
+        await self.lists.remove(row.parent, row.family, row.pos)
         return [id for id in (row.id, *below) if await self._forget(id)]
 
     async def _forget(self, id: str) -> bool:

@@ -8,25 +8,21 @@ as it is there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
-from windlass.routers.builtin.client_sites import SiteClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.pages import ErrorPage
+from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.requests import IDEMPOTENT
-from windlass.routers.builtin.upstream import Upstream
+from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.table import Backend, Paths
+from windlass.routers.builtin.upstream import InstanceClient, Upstream
 from windlass.routers.router import Route
 
-if TYPE_CHECKING:
-    from windlass.routers.builtin.peers import Peer
-    from windlass.routers.builtin.shared_state import SharedState
-    from windlass.routers.builtin.table import Backend, Paths
 
-
-class ClientConnection(SiteClient):
+class ClientConnection(InstanceClient):
     __slots__ = (
         "_backend",
         "_began",
@@ -36,7 +32,6 @@ class ClientConnection(SiteClient):
         "_retried",
         "_tried",
         "_weight",
-        "head_only",
     )
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
@@ -51,17 +46,6 @@ class ClientConnection(SiteClient):
         """When it began, and for how many requests its time counts; 0 if it is not timed."""
         self._entry: RequestEntry | None = None
         """For the access log, if there is one."""
-        self.head_only = False
-
-    @property
-    def old(self) -> bool:
-        """True if the request under way is of HTTP/1.0."""
-        return self._fields.old
-
-    @property
-    def upgrade(self) -> bytes:
-        """The protocol that the request under way asks for, if any."""
-        return self._fields.upgrade
 
     # The request
 
@@ -136,7 +120,7 @@ class ClientConnection(SiteClient):
         else:
             self._carry_by(upstream)
 
-    def _carry_by(self, upstream: Upstream) -> None:
+    def _carry_by(self, upstream: InstanceConnection) -> None:
         self._upstream = upstream
         if self._blocked:
             upstream.pause()

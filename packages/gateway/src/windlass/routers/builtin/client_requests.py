@@ -5,7 +5,7 @@ Heads are judged here by the rules of both public ports. `client` routes the req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
@@ -13,9 +13,7 @@ from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
 from windlass.routers.builtin.requests import Fields, check_headers
-
-if TYPE_CHECKING:
-    from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.shared_state import SharedState
 
 _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")

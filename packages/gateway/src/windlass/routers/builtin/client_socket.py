@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from msgspec import Struct
+from typing import Any, Final
 
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
-
-if TYPE_CHECKING:
-    from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.peers import AnswerSource
+from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
 
 
 class RequestPhase(Enum):
@@ -34,42 +30,6 @@ IDLE: Final = RequestPhase.IDLE
 BUSY: Final = RequestPhase.BUSY
 PARTING: Final = RequestPhase.PARTING
 LOST: Final = RequestPhase.LOST
-
-
-class ClientWait(Struct, frozen=True):
-    """The wait of a gateway for a client that sends nothing."""
-
-    served: bool = True
-    """The client has received an answer."""
-    seconds: float = 0.0
-
-
-GiveAway = Callable[[int, int, ClientWait], None]
-"""Takes a connection as port, file descriptor, and the wait for its client."""
-
-
-class AnswerSource(Protocol):
-    """The source of an answer that is under way: a connection to an instance, or a file."""
-
-    blocked: bool
-    """It takes no more of the request's body."""
-
-    @property
-    def begun(self) -> bool:
-        """True as soon as the answer has begun."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Takes more of the request's body."""
-        ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def abandon(self) -> None:
-        """Ends the answer, because the client has disconnected."""
-        ...
 
 
 class GatewaySocket(asyncio.Protocol):

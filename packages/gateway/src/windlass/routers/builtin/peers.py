@@ -5,18 +5,51 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from windlass.base.log import log
 from windlass.routers.router import Endpoint
-
-if TYPE_CHECKING:
-    from windlass.routers.builtin.upstream import Upstream
 
 _log = log("router")
 _REFUSED: Final = 1_000_000
 """Added to the burden of an endpoint that refuses: more than can be under way anywhere."""
 _MOST_DOUBLINGS: Final = 4
+
+
+class AnswerSource(Protocol):
+    """The source of an answer that is under way: a connection to an instance, or a file."""
+
+    blocked: bool
+    """It takes no more of the request's body."""
+
+    @property
+    def begun(self) -> bool:
+        """True as soon as the answer has begun."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Takes more of the request's body."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Ends the answer, because the client has disconnected."""
+        ...
+
+
+class InstanceConnection(AnswerSource, Protocol):
+    """A connection to an instance, which carries one request after the other; see `upstream`."""
+
+    since: float
+    """Since when it has carried no request."""
+    transport: Any
+
+    def carry(self, client: Any, request: bytes) -> None: ...
+
+    def hang_up(self) -> None: ...
 
 
 class Peer:
@@ -37,7 +70,7 @@ class Peer:
         self.endpoint = endpoint
         self.active = 0
         """Requests, tunnels and pipes under way, and those being connected."""
-        self.idle: list[Upstream] = []
+        self.idle: list[InstanceConnection] = []
         self.routes = 0
         """Routes that lead to it. Without any, no connection to it is kept."""
         self.draining = 0

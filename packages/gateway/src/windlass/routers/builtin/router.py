@@ -21,9 +21,8 @@ from windlass.base.isolation.socket_server import TCP, TCP_6, SocketServerUnavai
 from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.client import ClientConnection
-from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
-from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
 from windlass.routers.builtin.table import Port, RoutingTable, is_inside, port_key
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError

@@ -10,24 +10,35 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connection_limits import allow_connections
 from windlass.base.http_in.connections import ConnectionTable
 from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
+from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
 
-if TYPE_CHECKING:
-    from windlass.routers.builtin.access_log import RouterAccessLog
-    from windlass.routers.builtin.client_socket import GiveAway
-
 _log = log("router")
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class ClientWait(Struct, frozen=True):
+    """The wait of a gateway for a client that sends nothing."""
+
+    served: bool = True
+    """The client has received an answer."""
+    seconds: float = 0.0
+
+
+GiveAway = Callable[[int, int, ClientWait], None]
+"""Takes a connection as port, file descriptor, and the wait for its client."""
 
 
 class _Trial(asyncio.Protocol):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, ROOM
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, HeadBuffer
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead
-
-if TYPE_CHECKING:
-    from windlass.routers.builtin.client import ClientConnection
-    from windlass.routers.builtin.peers import Peer
-    from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.client_sites import SiteClient
+from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Only on Linux. The kernel forgets the option after a while, so it is set again for each answer in
@@ -38,6 +36,40 @@ def acknowledge_quickly(transport: Any) -> None:
     if raw_socket is not None and _QUICK is not None:
         with suppress(OSError):  # the instance has gone meanwhile, which the connection finds out in a moment
             raw_socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+
+
+class InstanceClient(SiteClient):
+    """A client whose request a connection to an instance may carry."""
+
+    __slots__ = ("head_only",)
+
+    def __init__(self, shared: SharedState, port: int) -> None:
+        super().__init__(shared, port)
+        self.head_only = False
+
+    @property
+    def old(self) -> bool:
+        """True if the request under way is of HTTP/1.0."""
+        return self._fields.old
+
+    @property
+    def upgrade(self) -> bytes:
+        """The protocol that the request under way asks for, if any."""
+        return self._fields.upgrade
+
+    # Left to `client`
+
+    def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
+        """Called when the connection ended before any byte of the answer."""
+        raise NotImplementedError
+
+    def broken(self, why: str) -> None:
+        """Called when no answer can be passed on, and nothing of one was."""
+        raise NotImplementedError
+
+    def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
+        """Called when the protocol switches: from here on there are no requests, only bytes."""
+        raise NotImplementedError
 
 
 class Upstream(asyncio.Protocol):
@@ -63,7 +95,7 @@ class Upstream(asyncio.Protocol):
     def __init__(self, shared: SharedState, peer: Peer) -> None:
         self._shared = shared
         self.peer = peer
-        self.client: ClientConnection | None = None
+        self.client: InstanceClient | None = None
         """The client whose request it carries."""
         self.lost = self.paused = self.blocked = False
         self.since = shared.now
@@ -90,17 +122,17 @@ class Upstream(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def carry(self, client: ClientConnection, request: bytes) -> None:
+    def carry(self, client: InstanceClient, request: bytes) -> None:
         self.client = client
         self._interim = 0
         self.transport.write(request)
 
-    def fail_soon(self, client: ClientConnection) -> None:
+    def fail_soon(self, client: InstanceClient) -> None:
         """Refuses a request, because the connection was closed at once."""
         self.client = client
         self._shared.loop.call_soon(self._fail_at_once, client)
 
-    def _fail_at_once(self, client: ClientConnection) -> None:
+    def _fail_at_once(self, client: InstanceClient) -> None:
         if self.client is client:
             self.client = None
             client.failed(self.peer, _HUNG_UP, unsent=True)
@@ -207,7 +239,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(data[:left] if len(data) > left else data)
             self._end(client, clean=len(data) == left)
 
-    def _gather(self, client: ClientConnection, data: bytes) -> None:
+    def _gather(self, client: InstanceClient, data: bytes) -> None:
         """Collects heads until the one of the answer itself, which interim answers may precede."""
         self._held.add(data)
         try:
@@ -228,7 +260,7 @@ class Upstream(asyncio.Protocol):
         except Bad as bad:
             self._break(client, bad.message)
 
-    def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes) -> None:
+    def _begin(self, client: InstanceClient, answer: AnswerHead, data: bytes) -> None:
         """Begins to pass on an answer. `data` starts with its head."""
         end = len(answer.raw)
         client.status = answer.status
@@ -255,7 +287,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(head + data[end : end + length])
             self._end(client, clean=len(data) - end == length)
 
-    def _pass_on_chunks(self, client: ClientConnection, data: bytes, head: bytes = b"") -> None:
+    def _pass_on_chunks(self, client: InstanceClient, data: bytes, head: bytes = b"") -> None:
         try:
             data, after = self._chunks.feed(data)
         except Bad:
@@ -279,7 +311,7 @@ class Upstream(asyncio.Protocol):
             self._pass_on_chunks(self.client, b"")
         self._choose_reading()
 
-    def _end(self, client: ClientConnection, *, clean: bool) -> None:
+    def _end(self, client: InstanceClient, *, clean: bool) -> None:
         """Ends an answer. Bytes after it (not `clean`) close the connection: they are no answer to a later
         request."""
         self._left = _BEFORE_HEAD
@@ -292,19 +324,19 @@ class Upstream(asyncio.Protocol):
             self.hang_up()
         client.answered()
 
-    def _switch(self, client: ClientConnection, answer: AnswerHead, rest: bytes) -> None:
+    def _switch(self, client: InstanceClient, answer: AnswerHead, rest: bytes) -> None:
         if not client.upgrade or not answer.upgrade:
             self._break(client, "It switched to another protocol without having been asked.")
             return
         self.client = None
         client.switch(self, answer.switching(), rest)
 
-    def _break(self, client: ClientConnection, why: str) -> None:
+    def _break(self, client: InstanceClient, why: str) -> None:
         self.client = None
         self.transport.abort()
         client.broken(why)
 
-    def _cut(self, client: ClientConnection) -> None:
+    def _cut(self, client: InstanceClient) -> None:
         self.client = None
         self.transport.abort()
         client.cut()

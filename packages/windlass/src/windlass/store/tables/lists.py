@@ -7,12 +7,9 @@ places, where resources were removed.
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from windlass.store.tables.table import ChangeSession, DatabaseSession, Table
-
-if TYPE_CHECKING:
-    from windlass.store.tables.resources import Row
 
 LENGTH: Final = "SELECT next, live FROM tally WHERE parent = $1 AND family = $2"
 VERSION: Final = "SELECT next, live, edits FROM tally WHERE parent = $1 AND family = $2"
@@ -187,12 +184,12 @@ class ListChanges(ListTable):
         assert place is not None
         return place[0], place[1]
 
-    async def remove(self, row: Row) -> None:
+    async def remove(self, parent: str, family: str, position: int) -> None:
         """Counts a resource out of its list."""
-        await self._session.all(REMOVE, row.parent, row.family)
+        await self._session.all(REMOVE, parent, family)
         for level in range(1, _LEVELS + 1):
-            block = (row.pos - 1) // _FANOUT**level
-            await self._session.all(HOLE_ADD, row.parent, row.family, level, block)
+            block = (position - 1) // _FANOUT**level
+            await self._session.all(HOLE_ADD, parent, family, level, block)
 
     async def forget(self, parent: str) -> None:
         """Removes all lists of this parent."""
