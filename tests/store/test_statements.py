@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from tests.tables import rows
-from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, statements, tables
+from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, postgres, tables
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.tables import lists, row_sizes, sealed, tree
 
-ALL = [pytest.param(text, id=name) for name, text in statements.ALL.items()]
+ALL = [pytest.param(text, id=name) for name, text in postgres.ALL.items()]
 SHAPES = {
     Row: ("resources.FIND", "resources.FIRST", "links.SOURCES", "tree.ABOVE", "deletions.AT_OR_ABOVE"),
     StatusRow: ("statuses.GET", "statuses.BELOW"),
@@ -53,7 +53,7 @@ def test_sqlite_would_not_understand_another_column(embedded: apsw.Connection) -
 
 
 def test_sqlite_reads_all_resources_or_deployments_for_no_statement(embedded: apsw.Connection) -> None:
-    scans = {name: found for name, text in statements.ALL.items() if (found := scanned(embedded, text))}
+    scans = {name: found for name, text in postgres.ALL.items() if (found := scanned(embedded, text))}
     for_commands = {f"sealed.COUNTS.{name}" for name in sealed.COUNTS}  # in a process of its own
     in_threads = {"figures.FIGURES", *(f"row_sizes.SIZES.{table}" for table in row_sizes.SIZES)}
     assert scans.keys() <= {*in_threads, *for_commands}
@@ -75,7 +75,7 @@ def scanned(connection: apsw.Connection, text: str) -> list[str]:
 async def test_postgresql_understands_all_statements(served: str) -> None:
     connection = await asyncpg.connect(served)
     try:
-        for name, text in statements.ALL.items():
+        for name, text in postgres.ALL.items():
             prepared = await connection.prepare(text)
             assert len(prepared.get_parameters()) == len(placeholders(text)), name
         with pytest.raises(asyncpg.UndefinedColumnError):
@@ -100,7 +100,7 @@ def test_sqlite_really_goes_by_appearance(embedded: apsw.Connection) -> None:
 def test_rows_of_a_statement_have_the_columns_that_are_read(
     embedded: apsw.Connection, shape: type[msgspec.Struct], name: str
 ) -> None:
-    info = apsw.ext.query_info(embedded, statements.ALL[name])
+    info = apsw.ext.query_info(embedded, postgres.ALL[name])
     columns = [column[0] for column in info.description]
     fields = msgspec.structs.fields(shape)
     assert columns == [field.name for field in fields[: len(columns)]]
@@ -111,7 +111,7 @@ def test_every_statement_is_used() -> None:
     """In its own module by its name, or in another one by the names of both."""
     folder = Path(str(tables.__file__)).parent
     texts = {file: file.read_text() for file in folder.parent.rglob("*.py")}
-    assert [name for name in statements.ALL if not is_used(name, folder, texts)] == []
+    assert [name for name in postgres.ALL if not is_used(name, folder, texts)] == []
     assert not is_used("resources.NEVER_USED", folder, texts)
 
 

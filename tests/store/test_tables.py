@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tests.tables import rows
 from windlass.store import DatabaseSession, Reads, Tx
-from windlass.store.statements import ALL, LOOKING
+from windlass.store.postgres import ALL, LOOKING
 from windlass.store.tables import facts
 from windlass.store.tables.facts import FactChanges, FactTable
 from windlass.store.tables.table import ChangeSession, Table

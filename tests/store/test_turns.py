@@ -15,7 +15,7 @@ from tests.marks import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
-from windlass.store import FAR, Claim, Queue, Store, Tx, statements
+from windlass.store import FAR, Claim, Queue, Store, Tx, postgres
 from windlass.store.claim_order import ClaimOrder, turn_key
 from windlass.store.tables import deployments, work
 
@@ -201,7 +201,7 @@ EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "DUE", "CLAIM", "RELEASE_ALL")
 
 @pytest.mark.parametrize("name", EXPLAINED)
 async def test_no_statement_for_work_reads_the_whole_table(embedded: Place, name: str):
-    text = statements.ALL[f"work.{name}"]
+    text = postgres.ALL[f"work.{name}"]
     async with embedded.opened(HandClock()):
         plan = await embedded.sql(f"EXPLAIN QUERY PLAN {text}", *[None] * len(placeholders(text)))
     assert not [row for row in plan if str(row[3]) == "SCAN work"], plan

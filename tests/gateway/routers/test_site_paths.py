@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from tests.gateway.routers.sites import FILES, serve, written
 from tests.gateway.routers.town import request
-from windlass.routers.builtin.site_pages import LoadedSite, LocationAnswer, SitePage
+from windlass.routers.builtin.site_pages import (
+    LoadedSite,
+    LocationAnswer,
+    SitePage,
+    decoded_path,
+    encoded_target,
+    with_query,
+)
 from windlass.routers.sites.index import SiteFile, SiteIndex, SiteRules, encode_index
-from windlass.routers.sites.paths import decoded_path, encoded_target, with_query
 from windlass.routers.sites.rules import HeaderRule, Redirect
 
 SECRET = b"SECRET-OF-ANOTHER"

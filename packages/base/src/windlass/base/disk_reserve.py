@@ -16,10 +16,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, structs
 
-from windlass.base.measurement_interval import MeasurementInterval
 from windlass.base.message_files import UnseenFiles
 from windlass.base.process_memory import have_too_many_files
-from windlass.base.repeated_measurement import measure_until_stable
+from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
 from windlass.base.unnamed_files import mapped_files, unnamed_files
 
 LARGEST_PART: Final = 1 / 20

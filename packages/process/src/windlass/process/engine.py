@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+import msgspec
+
 from windlass.base import cgroups, filelock, kernel
+from windlass.base.atomic_files import move, write_whole
 from windlass.base.clock import Clock
 from windlass.base.folder_removal import erase
 from windlass.base.isolation import network
@@ -58,12 +61,42 @@ from windlass.process.instances import Instances
 from windlass.process.orphans import Orphans
 from windlass.process.output import BACKLOG
 from windlass.process.output_reader import OutputReader
+from windlass.process.ports import PortAddresses
 from windlass.process.process_table import EXECUTED_BY, ProcessCounter, members
 from windlass.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
 from windlass.process.resource_monitor import EVERY, ResourceMonitor
-from windlass.process.set_aside import move_in, move_out
 from windlass.process.spawn import SpawnRequest
 from windlass.process.starting import InstanceStarter
+
+_PORTS: Final = "whereabouts.json"
+
+
+def move_out(records: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
+    """Moves the files of a service to `into`. Nothing of the service may run."""
+    if user := places.known(service):
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(into / _PORTS, msgspec.json.encode(user))
+    for own, kept in _folders(records, service, into):
+        move(own, kept)
+    places.forget(service)
+
+
+def move_in(records: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
+    file = out / _PORTS
+    if file.exists():
+        places.restore(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
+        file.unlink()
+    (out / f"{_PORTS}.new").unlink(missing_ok=True)  # left by an interrupted call
+    for own, kept in _folders(records, service, out):
+        move(kept, own)
+
+
+def _folders(records: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields each folder in the engine and aside; volumes first, because they cannot be made again."""
+    yield records.volumes / safe(service), aside / "volumes"
+    yield records.removed.file(safe(service)), aside / "removed"
+    yield records.services / safe(service), aside / "instances"
+
 
 _log = log("engines.process")
 T = TypeVar("T")

@@ -21,7 +21,6 @@ from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
 from windlass.base.log import log
-from windlass.base.measurement_interval import MeasurementInterval
 from windlass.base.open_files import inherited_files, mapped_files, open_files
 from windlass.base.process_memory import (
     HiddenFiles,
@@ -31,7 +30,7 @@ from windlass.base.process_memory import (
     available_memory,
     hidden_memory,
 )
-from windlass.base.repeated_measurement import measure_until_stable
+from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
 from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.instances import Instances

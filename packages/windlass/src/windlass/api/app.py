@@ -3,18 +3,21 @@ an answer.
 
 It neither decides what operations do (`control`) nor how a socket is read (`serve`). Every answer, to a
 request that failed as well, carries the three rate-limit headers and a request id.
+
+Browsers that show pages of other origins may call the API if the settings name these origins.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Any
 
 from windlass.api import sockets
 from windlass.api.access_log import access_log_of
 from windlass.api.account import AccountRequests
 from windlass.api.answers import (
+    Header,
     HttpAnswer,
     ServedFile,
     answer_of,
@@ -27,7 +30,6 @@ from windlass.api.answers import (
 )
 from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
-from windlass.api.cors import CrossOrigin
 from windlass.api.executions import ExecutionSockets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
@@ -48,6 +50,42 @@ from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
 from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation
+
+_ACCEPTED = b"authorization, content-type, idempotency-key, if-match, x-request-id"
+_EXPOSED = (
+    b"etag, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after, "
+    b"idempotency-replayed"
+)
+_CACHED_SECONDS = b"600"
+
+
+class CrossOrigin:
+    def __init__(self, origins: Collection[str]) -> None:
+        self.origins = frozenset(origin.encode() for origin in origins)
+
+    def preflight(self, request: Request, allow: str) -> HttpAnswer:
+        """Answers OPTIONS: the methods of the path, and to an allowed origin what else it may send."""
+        methods = allow.encode()
+        headers: tuple[Header, ...] = ((b"allow", methods),)
+        if request.headers.get(b"origin") in self.origins:
+            headers += (
+                (b"access-control-allow-methods", methods),
+                (b"access-control-allow-headers", _ACCEPTED),
+                (b"access-control-max-age", _CACHED_SECONDS),
+            )
+        return HttpAnswer(204, b"", headers)
+
+    def headers(self, request: Request) -> tuple[Header, ...]:
+        """Returns the headers of every answer to this request, where any origins are allowed."""
+        origin = request.headers.get(b"origin")
+        if origin not in self.origins or origin is None:
+            return ((b"vary", b"origin"),)
+        return (
+            (b"vary", b"origin"),
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED),
+        )
+
 
 _log = log("api")
 

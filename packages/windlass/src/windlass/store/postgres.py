@@ -4,14 +4,20 @@ Each replica commits its waiting changes as one group; an advisory lock takes th
 after the other. So a change sees everything before it and events have no gaps, as on SQLite.
 A replica that is paused while it holds the lock is disconnected after a few seconds: by the server, or else
 by a replica that waits for the lock.
+
+Statements are found by their names in the modules of the tables, such as `resources.FIND`. Placeholders are
+`$1`, `$2`, …, first used in that order: SQLite numbers named parameters by their first appearance, so the
+same text takes the same arguments on both databases. A test prepares each on each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
@@ -19,6 +25,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
+from windlass.store import tables
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
 from windlass.store.nudges import DEAF
@@ -33,12 +40,30 @@ from windlass.store.postgres_limits import (
     first_connection,
     limit,
 )
-from windlass.store.statements import LOOKING
 from windlass.store.store import KeyGuard
 from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.row_sizes import RowSizeTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
+
+_LOOKING, _CHANGING = {"SELECT", "WITH"}, {"INSERT", "UPDATE", "DELETE"}
+
+
+def _statements() -> Iterator[tuple[str, str]]:
+    for module in pkgutil.iter_modules(tables.__path__):
+        for name, value in vars(importlib.import_module(f"{tables.__name__}.{module.name}")).items():
+            if name.startswith("_") or not name.isupper():
+                continue
+            named = value if isinstance(value, dict) else {"": value}
+            for key, text in named.items():
+                if isinstance(text, str) and text.split()[0] in _LOOKING | _CHANGING:
+                    yield f"{module.name}.{name}.{key}".rstrip("."), text
+
+
+ALL: Final = dict(_statements())
+LOOKING: Final = frozenset(text for text in ALL.values() if text.split()[0] in _LOOKING)
+"""Statements that change nothing."""
+
 
 T = TypeVar("T")
 

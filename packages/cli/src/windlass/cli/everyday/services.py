@@ -1,29 +1,73 @@
-"""`windlass ps`, `logs` and `open`: running services, their output, and their address."""
+"""`windlass ps`, `logs`, `open` and `console`: running services, their output, their address, and a browser
+that is signed in to the console."""
 
 from __future__ import annotations
 
 import sys
+import webbrowser
 from collections.abc import Mapping
 from shlex import quote
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
 from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.connection import connect
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
-from windlass.cli.everyday.console import browse
 from windlass.cli.fields import fields_of
 from windlass.cli.following import LINE, StreamFollower, wait_for_budget
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
+from windlass.cli.user_folders import has_display
 from windlass.core.declare.traits import LogLine
 from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.command_errors import CommandFailed, ended_by_user
-from windlass.terminal.sections import Option
-from windlass.terminal.tables import plain, print_json
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.tables import FORM, plain, print_json, wants_json
+
+
+def browse(url: str) -> None:
+    """Opens an address, unless it is no page, or only a browser for this terminal would show it."""
+    if urlsplit(url).scheme not in {"http", "https"} or not (has_display() or sys.platform == "darwin"):
+        return
+    try:
+        webbrowser.open(url)
+    except webbrowser.Error:
+        say("There is no browser that could be opened.")
+
+
+@click.command(
+    "console",
+    cls=Command,
+    params=[
+        Option(["only_print", "--print"], is_flag=True, help="Only print the link."),
+        Option([FORM, "--json/--text"], default=None, help="As JSON, or as text."),
+    ],
+)
+def console(only_print: bool, as_json: bool | None) -> None:
+    """Print a link that signs a browser in to the console, and open it if there is one.
+
+    The link works once, within ten minutes. The session may do what the token of this command may, and ends
+    with it.
+    """
+    api = connect({})
+    answer = api.call("POST", "/account/signInLink").json
+    _, mark, code = str(answer["url"]).partition("/console/#")
+    if not mark:
+        raise CommandFailed(f"update the server: {api.url} answers with a link of another form")
+    link = f"{api.url}/console/#{code}"  # at the address that this command has reached
+    if wants_json(as_json):
+        print_json({"url": link, "expires_at": answer["expires_at"]})
+        return
+    click.echo(link)
+    say("It signs a browser in once, within ten minutes.")
+    if not only_print and sys.stdout.isatty():
+        browse(link)
+
 
 _LINES: Final = 100
 _PLACE: Final = frozenset({"environment_name", "project_name"})

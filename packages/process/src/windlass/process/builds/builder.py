@@ -41,10 +41,26 @@ from windlass.process.builds.build_state import BuildState, make_folders
 from windlass.process.builds.cache_limits import CacheLimits
 from windlass.process.builds.caches import BuildCaches, CacheStore
 from windlass.process.builds.cells import Cells
-from windlass.process.builds.plain_files import take_files
+from windlass.process.builds.layout import folder_of
 from windlass.process.builds.reserve import check_room, held_by_build, within_reserve
 from windlass.process.builds.toolchains import Toolchains
 from windlass.process.builds.tools import Tools
+
+
+def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
+    """The whole repository is in the artifact, which works in the folder `root` of it."""
+    tree.remove_escaping_links(order.source, say)
+    folder_of(order)
+    with store.making() as folder_of_build:
+        artifact = folder_of_build / "artifact"
+        artifact.mkdir(mode=0o700)
+        tree.move(order.source, artifact / "app")
+        final = store.at(order.key)
+        workdir = "" if order.root == "." else order.root
+        made = Artifact(kind="native", ref=str(final), key=order.key, workdir=workdir)
+        store.complete(artifact, made)
+        return store.put(artifact, made)
+
 
 _TOO_DEEP: Final = (
     "Take folders out of each other, and shorten paths and chains of symbolic links: the code or the build "

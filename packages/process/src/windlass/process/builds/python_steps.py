@@ -1,21 +1,54 @@
-"""The steps of a build that install and build an application of Python."""
+"""The steps of a build that install and build an application of Python.
+
+Scripts of the repository may call `uv run`: programs of ours take the place of the package managers. Commands
+that Windlass reads itself are started without the manager: see `detect.python_runners`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
+from windlass.detect.python_runners import OPTIONS, RUNNERS
 from windlass.process.builds import python
 from windlass.process.builds.artifacts import name_of
 from windlass.process.builds.build_state import BuildState, complete, explained, make_folders
 from windlass.process.builds.python_managers import find_program, install_locked
-from windlass.process.builds.python_runners import make_runners
 from windlass.process.builds.python_versions import Interpreter, find_python
 from windlass.process.builds.tools import about_registries, step
+
+_TEXT: Final = rf"""#!/bin/sh
+name=${{0##*/}}
+if [ "${{1-}}" != run ]; then
+    echo "$name: the environment was made at the build; here is only \`$name run\`" >&2
+    exit 64
+fi
+shift
+while [ $# -gt 0 ]; do
+    case $1 in
+        {"|".join(OPTIONS)}) shift ;;
+        *) break ;;
+    esac
+done
+case ${{1-}} in
+    *.py) exec python "$@" ;;
+    *) exec "$@" ;;
+esac
+"""
+
+
+def make_runners(folder: Path) -> None:
+    """Makes the programs of a folder, which run their command in the environment that comes before them on
+    the path."""
+    folder.mkdir()
+    for name in RUNNERS:
+        (folder / name).write_text(_TEXT)
+        (folder / name).chmod(0o755)
 
 
 async def install_python(state: BuildState) -> None:

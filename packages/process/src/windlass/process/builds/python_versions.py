@@ -1,9 +1,14 @@
-"""The version of Python that a repository asks for, and the interpreter that suits it."""
+"""The version of Python that a repository asks for, and the interpreter that suits it.
+
+Those that the operator has installed with uv or pyenv are on no PATH.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,10 +24,34 @@ from windlass.detect import Tree, is_in_range, plain_version
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_pins import PINNING_FILES, python_of_pins
 from windlass.process.builds.pip import find_pip, own_python
-from windlass.process.builds.python_installations import installed_pythons
 from windlass.process.builds.python_managers import UV, find_program
 from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools
+
+_HOMES: Final = (
+    ("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python", "cpython-3.*"),
+    ("PYENV_ROOT", ".pyenv", "versions/3.*"),
+)
+"""The variable of a folder, the usual folder below the operator's home, and the pattern of Pythons in it."""
+_NAME: Final = re.compile(r"(?:cpython-)?(?P<minor>3\.\d+)\.(?P<patch>\d+)(?:-|$)")
+
+
+def installed_pythons(surroundings: Mapping[str, str]) -> dict[str, Path]:
+    """Returns the program of each minor version, such as 3.13, of its newest patch."""
+    programs = sorted(_programs(surroundings))
+    return {minor: program for _, minor, program in programs}
+
+
+def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]]:
+    """Yields the patch, the minor version and the program of each."""
+    home = surroundings.get("HOME", "/nonexistent")
+    for variable, below, pattern in _HOMES:
+        for folder in Path(surroundings.get(variable) or f"{home}/{below}").glob(pattern):
+            match = _NAME.match(folder.name)
+            program = folder / "bin" / f"python{match['minor']}" if match else folder
+            if match and os.access(program, os.X_OK):
+                yield int(match["patch"]), match["minor"], program
+
 
 FILES: Final = (".python-version", "runtime.txt")
 NEWEST, OLDEST = 15, 9

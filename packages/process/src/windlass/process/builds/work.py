@@ -16,11 +16,27 @@ from windlass.engines.workload import Artifact
 from windlass.process.builds import tree
 from windlass.process.builds.build_state import BuildState
 from windlass.process.builds.command import Site
-from windlass.process.builds.custom_commands import run_own_commands
 from windlass.process.builds.language_steps import install_language
 from windlass.process.builds.node_steps import install_node
 from windlass.process.builds.processes import resolve_processes
 from windlass.process.builds.python_steps import build_python, install_python, place_runners
+from windlass.process.builds.tools import step
+
+
+async def run_own_commands(state: BuildState) -> None:
+    """Installs and builds. The steps of Python and Node run these commands themselves."""
+    if state.sources.declaration is not None or state.sources.package is not None:
+        return
+    settings = state.order.settings
+    for title, command in (("Installing", settings.install_command), ("Building", settings.build_command)):
+        if command:
+            with step(state.say, f"{title} ({command})"):
+                await state.tools.run(
+                    ["/bin/sh", "-c", command],
+                    cwd=state.layout.folder,
+                    more=state.variables_as_started(),
+                    what=command,
+                )
 
 
 async def make_artifact(state: BuildState) -> Artifact:

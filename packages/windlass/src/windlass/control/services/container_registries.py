@@ -18,8 +18,8 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import changeable
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
+from windlass.control.request.permissions import is_visible
 from windlass.control.request.references import check_addresses
-from windlass.control.services.service_users import services_that_use, visible_users
 from windlass.control.services.services import freshness
 from windlass.control.workloads.registries import ask_aws, open_registry, registry_settings
 from windlass.core.declare.document import (
@@ -32,7 +32,7 @@ from windlass.core.declare.document import (
 )
 from windlass.core.declare.fields import absent
 from windlass.core.declare.resource import Spec, Verb
-from windlass.core.declare.stored import rewritten
+from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.engines.registries import KINDS, LoginSource, RegistryKind, other_registry
 from windlass.families.container_registry import (
     ContainerRegistry,
@@ -42,7 +42,40 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.client import RegistryClient
 from windlass.registries.refusals import Problem, RegistryFailure
-from windlass.store import Row, Tx
+from windlass.store import Reads, Row, Tx
+
+
+@reads("*.associatedServices")
+async def list_users(ctx: Context, call: Call) -> Reply:
+    users = await visible_users(ctx, call)
+    return Reply(results([encode(await _describe(ctx, service)) for service in users]))
+
+
+async def visible_users(ctx: Context, call: Call) -> list[Row]:
+    """Returns the services that use the resource of a call, as far as the caller sees them."""
+    source = ctx.store.reads
+    users = await services_that_use(ctx, source, await target(source, call))
+    return [user for user in users if await is_visible(source, call.actor, user)]
+
+
+async def services_that_use(ctx: Context, source: Reads, resource: Row) -> list[Row]:
+    """Returns the services that refer to a resource, each once."""
+    users = {user.id: user for user in await source.links.users(resource.id)}
+    return [user for user in users.values() if user.family in ctx.kinds]
+
+
+async def _describe(ctx: Context, service: Row) -> Mapping[str, object]:
+    _, environment, project, *_ = await ctx.store.reads.tree.above(service.id)
+    return {
+        "project_id": project.id,
+        "project_name": project.read(NamedDocument).name,
+        "environment_id": environment.id,
+        "environment_name": environment.read(NamedDocument).name,
+        "service_id": service.id,
+        "service_name": name_of(service),
+        "service_type": ctx.kinds[service.family].service_type(service),
+    }
+
 
 _CHECK: Final = "check"
 _MOST_NAMED: Final = 5
