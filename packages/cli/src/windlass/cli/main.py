@@ -28,7 +28,7 @@ _EVERYDAY = {
     "ps": "services.ps",
     "logs": "services.logs",
     "open": "services.open_command",
-    "console": "console.console",
+    "console": "services.console",
     "deploy": "changes.deploy",
     "rollback": "changes.rollback",
     "scale": "changes.scale",

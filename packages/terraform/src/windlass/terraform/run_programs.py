@@ -28,7 +28,7 @@ LAUNCHER: Final = "/windlass-launcher.pyz"
 """The path of the launcher in a container, as a file that Python runs."""
 IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
 """The folder of an image in which it may bring providers, which are then fetched from nowhere else."""
-_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment", "terraform_plan")
+_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment")
 _MAIN: Final = (
     "from windlass.launch.launcher import launch\n"
     "from windlass.launch.terraform import start\n"
