@@ -294,6 +294,59 @@ ROWS = [
         },
     ),
     Row(
+        "Mojolicious",
+        {"cpanfile": "requires 'perl', '5.036';\nrequires 'Mojolicious', '>= 9.0';\n", "script/shop": ""},
+        {
+            "language": "Perl",
+            "language_version": ">=5.36",
+            "framework": "Mojolicious",
+            "package_manager": "cpanm",
+            "install": "cpanm --from ${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} -L local --notest "
+            "--installdeps .",
+            "start": "perl script/shop prefork -m production -l http://0.0.0.0:${PORT:-3000}",
+            "port": 3000,
+        },
+    ),
+    Row(
+        "Dancer2, locked by Carton, with a server of PSGI",
+        {
+            "cpanfile": "requires Dancer2 => '1.0';\nrequires('DBD::Pg');\nrequires \"Starlet\";\n",
+            "cpanfile.snapshot": "",
+            "bin/app.psgi": "",
+            "lib/Shop.pm": "",
+            "package.json": package("vite"),
+        },
+        {
+            "language": "Perl",
+            "framework": "Dancer2",
+            "package_manager": "carton",
+            "system_packages": ["libpq-dev"],
+            "added_packages": [],
+            "install": "env PERL_CARTON_MIRROR=${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} "
+            "carton install --deployment --without develop",
+            "start": "./local/bin/plackup -E production -s Starlet --host 0.0.0.0 --port ${PORT:-5000} "
+            "-I lib bin/app.psgi",
+            "port": 5000,
+        },
+    ),
+    Row(
+        "a file of PSGI, to which a server is added",
+        {"app.psgi": "sub { [200, [], ['it works']] }\n"},
+        {
+            "language": "Perl",
+            "added_packages": ["Starman"],
+            "install": "cpanm --from ${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} -L local --notest "
+            "Starman",
+            "start": "./local/bin/plackup -E production -s Starman --host 0.0.0.0 --port ${PORT:-5000} "
+            "app.psgi",
+        },
+    ),
+    Row(
+        "a program of Perl",
+        {"cpanfile": "requires 'perl', 'v5.20.1';\n", "app.pl": "print 1\n", "worker.pl": ""},
+        {"language": "Perl", "language_version": ">=5.20.1", "start": "perl app.pl", "port": 0},
+    ),
+    Row(
         "a script of the shell",
         {"start.sh": "#!/bin/bash\n"},
         {"language": "Shell", "start": "bash start.sh"},

@@ -168,6 +168,15 @@ loop do
   client.close
 end
 """
+_PERL: Final = """use v5.20;
+use IO::Socket::INET;
+my $listener = IO::Socket::INET->new(LocalPort => $ENV{PORT}, Listen => 5, ReuseAddr => 1) or die $!;
+while (my $client = $listener->accept) {
+    while (my $line = <$client>) { last if $line eq "\\r\\n" }
+    print $client "HTTP/1.1 200 OK\\r\\ncontent-length: 8\\r\\nconnection: close\\r\\n\\r\\nit works";
+    close $client;
+}
+"""
 _MIX: Final = """defmodule App.MixProject do
   use Mix.Project
   def project, do: [app: :app, version: "0.1.0", deps: []]
@@ -269,5 +278,6 @@ LANGUAGES: Final = (
         },
     ),
     Row("Deno", "", "it works", "mkdir app", {"deno.json": "{}\n", "main.ts": _DENO}),
+    Row("Perl", "", "it works", "mkdir app", {"cpanfile": "requires 'perl', '5.020';\n", "app.pl": _PERL}),
     Row("Elixir", "", "it works", "mkdir -p app/lib", {"mix.exs": _MIX, "lib/app.ex": _ELIXIR}),
 )

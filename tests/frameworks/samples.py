@@ -115,5 +115,10 @@ SAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "mix.exs": 'def project, do: [app: :shop, elixir: "~> 1.17", deps: [{:phoenix, "~> 1.7"}]]\n',
         "mix.lock": "",
     },
+    "perl": {
+        "cpanfile": "requires 'perl', '5.036';\nrequires 'Mojolicious', '>= 9.0';\nrequires 'Mojo::Pg';\n",
+        "script/shop": "",
+        "lib/Shop.pm": "",
+    },
     "generated-sites": {"mkdocs.yml": "site_name: Handbook\n", "docs/index.md": "# Handbook\n"},
 }

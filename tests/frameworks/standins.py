@@ -20,11 +20,11 @@ from windlass.builders.dockerfile import read
 from windlass.detect import Tree, detect
 from windlass.detect.dockerfile import DockerfileOptions, dockerfile
 
-STAND_IN: Final = "windlass-test/frameworks:2"
+STAND_IN: Final = "windlass-test/frameworks:3"
 SUITE: Final = "bookworm"
 MIRROR: Final = "http://deb.debian.org/debian"
 PACKAGES: Final = (
-    "build-essential,bundler,ca-certificates,composer,curl,elixir,erlang-dev,git,libssl3,maven,"
+    "build-essential,bundler,ca-certificates,composer,cpanminus,curl,elixir,erlang-dev,git,libssl3,maven,"
     "openjdk-17-jdk-headless,php-cli,php-mbstring,php-xml,procps,python3,python3-pip,python3-venv,ruby,"
     "ruby-sinatra,unzip"
 )
@@ -92,6 +92,8 @@ def _docker(*words: str) -> None:
 
 
 def _make() -> None:
+    if shutil.which("debootstrap") is None:
+        sys.exit("Run `apt-get install debootstrap`: it makes the stand-ins of base images.")
     with tempfile.TemporaryDirectory(prefix="windlass-stand-in-") as top:
         root = Path(top) / "root"
         subprocess.run(

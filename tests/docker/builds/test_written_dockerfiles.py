@@ -104,7 +104,8 @@ def test_the_guard_of_builds_takes_each_and_puts_the_service_before_each_cache(r
 
 def test_each_language_has_base_images_and_stages():
     names = {language.name for language in languages()} | {""}
-    assert set(BASE_IMAGES) == names == set(_PLANNERS)
+    assert set(BASE_IMAGES) == names, "base_images.py has one entry for each language"
+    assert set(_PLANNERS) == names, "writer.py has one planner for each language"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,9 @@ VERSIONS = [
     ("PHP", "~8.1.0", "8.1"),
     (".NET", "8.0", "8.0"),
     ("Elixir", "1.17.3-otp-27", "1.17"),
+    ("Perl", ">=5.20.1", "5.40"),
+    ("Perl", "5.36.3", "5.36"),
+    ("Perl", ">=5.42", "5.42"),
 ]
 
 

@@ -69,6 +69,16 @@ ROWS = [
     ),
     ("ruby: no registry", "Could not fetch specs from https://rubygems/ due to underlying error", REGISTRY),
     (
+        "perl: another one",
+        "! Installing the dependencies failed: Your Perl (5.036000) is not in the range '5.038'",
+        "Ask the operator to install Perl 5.038, or change it in cpanfile",
+    ),
+    (
+        "perl: no such module",
+        "! Couldn't find module or a distribution DBD::Pg",
+        "Correct DBD::Pg in cpanfile, or deploy again",
+    ),
+    (
         "php: an extension",
         "- Root composer.json requires PHP extension ext-intl * but it is missing from your system.",
         "Ask the operator to install php-intl",

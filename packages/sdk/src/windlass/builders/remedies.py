@@ -71,6 +71,7 @@ _GO: Final = "Ask the operator to install Go {0}: a module needs it."
 _RUST: Final = "Ask the operator for a newer Rust than {0}, or depend on older packages: one refuses it."
 _JAVA: Final = "Ask the operator to install a JDK of version {0}: the project is written for it."
 _RUBY: Final = "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another."
+_PERL: Final = "Ask the operator to install Perl {0}, or change it in cpanfile: the machine has another."
 _IN_FROM: Final = "with language_version or in the FROM line of the Dockerfile"
 _OF_IMAGES: Final = {
     _GO: f"Choose Go {{0}}, {_IN_FROM}: a module needs it.",
@@ -78,6 +79,7 @@ _OF_IMAGES: Final = {
     "packages: one refuses it.",
     _JAVA: f"Choose a JDK of version {{0}}, {_IN_FROM}: the project is written for it.",
     _RUBY: f"Choose Ruby {{0}}, {_IN_FROM}, or change it in the Gemfile: the image has another.",
+    _PERL: f"Choose Perl {{0}}, {_IN_FROM}, or change it in cpanfile: the image has another.",
     **dict.fromkeys(
         _PHP.values(),
         "Install the extension {0} in the Dockerfile, such as by docker-php-ext-install: " + _NEEDS_EXTENSION,
@@ -132,6 +134,11 @@ _RULES: Final = tuple(
         (
             r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
             _RUBY,
+        ),
+        (r"Your Perl \([\d.]+\) is not in the range '([\w.<>=!, ]{1,60})'", _PERL),
+        (
+            r"Couldn't find module or a distribution ([\w:]+)",
+            "Correct {0} in cpanfile, or deploy again: CPAN has no such module, or could not be reached.",
         ),
         *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
         # Of a pip without a network: it then claims that there is no such version.

@@ -148,6 +148,12 @@ BASE_IMAGES: Final = {
         default="1.18",
         versions=("1.15", "1.16", "1.17", "1.18"),
     ),
+    "Perl": BaseImages(
+        build=f"perl:{{version}}-{DEBIAN}",
+        run=f"perl:{{version}}-slim-{DEBIAN}",
+        default="5.40",
+        versions=("5.36", "5.38", "5.40"),
+    ),
     "HTML": BaseImages(build=SLIM, run=SLIM),
     "Shell": BaseImages(build=SLIM, run=SLIM),
     "": BaseImages(build=SLIM, run=SLIM),

@@ -1,4 +1,4 @@
-"""Stages of Ruby, PHP, Deno and Elixir, and of folders that need nothing installed."""
+"""Stages of Ruby, PHP, Deno, Elixir and Perl, and of folders that need nothing installed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _BUNDLER: Final = CacheMount("bundler", "/root/.bundle/cache")
 _COMPOSER: Final = CacheMount("composer", "/root/.composer/cache")
 _NPM: Final = CacheMount("npm", "/root/.npm")
 _HEX: Final = CacheMount("hex", "/root/.cache", is_locked=True)
+_CARTON: Final = RunStep("cpanm --from https://cpan.metacpan.org --notest Carton")
 _EXTENSIONS: Final = "/usr/local/bin/install-php-extensions"
 
 _RUBY_ASKS: Final = (
@@ -120,6 +121,26 @@ def elixir(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Sta
         stage.install, steps = steps[:1], steps[1:]
     stage.build = steps
     return Stages(image=run, builds=[stage], environment=environment, results=["/mix", APP])
+
+
+def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
+    images = BASE_IMAGES["Perl"]
+    build, run = images.tags(images.version_for(recipe.language_version))
+    local = f"{options.folder}/local"
+    environment = {"PERL5LIB": f"{local}/lib/perl5", "PATH": f"{local}/bin:$PATH"}
+    stage = BuildStage(image=build, tools=[_CARTON] if names_any(recipe, "carton") else [])
+    steps = [RunStep(command) for command in (recipe.install, recipe.build) if command]
+    if files.has("cpanfile") and recipe.install.startswith(("cpanm ", "env PERL_CARTON_MIRROR=")):
+        stage.manifests = [name for name in ("cpanfile", "cpanfile.snapshot") if files.has(name)]
+        stage.install, steps = steps[:1], steps[1:]
+    stage.build = steps
+    needs_carton = any("carton" in process.command.split() for process in recipe.processes)
+    return Stages(
+        image=run,
+        builds=[stage] if stage.install or stage.build else [],
+        environment=environment,
+        tools=[_CARTON] if needs_carton else [],
+    )
 
 
 def plain(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:

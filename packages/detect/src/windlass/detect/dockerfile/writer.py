@@ -97,11 +97,12 @@ _NOT_GIVEN: Final = frozenset(
             "PYTHONPATH",
         ),
         *("VIRTUAL_ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "MIX_ENV", "RAILS_ENV", "RACK_ENV", "BUNDLE_PATH"),
+        "PERL5LIB",
     ]
 )
 """Variables of the service that would direct where the tools of a build find themselves."""
 _FOR_INSTALLING: Final = re.compile(
-    r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE)_\w+"
+    r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE|PERL_CARTON)_\w+"
     r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",
     re.IGNORECASE,
 )
@@ -116,6 +117,7 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
     "PHP": scripted_stages.php,
     "Deno": scripted_stages.deno,
     "Elixir": scripted_stages.elixir,
+    "Perl": scripted_stages.perl,
     "HTML": scripted_stages.plain,
     "Shell": scripted_stages.plain,
     "": scripted_stages.plain,

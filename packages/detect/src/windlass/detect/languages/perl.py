@@ -1,0 +1,121 @@
+"""Perl: cpanfile or app.psgi; Mojolicious, Dancer2, Catalyst and other applications of PSGI."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.language import Language, matching_files
+from windlass.detect.program_names import server_rank
+from windlass.detect.recipe import Recipe
+from windlass.detect.toolchain import Toolchain
+from windlass.detect.versions import choose_version, choose_version_by_file
+
+_MODULE: Final = re.compile(r"^[ \t]*+requires[ \t(]++['\"]?+([\w:]++)", re.MULTILINE)
+_PERL: Final = re.compile(
+    r"^[ \t]*+requires[ \t(]++['\"]?+perl['\"]?+[ \t]*+(?:,|=>)[ \t]*+['\"]?+v?+(5\.[\d.]{1,20}+)",
+    re.MULTILINE,
+)
+_DECIMAL: Final = re.compile(r"5\.(\d{3})(\d{3})?")
+"""The older form of a version: 5.036001 is 5.36.1."""
+_FRAMEWORKS: Final = {
+    "Mojolicious": "Mojolicious",
+    "Mojolicious::Lite": "Mojolicious",
+    "Dancer2": "Dancer2",
+    "Catalyst::Runtime": "Catalyst",
+    "Kelp": "Kelp",
+}
+_SERVERS: Final = ("Starman", "Starlet", "Gazelle", "Twiggy", "Feersum")
+"""Servers of PSGI, each of which `plackup` starts by its name."""
+_SYSTEM: Final = {
+    "DBD::Pg": "libpq-dev",
+    "DBD::mysql": "default-libmysqlclient-dev",
+    "DBD::MariaDB": "libmariadb-dev",
+    "XML::LibXML": "libxml2-dev",
+}
+_PSGI: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
+_PROGRAMS: Final = ("app.pl", "main.pl", "server.pl")
+_MIRROR: Final = "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"
+"""Without it, both tools fetch modules by plain HTTP, and check no sum of them."""
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    text = files.text("cpanfile")
+    modules = set(_MODULE.findall(text))
+    choose_version_by_file(files, recipe, "perl", ".perl-version")
+    if version := _PERL.search(text):
+        choose_version(recipe, f">={_in_parts(version[1])}", "cpanfile")
+    if named := next((name for name in _FRAMEWORKS if name in modules), ""):
+        recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORKS[named])
+    needed = sorted(modules & _SYSTEM.keys())
+    recipe.choose(f"cpanfile names {', '.join(needed)}.", system_packages=[_SYSTEM[name] for name in needed])
+    psgi = next(matching_files(files.tree, _PSGI), "")
+    server = next((name for name in _SERVERS if name in modules), "")
+    program = _program(files) if recipe.framework == "Mojolicious" else ""
+    if psgi and not program:
+        library = " -I lib" if files.tree.names("lib") else ""
+        start = (
+            f"./local/bin/plackup -E production -s {server or 'Starman'} --host 0.0.0.0"
+            f" --port ${{PORT:-5000}}{library} {shlex.quote(psgi)}"
+        )
+        recipe.choose(f"{psgi} is there.", start=start, port=5000)
+        if recipe.start == start and not server:
+            recipe.choose("No file names a server of PSGI.", added_packages=["Starman"])
+    if program:
+        recipe.choose(
+            f"{program} is there, and cpanfile names Mojolicious.",
+            start=f"perl {shlex.quote(program)} prefork -m production -l http://0.0.0.0:${{PORT:-3000}}",
+            port=3000,
+        )
+    if other := files.has(*_PROGRAMS):
+        recipe.choose(f"{other} is there.", start=f"perl {other}")
+    _install(files, recipe)
+
+
+def _install(files: KnownFiles, recipe: Recipe) -> None:
+    cpanm = f"cpanm --from {_MIRROR} -L local --notest"
+    added = "".join(f" && {cpanm} {name}" for name in recipe.added_packages)
+    if files.has("cpanfile.snapshot"):
+        carton = f"env PERL_CARTON_MIRROR={_MIRROR} carton install --deployment --without develop"
+        recipe.choose("cpanfile.snapshot is there.", package_manager="carton", install=f"{carton}{added}")
+    elif files.has("cpanfile"):
+        install = f"{cpanm} --installdeps .{added}"
+        recipe.choose("cpanfile is there.", package_manager="cpanm", install=install)
+    elif added:
+        recipe.choose("The start command needs it.", package_manager="cpanm", install=added[4:])
+
+
+def _program(files: KnownFiles) -> str:
+    """Returns the program of an application of Mojolicious: the only one, or the likeliest server."""
+    scripts = [
+        f"script/{name}" for name in files.tree.names("script") if name.endswith(".pl") or "." not in name
+    ]
+    programs = [*scripts, *(name for name in files.tree.names() if name.endswith(".pl"))]
+    return min(sorted(programs), key=lambda path: server_rank(path.removesuffix(".pl")), default="")
+
+
+def _in_parts(version: str) -> str:
+    """Returns a version of Perl in the form that its images have."""
+    if decimal := _DECIMAL.fullmatch(version):
+        return ".".join(["5", *(str(int(part)) for part in decimal.groups() if part)])
+    return version.rstrip(".")
+
+
+perl = Language(
+    name="Perl",
+    manifests=("cpanfile", "app.psgi", "bin/app.psgi"),
+    rank=10,
+    fill=fill,
+    toolchain=Toolchain(
+        title="Perl",
+        program="cpanm",
+        package="cpanminus build-essential",
+        others={"perl": "perl", "carton": "carton"},
+        passed=("PERL_CARTON_MIRROR",),
+        running={"PERL5LIB": "local/lib/perl5"},
+        kept=("local",),
+        results=("local/",),
+    ),
+)
