@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -49,8 +51,14 @@ def test_a_page_in_a_folder_of_templates_is_no_application():
 
 def test_each_language_has_a_row():
     shown = {row.values.get("language") for row in ROWS}
-    assert {language.name for language in languages()} <= shown
-    assert len(languages()) == 12
+    assert {language.name for language in languages()} <= shown, "add a row to tests/detect/other_trees.py"
+
+
+def test_each_file_of_languages_is_one_language():
+    folder = Path(str(importlib.import_module("windlass.detect.languages").__file__)).parent
+    files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    declared = sorted(language.fill.__module__.rpartition(".")[2] for language in languages())
+    assert declared == sorted(files), "a file declares one Language, whose `fill` it defines"
 
 
 def test_each_framework_of_node_has_a_row():
