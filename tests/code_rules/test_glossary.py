@@ -30,7 +30,7 @@ class Term(NamedTuple):
 def terms_of(page: str) -> list[Term]:
     terms: list[Term] = []
     for section in re.split(r"^## ", page, flags=re.M)[1:]:
-        heading = re.search(r"^Rooms: (.+)$", section, re.M)
+        heading = re.search(r"^Folders: (.+)$", section, re.M)
         rooms = tuple(re.findall(r"`([^`]+)`", heading[1])) if heading else ()
         for name, meaning, code in re.findall(r"^\| (?!Term|-)(.+?) \| (.+?) \|(.*)\|$", section, re.M):
             things = re.findall(r"`([^`]+)`", code)
