@@ -135,7 +135,7 @@ def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, ma
     machine({**ALL, "egress": "pasta is not installed"})
     unstarted = Networks(tmp_path, isolation_of(settings(tmp_path)), Spawner)
     assert asyncio.run(unstarted.is_offered())
-    assert asyncio.run(unstarted.of_step("acme")) is None
+    assert asyncio.run(unstarted.of_step("acme", "shop")) is None
 
 
 async def test_one_organization_deploys_where_build_steps_share_the_network_of_the_machine(tmp_path, machine):
@@ -381,7 +381,11 @@ def test_ports_at_the_loopback_address_alone_are_open_to_no_instance(tmp_path, m
 
 @pytest.mark.parametrize(
     ("table", "limits"),
-    [("262144", (8192, 16_384, 131_072)), ("65536", (4096, 4096, 32_768)), (None, (8192, 16_384, 131_072))],
+    [
+        ("262144", (8192, 4096, 16_384, 131_072)),
+        ("65536", (2048, 1024, 4096, 32_768)),
+        (None, (8192, 4096, 16_384, 131_072)),
+    ],
 )
 def test_services_leave_half_of_the_table_of_connections_to_the_machine(tmp_path, monkeypatch, table, limits):
     monkeypatch.setattr(network, "_TABLE", str(tmp_path / "table"))

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -319,6 +319,38 @@ async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
     return found
 
 
+async def crowd_of_one(folder: Path, *, leaves_some: bool) -> dict[str, Any]:
+    """A service and a build step of one environment open as many connections as they can; then those of
+    another environment of the same organization try one."""
+    if not leaves_some:
+        limits = network.ConnectionLimits(MOST, MOST, 2 * MOST, 16 * MOST)
+        network.ConnectionLimits.of = lambda _: limits  # type: ignore[assignment, method-assign]
+    isolation = Isolation("auto", folder / "engine", rules=NetworkRules(connections=MOST))
+    rig = ProcessRig(folder, isolation=isolation)
+    tries = {"many": ("many", PUBLIC, PORT, MANY)}, {"public": ("tcp", PUBLIC, PORT)}
+    found: dict[str, Any] = {}
+    async with Station(rig) as station, AsyncExitStack() as running:
+        steps = StepLauncher(station.engine.network_of_steps)  # type: ignore[attr-defined]
+        for number, (who, attempts) in enumerate(zip(("hostile", "other"), tries, strict=True)):
+            environment, variables = f"{number}{HOME[1:]}", {"ATTEMPTS": json.dumps(attempts)}
+            service = wanted(
+                rig.made(TRIES), service=f"{number}{ATTACKER[1:]}", environment=environment, org="acme",
+                variables=variables,
+            )  # fmt: skip
+            await station.apply(service)
+            await until(partial(said, station, number + 1))
+            found[f"{who} service"] = last_said(station, "found ")
+            home = folder / who
+            home.mkdir()
+            cells = Cells(isolation, who, home, home, launcher=steps, org="acme", environment=environment)
+            command = [sys.base_prefix + "/bin/python3", "-c", TRIES]
+            step = BuildStep(command, home, {"PATH": "/usr/bin:/bin", **variables}, {})
+            process, _ = await running.enter_async_context(cells.running(step))
+            found[f"{who} step"] = json.loads((await process.stdout.readline())[6:])
+        await station.engine.sweep(await station.engine.services())
+    return found
+
+
 async def send(folder: Path) -> dict[str, Any]:
     """One environment sends from as many UDP ports as it can; then another one tries it from one."""
     rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=NetworkRules()))
@@ -437,6 +469,8 @@ MODES: Final = {
     "change": partial(change, renews=True),
     "change without renewal": partial(change, renews=False),
     "crowd": partial(crowd, organizations=1),
+    "crowd of one": partial(crowd_of_one, leaves_some=True),
+    "crowd of one without limits for steps": partial(crowd_of_one, leaves_some=False),
     "send": partial(send),
     "fill": partial(fill),
     "crowd of many organizations": partial(crowd, organizations=CROWD),

@@ -183,21 +183,21 @@ def test_no_service_gets_the_name_of_this_machine_or_of_a_public_server(name: st
     assert bool(networks._HOST_NAME.match(name.lower())) == is_given
 
 
-async def test_build_steps_of_two_organizations_share_no_limit_of_connections(rig, station):
-    steps = [await station.engine.network_of_steps(org) for org in ("acme", "globex", "acme")]
+async def test_build_steps_of_two_environments_share_no_limit_of_connections(rig, station):
+    steps = [await station.engine.network_of_steps("acme", name) for name in ("shop", "blog", "shop")]
     outer = [step["outer"] for step in steps]
     assert outer[0] == outer[2] != outer[1]
 
 
 async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(rig, station):
-    made = await station.engine.network_of_steps("acme")
+    made = await station.engine.network_of_steps("acme", "shop")
     await station.engine._starter.networks.hub("empty", "acme")
     folder = rig.folder / "networks"
     for name in hubs(rig):
         os.utime(folder / name, (0, 0))
-    assert await station.engine.network_of_steps("acme") == made
+    assert await station.engine.network_of_steps("acme", "shop") == made
     await station.engine._resource_monitor.tidy_networks()
-    assert hubs(rig) == ["steps-acme.hub"]
+    assert hubs(rig) == ["steps-shop.hub"]
 
 
 LOOKS_ITSELF_UP = """

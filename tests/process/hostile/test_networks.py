@@ -152,6 +152,18 @@ def test_an_organization_with_many_environments_leaves_connections_for_others():
     assert found["other"] == "internet"
 
 
+def test_an_environment_leaves_connections_for_others_of_its_organization():
+    found = attempts("crowd of one")
+    hostile = [int(found[f"hostile {what}"]["many"].split()[0]) for what in ("service", "step")]
+    assert all(0 < connected <= most for connected, most in zip(hostile, (MOST, MOST // 2), strict=True))
+    assert [found[f"other {what}"]["public"] for what in ("service", "step")] == ["internet"] * 2
+
+
+def test_its_build_steps_would_take_them_with_as_many_as_its_services_may_have():
+    found = attempts("crowd of one without limits for steps")
+    assert all(found[f"other {what}"]["public"].startswith(CLOSED) for what in ("service", "step"))
+
+
 def test_as_many_environments_of_many_organizations_would_take_all_connections():
     found = attempts("crowd of many organizations")
     assert found["crowd"] >= (CROWD - 1) * MOST

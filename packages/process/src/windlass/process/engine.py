@@ -342,10 +342,10 @@ class ProcessEngine(RolloutEngine):
             return why
         return "" if "memory" in self._groups.offered() else _SHARED_MEMORY
 
-    async def network_of_steps(self, org: str) -> CellNetwork | None:
+    async def network_of_steps(self, org: str, environment: str) -> CellNetwork | None:
         """Returns the network of a build step, which reaches no other step and no instance."""
         self._prepare()
-        return await self._starter.networks.of_step(org)
+        return await self._starter.networks.of_step(org, environment)
 
     async def usage(self) -> Mapping[str, Usage]:
         table = await self._counting.now()

@@ -44,7 +44,7 @@ _SOCKET_SERVER: Final = "maker"
 """The socket of the trunk's socket server."""
 _HUB, _HOSTS = network.HUB, ".hosts"
 _STEPS: Final = "steps"
-"""Prefix of the hub of an organization's build steps, used in place of an environment."""
+"""Prefix of the hub of an environment's build steps."""
 _UNUSED: Final = 600.0
 """Seconds since its last use after which a hub without an instance ends. Meanwhile a first instance may be
 starting, or a build step running."""
@@ -124,14 +124,13 @@ class Networks:
             own["service"] = service_address
         return own
 
-    async def of_step(self, org: str) -> CellNetwork | None:
-        """Returns the network of an organization's build step; None means the network of the machine, where
+    async def of_step(self, org: str, environment: str) -> CellNetwork | None:
+        """Returns the network of an environment's build step; None means the network of the machine, where
         its own network would reach no public address: a step could fetch nothing."""
         if not await self.is_offered() or not self.has_egress:
             return None
-        return CellNetwork(
-            kind="instance", outer=await self.hub(f"{_STEPS}-{org}", org), resolvers=network.resolvers()
-        )
+        hub = await self.hub(f"{_STEPS}-{environment or org}", org)
+        return CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
         """Lets all instances of an environment find a service by this name only, not by an earlier one."""

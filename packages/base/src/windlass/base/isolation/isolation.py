@@ -226,8 +226,10 @@ class Isolation:
         return trunk
 
     def hub(self, trunk: str, org: str, *, joins: bool) -> CellNetwork:
-        """Returns the network of an environment. `joins`: its instances reach each other."""
+        """Returns the network of an environment. `joins`: its instances reach each other. Otherwise it is the
+        one of build steps."""
         rules = self._rules or NetworkRules()
+        limits = ConnectionLimits.of(rules.connections)
         return CellNetwork(
             kind="hub",
             outer=trunk,
@@ -235,7 +237,7 @@ class Isolation:
             resolvers=resolvers(),
             open=list(rules.open),
             closed=list(CLOSED_NETWORKS),
-            most=ConnectionLimits.of(rules.connections).environment,
+            most=limits.environment if joins else limits.steps,
             group=crc32(org.encode()),
         )
 

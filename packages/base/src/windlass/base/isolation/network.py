@@ -157,18 +157,21 @@ class ConnectionLimits(NamedTuple):
     """Connections to public networks that may be open at once."""
 
     environment: int
+    steps: int
+    """Those of its build steps besides; a quarter of its organization's is left to other environments."""
     organization: int
     everyone: int
 
     @classmethod
     def of(cls, environment: int) -> ConnectionLimits:
-        """Returns the limits for this many connections of one environment, lowered so that all environments
-        together use at most half of the machine's table of connections."""
+        """Returns the limits for this many connections of one environment, lowered so that all together use
+        half of the machine's table of connections at most, and one half of its organization's."""
         everyone = ENVIRONMENTS * environment
         with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (absent until it is used)
             everyone = min(everyone, int(table.read()) // 2)
         organization = everyone // SHARES
-        return cls(min(environment, organization), organization, everyone)
+        environment = min(environment, organization // 2)
+        return cls(environment, environment // 2, organization, everyone)
 
 
 def interface_of_trunk() -> str:

@@ -18,11 +18,11 @@ from windlass.base.isolation.step import StepRequest
 from windlass.base.oom_score import STEPS
 from windlass.base.subprocesses import close_all
 
-NetworkOfSteps = Callable[[str], Awaitable[CellNetwork | None]]
-"""Returns the network of a step of this organization."""
+NetworkOfSteps = Callable[[str, str], Awaitable[CellNetwork | None]]
+"""Returns the network of a step of this organization and environment."""
 
 
-async def no_network(_: str) -> CellNetwork | None:
+async def no_network(_: str, __: str) -> CellNetwork | None:
     """Steps share the network of the machine."""
     return None
 
@@ -39,12 +39,15 @@ class StepLauncher:
         """Ends the launcher, and steps that still run."""
 
     @asynccontextmanager
-    async def running(self, request: StepRequest, org: str = "") -> AsyncIterator[ChildProcess]:
-        """Runs a step of an organization. The end of the block ends its processes. May raise an OSError."""
+    async def running(
+        self, request: StepRequest, org: str = "", environment: str = ""
+    ) -> AsyncIterator[ChildProcess]:
+        """Runs a step of an environment. The end of the block ends its processes. May raise an OSError."""
         (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
             with on_failure(partial(close_all, read_output, read_errors)):
-                process = ChildProcess(await self._start(request, org, output, errors))
+                network = await self._network(org, environment)
+                process = ChildProcess(await self._start(request, network, output, errors))
         finally:
             close_all(output, errors)
         try:
@@ -53,9 +56,11 @@ class StepLauncher:
         finally:
             await process.end()
 
-    async def _start(self, request: StepRequest, org: str, output: int, errors: int) -> int:
+    async def _start(
+        self, request: StepRequest, network: CellNetwork | None, output: int, errors: int
+    ) -> int:
         """Starts a step. If the caller is cancelled, the step is ended."""
-        if (network := await self._network(org)) is not None:
+        if network is not None:
             request["cell"]["network"] = network
         else:  # a port of the machine could be that of a service, or of the gateway
             request["cell"]["refuses_ports"] = True

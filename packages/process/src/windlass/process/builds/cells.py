@@ -106,7 +106,7 @@ class Cells:
             cell=cell,
             groups=groups,
         )
-        async with self.launcher.running(request, self._org) as started:
+        async with self.launcher.running(request, self._org, self._environment) as started:
             yield started, cell["processes"]
 
     def cell(self, environment: Mapping[str, str]) -> Cell | None:
