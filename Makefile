@@ -68,7 +68,7 @@ check: dev  ## formatting, lint, types, layering, and the rules of docs/contribu
 	@$(MAKE) --no-print-directory -j 2 --output-sync types code-rules advice
 
 types: dev
-	$(BIN)/mypy $(CODE)
+	MYPYPATH=$$(echo packages/*/src | tr ' ' :) $(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
 
 code-rules: dev

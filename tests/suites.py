@@ -39,7 +39,7 @@ def closure(package: str) -> frozenset[str]:
 
 
 @cache
-def _package_by_module() -> dict[str, str]:
+def package_by_module() -> dict[str, str]:
     found = {}
     for package in (*PACKAGES, PRODUCT):
         source = ROOT / "packages" / package / "src"
@@ -53,7 +53,7 @@ def strangers(package: str, file: Path) -> Iterator[str]:
     """The modules of other packages that a file of a suite imports, itself or through helpers."""
     allowed = closure(package)
     for module, way in _reached(file):
-        owner = _package_by_module().get(module)
+        owner = package_by_module().get(module)
         if owner and owner not in allowed:
             yield f"{' > '.join(way)} imports {module} of {owner}"
 
@@ -63,7 +63,7 @@ def _reached(file: Path) -> Iterator[tuple[str, list[str]]]:
     ways = [[file]]
     while ways:
         way = ways.pop()
-        for module in _imports(way[-1]):
+        for module in imports(way[-1]):
             yield module, [str(step.relative_to(ROOT)) for step in way]
             if (helper := _helper(module)) and helper not in seen:
                 seen.add(helper)
@@ -79,7 +79,7 @@ def _helper(module: str) -> Path | None:
 
 
 @cache
-def _imports(file: Path) -> tuple[str, ...]:
+def imports(file: Path) -> tuple[str, ...]:
     """The modules that a file imports, wherever it does. Names of a module may be modules too."""
     found = []
     for node in nodes(file.read_text()):

@@ -121,5 +121,5 @@ def test_the_doctor_says_what_the_package_says(installed, tmp_path):
 
 
 def test_without_the_package_a_start_names_the_engines_that_there_are(tmp_path):
-    with pytest.raises(BadSetting, match="choose auto, process or docker: there is no engine toy"):
+    with pytest.raises(BadSetting, match=f"choose {engines.names()}: there is no engine toy"):
         asyncio.run(engines.provider_in_use(settings(tmp_path)))
