@@ -95,6 +95,7 @@ class DeclarativeEngine:
             generation=workload.generation,
             index=self._made,
             phase=Phase.WAITING if crashes else Phase.RUNNING,
+            address=f"10.200.0.{self._made}",
             reason="exited with code 1" if crashes else "",
             ports={port.internal: port.internal for port in workload.ports},
         )

@@ -13,8 +13,8 @@ from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from tests.world import World, make_world
 from windlass.engines.rollout.engine import RolloutEngine
-from windlass.engines.workload import Artifact, Phase
-from windlass.routers.router import Route
+from windlass.engines.workload import Artifact, Instance, Phase
+from windlass.routers.router import Endpoint, Route
 
 
 class DeclarativeRig:
@@ -100,6 +100,17 @@ async def test_an_instance_that_the_engine_calls_unready_is_in_no_route(world: W
     (route,) = cast(Sequence[Route], world.router.routes[app])
     assert len(route.endpoints) == 1
     assert ready.phase is Phase.RUNNING
+
+
+async def test_a_route_leads_to_the_address_that_the_engine_names_and_to_none_without_one(
+    world: World, engine
+):
+    app = await deployed(world)
+    (pod,) = engine.pods[app, 1]
+    (route,) = cast(Sequence[Route], world.router.routes[app])
+    assert route.endpoints == (Endpoint(pod.address, 8000),)
+    with pytest.raises(TypeError, match="address"):  # it would be a port of this machine
+        Instance(id="a", service=app, generation=1, index=0, phase=Phase.RUNNING)  # type: ignore[call-arg]
 
 
 class TestDeclarative(Rollouts):

@@ -222,6 +222,7 @@ class FakeEngine(RolloutEngine):
             generation=wanted.generation,
             index=index,
             phase=Phase.EXITED if self.exits else Phase.RUNNING,
+            address="127.0.0.1",
             reason=self.exits,
             ports={
                 port.internal: self.answers_at or 30_000 + port.internal % 30_000 for port in wanted.ports

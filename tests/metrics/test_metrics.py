@@ -176,6 +176,7 @@ class RenamingEngine:
                 generation=1,
                 index=index,
                 phase=Phase.RUNNING,
+                address="127.0.0.1",
                 restarts=1,
             )
             for index in range(10)

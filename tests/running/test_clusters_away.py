@@ -56,7 +56,7 @@ async def test_data_of_a_deleted_service_on_a_host_that_was_away_is_erased_on_it
     path = f"/organization/{world.org}/cluster/{east}"
     answer = await world.delete(path)
     assert answer.status == 409
-    assert answer.message.startswith("Start the Docker engine of this cluster")
+    assert answer.message.startswith("Start the engine of this cluster")
     elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
     assert (await world.patch(path, elsewhere)).status == 409
     ctx.places._open.clear()

@@ -321,7 +321,12 @@ async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(
     engine = engine_of(world, east)
     for service in (near, "invented"):
         engine.instances[service, 7, 0] = Instance(
-            id=f"{service}-7-0", service=service, generation=7, index=0, phase=Phase.RUNNING
+            id=f"{service}-7-0",
+            service=service,
+            generation=7,
+            index=0,
+            phase=Phase.RUNNING,
+            address="127.0.0.1",
         )
     for service in (far, near, "invented"):
         use(engine, service, memory=666)

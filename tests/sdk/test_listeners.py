@@ -37,7 +37,15 @@ from windlass.engines.workload import (
 EVERYWHERE, LOOPBACK = "0.0.0.0", "127.0.0.1"
 PROBE = HealthProbe(kind=ProbeKind.TCP, port=3000)
 WEB = wanted(Artifact(kind="native", ref="web"), ports=[3000, 4000])
-COPY = Instance(id="web-1", service="web", generation=1, index=0, phase=Phase.RUNNING, ports={3000: 10_001})
+COPY = Instance(
+    id="web-1",
+    service="web",
+    generation=1,
+    index=0,
+    phase=Phase.RUNNING,
+    address=LOOPBACK,
+    ports={3000: 10_001},
+)
 PLACE = "Set ports[0].internal_port to"
 OTHER = (
     f"{PLACE} 8000: web listens on 8000, and the {WEB.family} says 3000. Or make it listen on the "

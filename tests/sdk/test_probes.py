@@ -23,7 +23,15 @@ ENGINE = SimpleNamespace(has_go_between=False)
 
 
 def instance(port: int) -> Instance:
-    return Instance(id="web-1", service="web", generation=1, index=0, phase=Phase.RUNNING, ports={8080: port})
+    return Instance(
+        id="web-1",
+        service="web",
+        generation=1,
+        index=0,
+        phase=Phase.RUNNING,
+        address="127.0.0.1",
+        ports={8080: port},
+    )
 
 
 @pytest.mark.parametrize("kind", [ProbeKind.TCP, ProbeKind.HTTP])

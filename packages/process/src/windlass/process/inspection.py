@@ -11,6 +11,7 @@ from windlass.engines.rollout import kernel_listeners
 from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import Instance, Phase
 from windlass.process import exit_reason
+from windlass.process.ports import HOST
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord
 from windlass.process.supervisor import Supervisor, Supervisors
@@ -100,6 +101,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         generation=key.generation,
         index=key.index,
         phase=phase,
+        address=HOST,
         ports=ports,
         exit_code=record.exit_code,
         reason=record.reason,
@@ -117,5 +119,6 @@ def _unknown(key: InstanceKey, reason: str) -> Instance:
         generation=key.generation,
         index=key.index,
         phase=Phase.EXITED,
+        address=HOST,
         reason=reason,
     )

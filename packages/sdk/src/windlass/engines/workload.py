@@ -236,7 +236,8 @@ class Instance(Struct, frozen=True, kw_only=True):
     generation: int
     index: int
     phase: Phase
-    address: str = "127.0.0.1"
+    address: str
+    """The address of its ports. It has no default: a port of this machine may be that of another program."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """The port inside to the port that reaches it at `address`, as far as known."""
     inside: str = ""
