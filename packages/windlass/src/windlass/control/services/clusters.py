@@ -263,7 +263,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 def _left_behind(services: Sequence[str]) -> str:
     return (
-        "Start the Docker engine of this cluster, and try again in ten minutes: what deleted services stored "
+        "Start the engine of this cluster, and try again in ten minutes: what deleted services stored "
         f"there is not erased yet (services: {len(services)}). To give it up, disconnect the cluster first: "
         "set engine and the fields that go with it to null"
     )
