@@ -106,6 +106,28 @@ def test_instances_too_small_to_be_ended_alone_count_together():
     assert disk_reserve.heaviest(seen, small, dict.fromkeys(ORGS, "one")) == "b"
 
 
+PLACES = {key: "prod" if key == "b" else "play" for key in MANY_SMALL}
+OWNER = dict.fromkeys(MANY_SMALL, "one")
+
+
+@pytest.mark.parametrize("size", [40, 15])
+@pytest.mark.parametrize("others", [{}, {"c": use(30 * MIB)}], ids=["alone", "beside another"])
+def test_many_small_instances_of_an_environment_leave_no_end_to_a_larger_one_of_another(size, others):
+    seen = room(reserve=500 * MIB if size > 15 else 100 * MIB)
+    uses = {**{key: use(size * MIB) for key in OWNER}, "b": use((2 * size + 10) * MIB), **others}
+    orgs, places = OWNER | dict.fromkeys(others, "two"), PLACES | dict.fromkeys(others, "elsewhere")
+    assert disk_reserve.heaviest(seen, uses, orgs, environments=places) == "a0"
+    assert disk_reserve.heaviest(seen, uses, orgs) == "b", "without environments, the larger one is ended"
+
+
+def test_an_environment_that_is_no_reason_of_a_shortage_keeps_its_instances():
+    seen, uses = (
+        room(hour=300 * MIB),
+        {key: use(40 * MIB) for key in OWNER} | {"b": use(90 * MIB, new=90 * MIB)},
+    )
+    assert disk_reserve.heaviest(seen, uses, OWNER, environments=PLACES) == "b"
+
+
 def test_an_organization_that_is_no_reason_of_a_shortage_keeps_its_instances():
     seen = room(hour=3000 * MIB)
     assert disk_reserve.heaviest(seen, MANY_SMALL, ORGS) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.engines.processes import ProcessRig
@@ -49,13 +51,20 @@ async def first_ended(station: Station) -> str:
     return str((await until(found))[0])
 
 
-async def ended(station: Station, monkeypatch: pytest.MonkeyPatch, crowd: dict[str, str]) -> str:
-    """Starts services that write, with the organizations of some. Returns the one that is ended first when
-    the disk is short."""
+async def ended(
+    station: Station,
+    monkeypatch: pytest.MonkeyPatch,
+    crowd: dict[str, str],
+    environments: dict[str, str] | None = None,
+) -> str:
+    """Starts services that write, with the organizations, and the environments, of some. Returns the one that
+    is ended first when the disk is short."""
     made = await station.rig.artifact(FILLS)
     for service, size in {**CROWD, OTHER: 40}.items():
-        org = crowd.get(service, service)
-        await station.apply(wanted(made, service=service, org=org, variables={"MIB": str(size)}))
+        owner: dict[str, Any] = {"org": crowd.get(service, service)}
+        if environments:
+            owner["environment"] = environments[service]
+        await station.apply(wanted(made, service=service, variables={"MIB": str(size)}, **owner))
     await station.hears("has written", 4)
     let_free(monkeypatch, 64 * MIB)
     return await first_ended(station)
@@ -67,6 +76,20 @@ async def test_the_organization_that_holds_most_of_the_disk_pays_first(station, 
 
 async def test_each_alone_the_service_that_holds_most_is_ended(station, monkeypatch):
     assert await ended(station, monkeypatch, {}) == OTHER
+
+
+ONE = dict.fromkeys((*CROWD, OTHER), "one")
+
+
+async def test_the_environment_that_holds_most_of_the_disk_pays_first_in_an_organization(
+    station, monkeypatch
+):
+    play = dict.fromkeys(CROWD, STORES)
+    assert await ended(station, monkeypatch, ONE, {**play, OTHER: OTHER}) in CROWD
+
+
+async def test_in_one_environment_the_service_that_holds_most_is_ended(station, monkeypatch):
+    assert await ended(station, monkeypatch, ONE) == OTHER
 
 
 async def two_that_write(station: Station) -> None:

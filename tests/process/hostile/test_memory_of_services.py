@@ -150,7 +150,7 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
         assert step.stdout.readline() == b"holds\n"
         monkeypatch.setattr(resource_monitor, "available_memory", lambda: (40 << 20, 400 << 20))
         if is_ended:
-            assert "the most of its organization" in (await station.ended(GREEDY)).reason
+            assert "the most of its environment" in (await station.ended(GREEDY)).reason
         else:
             await asyncio.sleep(3 * resource_monitor.EVERY)
             assert not (await station.one(GREEDY)).reason

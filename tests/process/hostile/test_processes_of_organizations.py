@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,11 +60,12 @@ def present(monkeypatch, kind):
     return set_present
 
 
-async def start_all(station: Station) -> None:
+async def start_all(station: Station, other: dict[str, Any] | None = None) -> None:
+    """Starts a crowd of services, and one with more: of another organization, or of what `other` says."""
     made = await station.rig.artifact(STARTS_THREADS)
     for service, count in {**CROWD, OTHER: 60}.items():
-        org = "other" if service == OTHER else "crowd"
-        await station.apply(wanted(made, service=service, org=org, variables={"COUNT": str(count)}))
+        owner: dict[str, Any] = {"org": "crowd"} | ((other or {"org": "other"}) if service == OTHER else {})
+        await station.apply(wanted(made, service=service, variables={"COUNT": str(count)}, **owner))
     await station.hears("has started", 4)
 
 
@@ -81,8 +83,28 @@ async def test_services_of_one_organization_leave_some_for_others(station, prese
 
     await until(one_was_ended)
     words = {"processes": r"had 42 processes and threads", "files": r"had \d\d open files"}
-    assert re.match(f"{words[kind]}, the most of its organization", (await reasons(station))[0])
+    assert re.match(f"{words[kind]}, the most of its environment", (await reasons(station))[0])
     assert not (await station.one(OTHER)).reason
+    present(0)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_spared"),
+    [({"environment": OTHER}, True), ({"org": "crowd"}, False)],
+    ids=["another environment", "the same environment"],
+)
+async def test_services_of_one_environment_leave_some_for_others_of_the_organization(
+    station, present, kind, other, is_spared
+):
+    present(0)
+    await start_all(station, other)
+    present(MOST // 2 + 1)
+
+    async def one_was_ended():
+        return await reasons(station) or (await station.one(OTHER)).reason
+
+    await until(one_was_ended)
+    assert bool((await station.one(OTHER)).reason) is not is_spared
     present(0)
 
 
@@ -111,6 +133,22 @@ def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, pres
     uses = {InstanceKey(name, 1, 0): KernelUse(name[0], count) for name, count in counts.items()}
     found = heaviest(uses, Scarce("processes", MOST, present))
     assert (found and found.service) == ended
+
+
+def test_many_small_services_of_an_environment_leave_no_end_to_a_larger_one_of_another():
+    counts = {"play1": 50, "play2": 55, "prod1": 60, "prod2": 10}
+    uses = {name: KernelUse("a", count, name[:4]) for name, count in counts.items()}
+    scarce = Scarce("processes", MOST, 201)
+    assert heaviest(uses, scarce) == "play2"
+    without = {name: KernelUse("a", count) for name, count in counts.items()}
+    assert heaviest(without, scarce) == "prod1", "without environments, the larger one is ended"
+
+
+@pytest.mark.parametrize(("built", "ended"), [(54, "play2"), (56, "builds")])
+def test_builds_count_beside_the_heaviest_environment(built, ended):
+    counts = {"play1": 50, "play2": 55, "prod1": 60}
+    uses = {name: KernelUse("a", count, name[:4]) for name, count in counts.items()}
+    assert heaviest({**uses, "builds": KernelUse("a", built)}, Scarce("memory", MOST, 201)) == ended
 
 
 def test_a_limit_of_the_user_is_none_of_the_machine_whose_processes_are_of_all_users(monkeypatch):

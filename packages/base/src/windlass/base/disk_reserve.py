@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from msgspec import Struct, structs
@@ -197,6 +198,7 @@ def heaviest(
     orgs: Mapping[K, str] | None = None,
     held: Mapping[str, int] | None = None,
     payers: Collection[str] | None = None,
+    environments: Mapping[K, str] | None = None,
 ) -> K | None:
     """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
     if there is none: then something else has filled the disk, and ends of instances would not help.
@@ -205,20 +207,42 @@ def heaviest(
     whose instances together are a reason, the one that holds most of the disk. Many small instances, or one
     that fills its volume slowly, do not leave the end to an instance of another organization. `held`: bytes
     that organizations were last known to hold in all, with volumes, builds and what does not run. `payers`:
-    the organizations that may be chosen; None for all.
+    the organizations that may be chosen; None for all. Of several `environments`, one is chosen next: many
+    small instances of one do not leave the end to an instance of another.
     """
+    own, counts_together = uses, False
+    if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):
+        weights = (held or {}) if room.unit == "bytes" else {}
+        own, counts_together = _of_heaviest(room, own, uses, orgs, weights, payers), True
+    if environments and len({environments[key] for key in own}) > 1:
+        part = _of_heaviest(room, own, uses, environments)
+        own, counts_together = part or own, counts_together or bool(part)
+    largest = max(own, key=lambda key: own[key].whole(room), default=None)
+    return _heaviest(room, own, uses) or (largest if counts_together else None)
+
+
+def _of_heaviest(
+    room: Room,
+    candidates: Mapping[K, DiskShare],
+    all_uses: Mapping[K, DiskShare],
+    groups: Mapping[K, str],
+    weights: Mapping[str, int] = MappingProxyType({}),
+    payers: Collection[str] | None = None,
+) -> Mapping[K, DiskShare]:
+    """Returns the instances of one group: of those that are together a reason of the shortage, the one with
+    most. `weights`: bytes that groups hold besides."""
     sums: dict[str, DiskShare] = {}
-    for key, use in uses.items():
-        org = orgs[key] if orgs else ""
-        sums[org] = sums[org] + use if org in sums else use
-    if orgs is None or (len(sums) < 2 and payers is None):
-        return _heaviest(room, uses, uses)
-    weights = (held or {}) if room.unit == "bytes" else {}
-    reasons = _reasons(room, sums, sums, {org: use.whole(room) for org, use in sums.items()})
-    chosen = reasons if payers is None else [org for org in reasons if org in payers]
-    payer = max(chosen, key=lambda org: sums[org].size(room) + weights.get(org, 0), default=None)
-    own = {key: use for key, use in uses.items() if orgs[key] == payer}
-    return _heaviest(room, own, uses) or max(own, key=lambda key: own[key].whole(room), default=None)
+    for key, use in all_uses.items():
+        group = groups[key]
+        sums[group] = sums[group] + use if group in sums else use
+    possible = {groups[key] for key in candidates if payers is None or groups[key] in payers}
+    reasons = _reasons(room, sums, sums, {group: use.whole(room) for group, use in sums.items()})
+    heaviest_group = max(
+        (group for group in reasons if group in possible),
+        key=lambda group: sums[group].size(room) + weights.get(group, 0),
+        default=None,
+    )
+    return {key: use for key, use in candidates.items() if groups[key] == heaviest_group}
 
 
 def _heaviest(room: Room, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]) -> K | None:

@@ -115,21 +115,21 @@ def took_memory_of_others(use: MemoryUse) -> str:
 
 def most_memory(held: int) -> str:
     return (
-        f"held {held >> 20} MB of memory with all its instances, the most of its organization, and the "
+        f"held {held >> 20} MB of memory with all its instances, the most of its environment, and the "
         "machine ran short of memory: use less, or ask the operator for a larger machine"
     )
 
 
 def too_many_processes(count: int) -> str:
     return (
-        f"had {count} processes and threads, the most of its organization, and few were left on this "
+        f"had {count} processes and threads, the most of its environment, and few were left on this "
         "machine: start fewer, or ask the operator for a larger machine"
     )
 
 
 def too_many_files(count: int) -> str:
     return (
-        f"had {count} open files, the most of its organization, which left too few for others on this "
+        f"had {count} open files, the most of its environment, which left too few for others on this "
         "machine: open fewer, or ask the operator for a larger machine"
     )
 

@@ -6,7 +6,8 @@ of them for an organization: with enough of them, one could have all that the ma
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -30,6 +31,8 @@ class KernelUse(Struct, frozen=True):
 
     org: str
     count: int
+    environment: str = ""
+    """Empty for builds, which count beside each environment."""
 
 
 class Scarce(Struct, frozen=True):
@@ -48,9 +51,11 @@ class Scarce(Struct, frozen=True):
 
 
 def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
-    """Returns the one to end: the one that uses most, of the organization that uses most. None if that
-    organization is within its share, if the resource is not scarce, or if others use it. Once the reserve is
-    used, a share is smaller, unless most of what is in use belongs to none of them: an end would not help."""
+    """Returns the one to end: the one that uses most, of the environment that uses most, of the organization
+    that uses most. Many small services of one environment do not leave the end to a larger one of another.
+    None if that organization is within its share, if the resource is not scarce, or if others use it. Once
+    the reserve is used, a share is smaller, unless most of what is in use belongs to none of them: an end
+    would not help."""
     sums: dict[str, int] = {}
     for use in uses.values():
         sums[use.org] = sums.get(use.org, 0) + use.count
@@ -58,8 +63,19 @@ def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
     allowed = of.most // (_FEW if of.uses_reserve() and not is_unexplained(uses, of) else _SHARE)
     if not of.is_scarce() or sums.get(org, 0) <= allowed:
         return None
-    own = {key: use.count for key, use in uses.items() if use.org == org}
+    environment = _heaviest_environment(use for use in uses.values() if use.org == org)
+    own = {
+        key: use.count for key, use in uses.items() if use.org == org and use.environment in ("", environment)
+    }
     return max(own, key=lambda key: own[key])
+
+
+def _heaviest_environment(uses: Iterable[KernelUse]) -> str:
+    sums: Counter[str] = Counter()
+    for use in uses:
+        if use.environment:
+            sums[use.environment] += use.count
+    return max(sums, key=lambda environment: sums[environment], default="")
 
 
 def is_unexplained(uses: Mapping[User, KernelUse], of: Scarce) -> bool:

@@ -64,6 +64,8 @@ class Record(Struct, frozen=True, kw_only=True):
     pod: str
     deployment: str
     org: str
+    environment: str = ""
+    """Empty in records of version 0.1.0."""
     workdir: str
     memory: int
     """Megabytes that it may use."""

@@ -293,8 +293,8 @@ class ResourceMonitor:
         verdict: Callable[[int], str],
         exact: Count | None = None,
     ) -> None:
-        """Ends the instance with most of the organization with most, where a resource gets scarce. `exact`
-        takes longer than `count`, so it counts only what would be ended otherwise."""
+        """Ends an instance of the organization with most, where a resource gets scarce. `exact` takes longer
+        than `count`, so it counts only the environment in which one would be ended otherwise."""
         if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
@@ -304,17 +304,20 @@ class ResourceMonitor:
             record = records[key]
             processes = self._processes(table, key, record)
             used = await asyncio.to_thread(_count_most, partial(count, table, record), processes)
-            return kernel_shares.KernelUse(record.org or record.service, used)
+            environment = record.environment or record.service
+            return kernel_shares.KernelUse(record.org or record.service, used, environment)
 
         uses = {key: await use(key, count) for key, record in records.items() if record.process}
         most, unsure = kernel_shares.heaviest(uses, scarce), {*uses}
         while exact and most is not None and most in unsure:
-            unsure.remove(most)
-            uses[most] = await use(most, exact)
+            place = uses[most].environment
+            counted = [key for key in unsure if uses[key].environment == place]
+            uses |= {key: await use(key, exact) for key in counted}
+            unsure.difference_update(counted)
             most = kernel_shares.heaviest(uses, scarce)
         if most is not None and (process := records[most].process):
             _log.warning(
-                "%s get scarce on this machine: the instance with most of its organization is ended",
+                "%s get scarce on this machine: an instance of the organization with most is ended",
                 scarce.name,
                 extra={
                     "instance": most.id,
@@ -344,8 +347,8 @@ class ResourceMonitor:
             _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
-        """Ends the heaviest instance of the organization that holds most, once the reserve of the disk is
-        used; of organizations above their share, already when the disk is near its reserve."""
+        """Ends an instance of the organization that holds most, once the reserve of the disk is used; of
+        organizations above their share, already when the disk is near its reserve."""
         room = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
         if room is None or not self._disk.is_due(room):
             return
@@ -359,13 +362,14 @@ class ResourceMonitor:
             if not record.process or kernel.is_running(record.process)
         }
         orgs = {key: records[key].org or key.service for key in uses}
+        environments = {key: records[key].environment or key.service for key in uses}
         payers = None if room.free < room.reserve else self._shares.above
-        key = disk_reserve.heaviest(room, uses, orgs, self._shares.held, payers)
+        key = disk_reserve.heaviest(room, uses, orgs, self._shares.held, payers, environments)
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
             _log.warning(
-                "the disk is near its reserve or below: the instance with most of its organization is ended",
+                "the disk is near its reserve or below: an instance of the organization with most is ended",
                 extra={
                     "instance": key.id,
                     "organization": orgs[key],
@@ -427,16 +431,19 @@ class ResourceMonitor:
         return False
 
     async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
-        """Ends the service with most memory of the organization with most, if there are several. Each
-        instance is within its limit, but all limits together may be more than the machine has, and the kernel
-        would end the largest process: memory of no process, such as that of files, would stay. If builds of
-        the organization with most hold more, the kernel ends those first, so no service is ended."""
+        """Ends a service of the organization with most memory, if there are several. Each instance is within
+        its limit, but all limits together may be more than the machine has, and the kernel would end the
+        largest process: memory of no process, such as that of files, would stay. If builds of the
+        organization hold more than that service, the kernel ends those first, so no service is ended."""
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
         if len({*orgs.values()}) < 2:
             return
+        environments = {key.service: record.environment or key.service for key, record in records.items()}
         uses = {
-            service: kernel_shares.KernelUse(org, await asyncio.to_thread(self._groups.memory_of, service))
+            service: kernel_shares.KernelUse(
+                org, await asyncio.to_thread(self._groups.memory_of, service), environments[service]
+            )
             for service, org in orgs.items()
         }
         for org in {*orgs.values()}:
@@ -446,7 +453,7 @@ class ResourceMonitor:
         if service is None or service not in orgs or kernel_shares.is_unexplained(uses, scarce):
             return
         _log.warning(
-            "memory of this machine gets short: the service with most of its organization is ended",
+            "memory of this machine gets short: a service of the organization with most is ended",
             extra={"service": service, "bytes": uses[service].count, "present": scarce.present},
         )
         verdict = exit_reason.most_memory(uses[service].count)

@@ -221,6 +221,7 @@ def new_record(key: InstanceKey, workload: Workload) -> Record:
         pod=f"{workload.name}-{key.generation}-{key.index}",
         deployment=workload.deployment,
         org=workload.org,
+        environment=workload.environment,
         workdir=workload.artifact.workdir,
         memory=workload.memory,
     )
