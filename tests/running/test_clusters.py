@@ -72,7 +72,7 @@ async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_say
         ({"engine": "LOCAL", "engine_key": KEY}, "engine_key"),
         ({"engine_address": "tcp://10.0.0.5:2376"}, "engine_address"),
         ({"router_port": 8000}, "router_port"),
-        ({"engine": "KUBERNETES"}, "engine"),
+        ({"engine": "ELSEWHERE"}, "engine"),
     ],
 )  # fmt: skip
 async def test_fields_of_an_engine_that_do_not_go_together_are_refused_by_name(world, body, field):

@@ -39,8 +39,8 @@ def to_words(title: str) -> str:
 
 
 def plural(title: str) -> str:
-    """Converts to plural: `Project` → `Projects`, `HelmRepository` → `HelmRepositories`; `AwsCredentials`
-    stays."""
+    """Converts to plural: `Project` → `Projects`, `ContainerRegistry` → `ContainerRegistries`;
+    `AwsCredentials` stays."""
     if title.endswith("s"):
         return title
     return re.sub(r"(?<=[^aeiou])y$", "ie", title) + "s"

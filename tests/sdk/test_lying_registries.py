@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from tests.registries.test_protocol import Servers, registry
+from tests.sdk.test_registry_protocol import Servers, registry
 from windlass.base.http_out import HttpResult
 from windlass.engines.registries import may_give_tokens
 from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
