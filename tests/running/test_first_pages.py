@@ -19,7 +19,7 @@ NO_DATABASE = "Error connecting: MongooseError: The `uri` parameter to `openUri(
 class Program:
     """Answers each request with one status, or hangs up if that is 0, after a line in its log."""
 
-    def __init__(self, world: World, status: int, line: str) -> None:
+    def __init__(self, world: World, status: int | str, line: str) -> None:
         self._world, self._status, self._line = world, status, line
         self.hosts: list[str] = []
         self.knows, self.page = "", "x"
@@ -42,7 +42,7 @@ class Program:
 
 
 @asynccontextmanager
-async def answering(world: World, status: int, line: str = "") -> AsyncIterator[Program]:
+async def answering(world: World, status: int | str, line: str = "") -> AsyncIterator[Program]:
     program = Program(world, status, line)
     async with await asyncio.start_server(program.answer, "127.0.0.1", 0) as server:
         world.engine.answers_at = server.sockets[0].getsockname()[1]
@@ -83,8 +83,8 @@ async def test_a_first_page_that_is_an_error_is_reported_with_a_remedy(world: Wo
     assert told in log
 
 
-@pytest.mark.parametrize("status", [0, 200, 302, 401, 404])
-async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int):
+@pytest.mark.parametrize("status", [0, 200, 302, 401, 404, "9" * 5000])
+async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int | str):
     async with answering(world, status, "ValueError: 3") as program:
         state, told, _ = await released(world, name="shop")
     assert (state, told, len(program.hosts)) == ("RUNNING", "", 1)

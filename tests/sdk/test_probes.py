@@ -133,3 +133,20 @@ async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(
 @pytest.mark.parametrize("look", [lambda port: None, unable])
 async def test_an_open_port_is_enough_where_the_engine_does_not_see_what_waits(listener, look):
     assert await ask(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
+
+
+async def test_an_answer_whose_first_line_is_too_long_to_be_read_does_not_pass():
+    """It is a reason like others: an exception would be tried again for good, and no deployment would end."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200" + b"x" * (1 << 17))
+        await writer.drain()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        problem = await ask(ENGINE, instance(port), HealthProbe(kind=ProbeKind.HTTP, port=8080, path="/"))
+        assert problem == "what it answered GET / on port 8080 is not HTTP"
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises(ValueError, match="limit"):  # without the protection
+            await reader.readline()
+        writer.close()

@@ -160,6 +160,8 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
             "User-Agent: windlass-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode()
         )
         line = await reader.readline()
+    except ValueError:  # its first line is longer than a reader takes
+        return _no_http_message(probe)
     finally:
         writer.close()
         with suppress(OSError):
@@ -168,9 +170,13 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
         return f"it hung up on {_where(probe)} without an answer"
     words = line[:_HEAD].split()
     if len(words) < 2 or not words[1].isdigit():
-        return f"what it answered {_where(probe)} is not HTTP"
+        return _no_http_message(probe)
     status = int(words[1])
     return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
+
+
+def _no_http_message(probe: HealthProbe) -> str:
+    return f"what it answered {_where(probe)} is not HTTP"
 
 
 async def speaks_http(address: str, port: int, network: str = "") -> bool:

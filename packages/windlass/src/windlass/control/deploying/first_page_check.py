@@ -115,12 +115,12 @@ async def _page_at(endpoint: Endpoint, host: str) -> _Page:
                     "Accept: text/html,*/*\r\nConnection: close\r\n\r\n".encode()
                 )
                 words = (await reader.readline()).split()
-                text = await _beginning_of(reader)
+                status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+                return _Page(status, await _beginning_of(reader))
             finally:
                 writer.close()
-    except (TimeoutError, OSError, ValueError):
+    except (TimeoutError, OSError, ValueError):  # a line or a number may be longer than Python reads
         return _Page()
-    return _Page(int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, text)
 
 
 async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
