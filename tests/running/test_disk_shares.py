@@ -143,4 +143,31 @@ def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_p
 )
 def test_a_share_is_three_times_what_is_free_or_an_equal_part(setting, free, organizations, share):
     room = Room("bytes", free, whole=200, reserve=20)
-    assert share_of(setting, room, organizations) == share
+    assert share_of(setting, [room], organizations) == share
+
+
+@pytest.mark.parametrize(("free_files", "share"), [(9, 210), (5, 120), (2, 100)])
+def test_a_share_follows_the_files_of_the_disk_where_these_are_scarcer(free_files, share):
+    """Each of 20 files stands for 10 of 200 bytes, so one file of reserve is left out."""
+    present = [Room("bytes", 90, whole=200, reserve=20), Room("files", free_files, whole=20, reserve=1)]
+    assert share_of(0, present, 2) == share
+
+
+@pytest.mark.parametrize(("files_of_disk", "is_above"), [(1000, True), (100_000, False)])
+async def test_empty_files_count_as_the_part_of_the_disk_that_they_keep_from_others(
+    monkeypatch, files_of_disk, is_above
+):
+    """100 files are a tenth of a disk that can have 1,000, though they have no bytes. Counted by bytes alone,
+    an organization could take all files of the disk and stay within its share."""
+    monkeypatch.setattr(
+        disk_meter,
+        "rooms",
+        lambda *_: [Room("bytes", 0, whole=1000 * MIB, reserve=0), Room("files", 0, files_of_disk, 0)],
+    )
+    async with make_world(organization_disk_bytes=50 * MIB) as world:
+        ctx, application = world.installation.ctx, await world.application()
+        folder = Path(ctx.settings.data_dir) / "run/volumes" / application
+        folder.mkdir(parents=True)
+        for number in range(100):
+            (folder / str(number)).touch()
+        assert await DiskMeter(ctx).look(rest=0) is is_above

@@ -137,6 +137,12 @@ def rooms(folder: Path, wanted: int) -> list[Room]:
     return [Room(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 
 
+def bytes_per_file(present: Collection[Room]) -> int:
+    """Returns the bytes of the disk for each file that it can have; 0 if it does not count files."""
+    whole = {room.unit: room.whole for room in present}
+    return whole["bytes"] // whole["files"] if "files" in whole else 0
+
+
 def has_room_to_start(folder: Path, wanted: int) -> bool:
     return all(room.free >= room.reserve // _LAST for room in rooms(folder, wanted))
 

@@ -9,12 +9,12 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.disk_reserve import rooms
+from windlass.base.disk_reserve import bytes_per_file, rooms
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.subprocesses import in_thread
@@ -51,10 +51,13 @@ Key = tuple[str, str]
 
 
 class FileCount:
-    """Sums up the bytes of files below folders, a moment at a time. Links to one file count once."""
+    """Sums up the bytes of files below folders, and counts the files, a moment at a time. Links to one file
+    count once."""
 
     def __init__(self, folders: Iterable[tuple[Key, Path]]) -> None:
         self.bytes: Counter[Key] = Counter()
+        self.files: Counter[Key] = Counter()
+        """With folders."""
         self._waiting = [(key, str(path)) for key, path in folders]
         self._linked: set[tuple[int, int]] = set()
         self._entries = self._count_all()
@@ -82,6 +85,7 @@ class FileCount:
                 return
             self._linked.add(file)
         self.bytes[key] += facts.st_blocks * 512
+        self.files[key] += 1
 
 
 class DiskMeter:
@@ -111,13 +115,13 @@ class DiskMeter:
             await asyncio.sleep(rest * (time.monotonic() - began))
         owners = await ctx.store.reads.statuses.organizations()
         sizes = count.bytes + Counter(await self._volumes_elsewhere())
-        on_disk = Counter[str]()
-        for (part, name), size in sizes.items():
-            if org := name if part == _CACHES else owners.get(name):
-                on_disk[org] += size
+        on_disk, files = _sum_up(sizes, owners), _sum_up(count.files, owners)
+        present = rooms(self._folder, ctx.settings.disk_reserve_bytes)
+        each = bytes_per_file(present)
+        # Empty files take no bytes, and the disk has room for so many only.
+        on_disk |= Counter({org: number * each for org, number in files.items()})
         held = on_disk + Counter(await self._row_sizes())
-        room = rooms(self._folder, ctx.settings.disk_reserve_bytes)[0]
-        share = share_of(ctx.settings.organization_disk_bytes, room, len(on_disk))
+        share = share_of(ctx.settings.organization_disk_bytes, present, len(on_disk))
         volumes = {name: size for (part, name), size in sizes.items() if part == _VOLUMES}
         ctx.places.local.engine.note_disk_use(DiskMeasurement(share, held, volumes))
         record = record_of(held, share)
@@ -156,3 +160,12 @@ class DiskMeter:
             now = time.monotonic()
             self._volumes_due = now + _LONG_REST * (now - began)
         return self._volumes
+
+
+def _sum_up(counts: Mapping[Key, int], owners: Mapping[str, str]) -> Counter[str]:
+    """Returns the sums of organizations. `owners`: the organizations of services."""
+    sums = Counter[str]()
+    for (part, name), number in counts.items():
+        if org := name if part == _CACHES else owners.get(name):
+            sums[org] += number
+    return sums

@@ -6,13 +6,13 @@ deleting, and what runs goes on. The measurements are those of `control.backgrou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from windlass.base.disk_reserve import Room
+from windlass.base.disk_reserve import Room, bytes_per_file
 from windlass.base.errors import Conflict
 from windlass.store import FIRST_PLACE, Reads, Tx
 
@@ -37,14 +37,16 @@ class DiskRecord(Struct, frozen=True):
 NONE: Final = DiskRecord()
 
 
-def share_of(setting: int, room: Room, organizations: int) -> int:
+def share_of(setting: int, present: Collection[Room], organizations: int) -> int:
     """Returns the bytes that an organization may hold. Without a setting: three times what is free besides
-    the reserve, and in any case an equal part of the disk, so an organization that alone has files on a
-    machine has no limit."""
+    the reserve, of bytes or of files, whichever is scarcer, and in any case an equal part of the disk, so an
+    organization that alone has files on a machine has no limit."""
     if setting:
         return setting
-    equal_part = room.whole // max(1, organizations)
-    return max(_TIMES_FREE * (room.free - room.reserve), equal_part)
+    each = {"bytes": 1, "files": bytes_per_file(present)}
+    free = min((room.free - room.reserve) * each[room.unit] for room in present)
+    whole = max(room.whole for room in present if room.unit == "bytes")
+    return max(_TIMES_FREE * free, whole // max(1, organizations))
 
 
 def record_of(held: Mapping[str, int], share: int) -> DiskRecord:
