@@ -13,12 +13,17 @@ SOURCES: Final = sorted(file for portion in _PORTIONS for file in portion.rglob(
 
 def room(name: str) -> Path:
     """Returns the file or folder of a room, such as `control/records`, in whichever package it is."""
-    (found,) = (portion / name for portion in _PORTIONS if (portion / name).exists())
+    (found,) = (portion / name for portion in _PORTIONS if _is_there(portion / name))
     return found
 
 
+def _is_there(path: Path) -> bool:
+    """A folder that has moved to another package may be left with nothing but what Python has compiled."""
+    return path.is_file() or (path.is_dir() and any(part.name != "__pycache__" for part in path.iterdir()))
+
+
 def is_room(name: str) -> bool:
-    return any((portion / name).is_dir() for portion in _PORTIONS)
+    return any((portion / name).is_dir() and _is_there(portion / name) for portion in _PORTIONS)
 
 
 def place(file: Path) -> str:
