@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from tests.source import room
 from tests.tables import rows
+from windlass.engines.engine import Engine
+from windlass.engines.provider import RemoteProvider
 
 ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS]
-"""Pages of frameworks name files of users' repositories."""
+SKETCH = ROOT / "docs" / "sketches" / "helm-and-kubernetes.md"
+PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS, SKETCH]
+"""Pages of frameworks name files of users' repositories, and a sketch those that do not exist yet."""
 FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("process")]
 FIELDS = room("core/declare/fields.py")
 INVENTED = {
@@ -126,3 +131,18 @@ def test_every_decision_is_in_the_list_of_decisions():
 def test_every_page_of_the_manual_is_in_the_table_of_contents():
     listed = set(re.findall(r"\(docs/([\w-]+\.md)\)", PAGES[0].read_text()))
     assert sorted({page.name for page in OWN_PAGES[1:]} - listed) == []
+
+
+@pytest.mark.parametrize("protocol", [Engine, RemoteProvider])
+def test_the_sketch_of_an_engine_has_a_line_for_each_member_of_its_protocol(protocol: type):
+    """A verb that comes later has to have an answer on Kubernetes, too."""
+    lines = re.findall(r"^\| (`.+?) \|", SKETCH.read_text(), re.M)
+    shown = {name for line in lines for name in re.findall(r"`(\w+)`", line)}
+    members = {
+        name
+        for base in protocol.__mro__
+        for name in (*vars(base), *vars(base).get("__annotations__", {}))
+        if not name.startswith("_")
+    }
+    assert len(members) > 10
+    assert members - shown == set()
