@@ -345,6 +345,7 @@ class OutputLine(Struct, frozen=True, gc=False):
     at: int
     message: str
     pod: str = ""
+    """The instance, such as `web-7-0`: the name of the service, its generation and its index."""
     version: str = ""
     stage: str = ""
     """The stage of the deployment that the line belongs to, if it is known."""
