@@ -46,7 +46,7 @@ class Ground:
 
     def speaks_for(self, token: str, actor: Actor) -> None:
         world = self.world
-        world.installation.authenticator._keep(
+        world.installation.authenticator._cache_actor(
             f"Token {token}".encode(), actor, world.clock.now() + 1_000_000
         )
 

@@ -31,7 +31,7 @@ async def held(windlass, *words):
 async def watch(windlass, *words):
     """The command, with a build that waits until the command has shown its state and its log."""
     is_said, is_shown = threading.Event(), threading.Event()
-    print_state, show_line = DeploymentWait._say, DeploymentWait._show
+    print_state, show_line = DeploymentWait._print_state, DeploymentWait._print_line
 
     def _say(wait, state):
         print_state(wait, state)
@@ -43,8 +43,8 @@ async def watch(windlass, *words):
         is_shown.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeploymentWait, "_say", _say)
-        patch.setattr(DeploymentWait, "_show", _show)
+        patch.setattr(DeploymentWait, "_print_state", _say)
+        patch.setattr(DeploymentWait, "_print_line", _show)
         gate = windlass.world.builder.gate = asyncio.Event()
         saying = asyncio.create_task(meanwhile(windlass, *words))
         while not saying.done() and not (is_said.is_set() and is_shown.is_set()):  # noqa: ASYNC110 (threads set them)

@@ -108,7 +108,9 @@ async def tried(
 
 async def answered(stage: Stage, subject: Subject, caller: Actor) -> int:
     token, world = new_token(), stage.world
-    world.installation.authenticator._keep(f"Token {token}".encode(), caller, world.clock.now() + 60_000)
+    world.installation.authenticator._cache_actor(
+        f"Token {token}".encode(), caller, world.clock.now() + 60_000
+    )
     body = within(subject.operation, without_references(subject.operation, subject.body))
     return (await stage.call(subject.operation, subject.ids, body, token)).status
 

@@ -35,7 +35,7 @@ async def test_watching_for_a_cancellation_ends_although_it_arrives_just_then(wo
 
 
 def tell(world: World, word: str) -> None:
-    cast(GroupCommit, world.installation.ctx.store)._tell(word)
+    cast(GroupCommit, world.installation.ctx.store)._notify_listeners(word)
 
 
 async def ends(task: asyncio.Task[None], turns: int) -> None:

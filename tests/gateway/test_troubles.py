@@ -135,7 +135,7 @@ async def test_a_reason_for_which_services_are_not_reached_is_logged_once(
     await town.router.reserve("base", [Listen(free_port)])
     (town.folder / JOURNAL).write_bytes(b"")
     tries = []
-    greet = town.router._greet  # type: ignore[attr-defined]
+    greet = town.router._restore_door  # type: ignore[attr-defined]
 
     async def count(ask: AskGateway) -> None:
         tries.append(ask)

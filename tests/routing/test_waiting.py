@@ -54,7 +54,7 @@ async def test_a_start_that_waits_is_recognized_as_windlass() -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        async with start_wait._answers(listening, "it waits"):
+        async with start_wait._answering(listening, "it waits"):
             assert await asyncio.to_thread(is_windlass, "127.0.0.1", port)
 
 

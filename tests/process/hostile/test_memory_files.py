@@ -179,7 +179,7 @@ async def test_one_with_fewer_is_not(tmp_path):
         await station.apply(it)
         await station.hears("has mounted 1000")
         engine: Any = station.engine
-        await engine._resource_monitor._weigh()
+        await engine._resource_monitor._check_memory()
         assert not (await station.one(it.service)).reason
         await station.engine.sweep(await station.engine.services())
 
@@ -195,7 +195,7 @@ async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_en
         await station.apply(it)
         await station.hears("has opened 300")
         engine: Any = station.engine
-        await engine._resource_monitor._weigh()
+        await engine._resource_monitor._check_memory()
         if is_ended:
             assert "too many open files" in (await station.ended(it.service)).reason
         else:

@@ -78,7 +78,7 @@ async def test_while_memory_is_free_it_is_not(station, available):
     available(2 * GIB)
     engine: Any = station.engine
     await engine._resource_monitor._keep_memory()
-    await engine._resource_monitor._weigh()
+    await engine._resource_monitor._check_memory()
     assert not (await station.one(FILLS)).reason
 
 

@@ -109,11 +109,11 @@ class Cgroups:
     def memory_of(self, service: str) -> int:
         """Returns the bytes of memory that all instances of a service hold, also those that have ended,
         without pages of files that the kernel can write back; 0 if that is not known."""
-        return sum(_held(base / (self._prefix() + service)) for base in self._bases())
+        return sum(_memory_use(base / (self._prefix() + service)) for base in self._bases())
 
     def memory_of_steps(self, org: str) -> int:
         """Returns the bytes of memory that the build steps of an organization hold, counted likewise."""
-        return sum(_held(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
+        return sum(_memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
         """Removes groups of instances that are gone, which a killed server may have left. `find` returns the
@@ -196,7 +196,7 @@ def _make_v2(group: Path, memory: int, processes: int) -> Path:
     return group
 
 
-def _held(group: Path) -> int:
+def _memory_use(group: Path) -> int:
     for name in ("memory.current", "memory.usage_in_bytes"):
         with suppress(OSError):
             used, parts = int((group / name).read_text()), _numbers(group / "memory.stat")

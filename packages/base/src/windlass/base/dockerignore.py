@@ -92,10 +92,10 @@ def _pattern(line: str) -> Pattern | None:
             parts.append(part)
     # Two `**` in a row mean the same as one, and take much longer.
     parts = [part for place, part in enumerate(parts) if parts[place : place + 2] != ["**", "**"]]
-    return Pattern(tuple(map(_part, parts)), keeps) if parts else None
+    return Pattern(tuple(map(_compiled_part, parts)), keeps) if parts else None
 
 
-def _part(text: str) -> Part:
+def _compiled_part(text: str) -> Part:
     return None if text == "**" else _form(text)
 
 

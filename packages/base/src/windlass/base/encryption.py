@@ -83,7 +83,7 @@ class Encryption:
         return encrypted.startswith(self._sealing.head)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:
-        data_key, about = os.urandom(KEY_BYTES), _about(owner)
+        data_key, about = os.urandom(KEY_BYTES), _associated_data(owner)
         nonce = os.urandom(_NONCE)
         wrapped = self._sealing.wrap.encrypt(nonce, data_key, about)
         # The data key is used once, so its nonce may be fixed.
@@ -92,7 +92,7 @@ class Encryption:
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
         if not encrypted.startswith(FORMAT):
             raise CannotDecrypt("unknown format")
-        return _decrypt(self._key(key_of(encrypted)), encrypted[HEAD_BYTES:], _about(owner))
+        return _decrypt(self._key(key_of(encrypted)), encrypted[HEAD_BYTES:], _associated_data(owner))
 
     def _key(self, id: str) -> SealingKey:
         if id not in self._keys:
@@ -149,6 +149,6 @@ def _digest(key: bytes, parts: Iterable[bytes]) -> str:
     return hmac.digest(key, b"\0".join(parts), "sha256").hex()
 
 
-def _about(owner: tuple[str, ...]) -> bytes:
+def _associated_data(owner: tuple[str, ...]) -> bytes:
     """Returns a text that no two owners share, whatever characters their names contain."""
     return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in owner).encode()

@@ -25,7 +25,7 @@ def hold_other_family(host: str, port: int) -> socket.socket | None:
     try:
         if held.family == socket.AF_INET6:
             held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        held.bind((_place(host, is_ipv6=is_ipv6), port))
+        held.bind((_address_to_hold(host, is_ipv6=is_ipv6), port))
     except OSError as error:
         held.close()
         if error.errno == errno.EADDRINUSE:
@@ -38,7 +38,7 @@ def hold_other_family(host: str, port: int) -> socket.socket | None:
     return held
 
 
-def _place(host: str, *, is_ipv6: bool) -> str:
+def _address_to_hold(host: str, *, is_ipv6: bool) -> str:
     """Returns the address to hold. At a loopback address, the others of the machine are left to others."""
     if host == "::1" or host.startswith("127."):
         return "127.0.0.1" if is_ipv6 else "::1"

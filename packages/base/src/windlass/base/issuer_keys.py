@@ -97,7 +97,7 @@ class FetchedKeys:
         self._failure: Exception | None = None
 
     async def find(self, alg: str, kid: str | None) -> IssuerKey:
-        if not self._within(FRESH, self._fetched):
+        if not self._is_within(FRESH, self._fetched):
             await self._refetch()
         try:
             return _select(self._usable_keys(), alg, kid)
@@ -113,7 +113,7 @@ class FetchedKeys:
         return self._keys
 
     async def _refetch(self) -> None:
-        if self._fetching is None and not self._within(self._every, self._tried):
+        if self._fetching is None and not self._is_within(self._every, self._tried):
             self._tried = self._now()
             self._fetching = asyncio.create_task(self._replace())
         if self._fetching is not None:
@@ -129,7 +129,7 @@ class FetchedKeys:
         finally:
             self._fetching = None
 
-    def _within(self, span: float, since: float) -> bool:
+    def _is_within(self, span: float, since: float) -> bool:
         """Returns whether `since` is less than `span` ago; False also if the clock was turned back, so that
         no wait is endless."""
         return 0 <= self._now() - since < span

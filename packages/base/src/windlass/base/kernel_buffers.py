@@ -47,9 +47,9 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
             try:
                 for copy, link in _open_files(pid, process):
                     if link.startswith("socket:") and link not in sockets:
-                        sockets[link] = _ask(copy, _socket_bytes, default)
+                        sockets[link] = _measure_copy(copy, _socket_bytes, default)
                     elif link.startswith("pipe:") and link not in pipes:
-                        pipes[link] = _ask(copy, _pipe_bytes, _PIPE)
+                        pipes[link] = _measure_copy(copy, _pipe_bytes, _PIPE)
             finally:
                 os.close(process)
     return KernelBuffers(len(sockets), len(pipes), sum(sockets.values()) + sum(pipes.values()))
@@ -63,7 +63,7 @@ def _open_files(pid: int, process: int) -> Iterator[tuple[Callable[[], int], str
             yield partial(os.dup, number) if folder == OURS else partial(copy_of_file, process, number), link
 
 
-def _ask(make_copy: Callable[[], int], measure: Measure, default: int) -> int:
+def _measure_copy(make_copy: Callable[[], int], measure: Measure, default: int) -> int:
     try:
         copy = make_copy()
     except OSError:

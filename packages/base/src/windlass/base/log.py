@@ -38,7 +38,7 @@ def start_logging(level: str, form: str) -> None:
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": f"{_moment(record)}.{int(record.msecs):03d}Z",
+            "time": f"{_time_text(record)}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -67,7 +67,7 @@ def _escape(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _moment(record: logging.LogRecord) -> str:
+def _time_text(record: logging.LogRecord) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
 
 

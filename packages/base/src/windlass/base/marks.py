@@ -31,12 +31,12 @@ _LONGEST_CHASE: Final = 60.0
 def mark_of(home: Path) -> int:
     """Returns the mark of the instance of this folder, or of the build with this home. Marks of instances of
     an installation are next to each other."""
-    return _first(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
+    return _first_mark(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
 
 
 def is_below(mark: int, services: Path) -> bool:
     """Returns whether a mark is that of an instance below this folder."""
-    return mark - mark % _OF_INSTANCES == _first(services)
+    return mark - mark % _OF_INSTANCES == _first_mark(services)
 
 
 def read_mark(pid: int) -> int:
@@ -74,7 +74,7 @@ def _newest_number(file: int) -> int:
     return int(os.pread(file, 200, 0).split()[-1])
 
 
-def _first(services: Path) -> int:
+def _first_mark(services: Path) -> int:
     return _PREFIX + _number(str(services)) % (_PREFIX // _OF_INSTANCES) * _OF_INSTANCES
 
 

@@ -56,7 +56,7 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
             waiting = [copy]
             try:
                 while waiting:
-                    yield from _look(waiting, seen, tries)
+                    yield from _files_in_messages(waiting, seen, tries)
             finally:
                 for copy in waiting:
                     os.close(copy)
@@ -80,7 +80,7 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
             os.close(process)
 
 
-def _look(waiting: list[int], seen: set[int], tries: Iterator[int]) -> Iterator[os.stat_result]:
+def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int]) -> Iterator[os.stat_result]:
     """Takes one of the waiting sockets, closes it, and yields the facts of the files in it. Those that are
     sockets with files wait, too."""
     with socket.socket(fileno=waiting.pop()) as sock:

@@ -136,7 +136,7 @@ def _files_held(pids: Collection[int]) -> int:
         raise HiddenFiles from error
     for pid in map(live_thread, pids):
         with suppress(OSError):
-            views.setdefault(_view(pid), pid)
+            views.setdefault(_mount_view(pid), pid)
     room = _MOST_MOUNTS
     for pid in views.values():
         for line in _mounts(str(pid)):
@@ -159,7 +159,7 @@ def _device_of_memory_files() -> int:
         os.close(file)
 
 
-def _view(pid: int) -> tuple[int, ...]:
+def _mount_view(pid: int) -> tuple[int, ...]:
     """Identifies the mounts that a process sees, by its namespace and its root folder."""
     root = os.stat(f"/proc/{pid}/root")  # noqa: PTH116 (of thousands)
     return os.stat(f"/proc/{pid}/ns/mnt").st_ino, root.st_dev, root.st_ino  # noqa: PTH116 (likewise)

@@ -94,7 +94,7 @@ class OrganizationSteps:
         self._weighing: asyncio.Task[None] | None = None
 
     def begin_weighing(self) -> None:
-        self._weighing = self._weighing or asyncio.create_task(self._weigh())
+        self._weighing = self._weighing or asyncio.create_task(self._measure_memory())
 
     def end_weighing(self) -> None:
         """Ends it with the last step."""
@@ -102,7 +102,7 @@ class OrganizationSteps:
             self._weighing.cancel()
             self._weighing = None
 
-    async def _weigh(self) -> None:
+    async def _measure_memory(self) -> None:
         while True:
             await asyncio.sleep(_EVERY)
             pids = {steps: steps.pids for steps in self.environments.values() if steps.pids}

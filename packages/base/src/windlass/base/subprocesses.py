@@ -101,7 +101,7 @@ def end_all_of(home: Path, *, in_cells: bool = True) -> None:
     while calm < _CALM_LOOKS and time.monotonic() < until:
         calm += 1
         for process in kernel.new_processes(set()):
-            if not process.dead and (read_mark(process.pid) == mark or _has(process.pid, variable)):
+            if not process.dead and (read_mark(process.pid) == mark or _has_variable(process.pid, variable)):
                 calm = 0
                 with suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
@@ -109,7 +109,7 @@ def end_all_of(home: Path, *, in_cells: bool = True) -> None:
         kill_fast_forkers(mark)
 
 
-def _has(pid: int, variable: bytes) -> bool:
+def _has_variable(pid: int, variable: bytes) -> bool:
     with suppress(OSError):
         return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False

@@ -54,7 +54,7 @@ class CommandTable(Struct, frozen=True):
 def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
     """Returns the table, from the cache if nothing has changed since."""
     digest = _digest()
-    if kept := _kept(digest):
+    if kept := _read_cache(digest):
         return kept
     table = compute(digest)
     file = cache_folder() / _FILE
@@ -67,11 +67,11 @@ def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
 def place_of(name: str) -> str:
     """Returns the place of a command that an installed package brings; empty if there is none of the name. A
     server that starts has no other use for the table, so it is not computed here."""
-    kept = _kept(_digest())
+    kept = _read_cache(_digest())
     return (commands_of_packages() if kept is None else kept.machine).get(name, "")
 
 
-def _kept(digest: str) -> CommandTable | None:
+def _read_cache(digest: str) -> CommandTable | None:
     with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         kept = msgspec.json.decode((cache_folder() / _FILE).read_bytes(), type=CommandTable)
         if kept.digest == digest:

@@ -71,7 +71,7 @@ class DeploymentFailed(CommandFailed):
         """`command`: an option of a command line does what the reason asks for. `retry`: the command that
         deploys again, which is the last line."""
         # The last lines of the service, which follow, were printed before.
-        self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
+        self.why = _reason_text(deployment).partition(OUTPUT_FOLLOWS)[0]
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
             super().__init__(in_sentence(self.why))
         else:
@@ -96,14 +96,14 @@ def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, An
         return DeploymentFailed(started.name, deployment, command=command, retry=retry)
     newest = _newest(api, started)
     if newest is None or newest["action"] == Do.DELETE:
-        return ServiceDeleted(started.name, _why(deployment))
+        return ServiceDeleted(started.name, _reason_text(deployment))
     return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
 
 
 def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
     """Returns the command that sets the field which the reason begins with, or an empty text. `--port` makes
     the whole list one public port: it is offered only where that is what there is."""
-    match = _TO_SET.match(_why(deployment))
+    match = _TO_SET.match(_reason_text(deployment))
     if match is None:
         return ""
     field, of_port, value = match.groups()
@@ -231,13 +231,13 @@ def state_of(deployment: Mapping[str, Any]) -> str:
     return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
 
 
-def _why(deployment: Mapping[str, Any]) -> str:
+def _reason_text(deployment: Mapping[str, Any]) -> str:
     return str(deployment.get("message") or "no reason was given")
 
 
 def last_lines(deployment: Mapping[str, Any]) -> list[str]:
     """Returns the last lines of what a deployment started, which follow the reason of its failure."""
-    return _why(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
+    return _reason_text(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
 
 
 def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:

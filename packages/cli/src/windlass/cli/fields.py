@@ -93,7 +93,7 @@ def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool
     """Yields the options of fields. `wanted` is true if everything around these fields is required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
-        kind, extra = _bare(types.type_info(field.type))
+        kind, extra = _without_null(types.type_info(field.type))
         required = field.required and wanted
         if isinstance(kind, types.StructType) and kind.cls not in seen:
             yield from _fields(kind.cls, path, seen | {kind.cls}, required)
@@ -103,7 +103,7 @@ def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool
 
 def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any, required: bool) -> Field:
     many = isinstance(kind, types.ListType)
-    inner, of_each = _bare(kind.item_type) if isinstance(kind, types.ListType) else (kind, {})
+    inner, of_each = _without_null(kind.item_type) if isinstance(kind, types.ListType) else (kind, {})
     scalar, choices = _scalar(inner)
     extra = {**of_each, **extra}
     return Field(
@@ -130,15 +130,15 @@ def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
             return _SCALARS.get(type(kind)), ()
 
 
-def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
+def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
     """Returns a type without absence and null, and its annotations."""
     match kind:
         case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
-            bare, metadata = _bare(inner)
+            bare, metadata = _without_null(inner)
             return bare, metadata | (schema or {}) | (extra or {})
         case types.UnionType(types=several):
             left = [option for option in several if not isinstance(option, types.NoneType)]
-            return _bare(left[0]) if len(left) == 1 else (kind, {})
+            return _without_null(left[0]) if len(left) == 1 else (kind, {})
         case _:
             return kind, {}
 

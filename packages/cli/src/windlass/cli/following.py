@@ -58,12 +58,12 @@ class RetryTimer:
 
     def pause(self, problem: Exception) -> float:
         """Returns seconds to wait. Raises the trouble if waiting would not help, or not any more."""
-        if not _passes(problem):
+        if not _is_temporary(problem):
             raise problem
         now, asked = time.monotonic(), _retry_after(problem)
         if not self._until:
             self._until = now + asked + self._seconds
-            self._say(f"{plain(str(problem))}\n{announcement(asked)}")
+            self._print_message(f"{plain(str(problem))}\n{announcement(asked)}")
         if now > self._until:
             raise problem
         return max(next(self._pauses), asked)
@@ -73,14 +73,14 @@ class RetryTimer:
 
     def over(self) -> None:
         if self._until:
-            self._say("Continuing.")
+            self._print_message("Continuing.")
         self._until = 0.0
 
     def reset(self) -> None:
         """Notes that an event arrived: after the next trouble, pauses begin short again."""
         self._pauses = pauses(_SOONEST, _LATEST)
 
-    def _say(self, message: str) -> None:
+    def _print_message(self, message: str) -> None:
         if not self._quiet:
             click.echo(message, err=True)
 
@@ -210,7 +210,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
-def _passes(problem: Exception) -> bool:
+def _is_temporary(problem: Exception) -> bool:
     return isinstance(problem, ServerUnreachable) or (
         isinstance(problem, ApiRefused) and problem.status in _LATER
     )

@@ -89,7 +89,7 @@ def for_server(url: str) -> str:
 
 
 def is_same_repository(url: str, other: str) -> bool:
-    return _bare(for_server(url)) == _bare(for_server(other)) != ""
+    return _normal_url(for_server(url)) == _normal_url(for_server(other)) != ""
 
 
 def _has_changes(folder: Path) -> bool:
@@ -121,7 +121,7 @@ def _counts(path: str) -> bool:
     return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))
 
 
-def _bare(url: str) -> str:
+def _normal_url(url: str) -> str:
     return url.removesuffix("/").removesuffix(".git").casefold()
 
 

@@ -78,16 +78,16 @@ def _expression(glob: str) -> str:
     text, block, floats = "", "", False
     for part in parts:
         if part != "**":
-            block += f"{_part(part)}/"
+            block += f"{_segment_pattern(part)}/"
             continue
         text += f"(?>{_FOLDERS}?{block})" if floats and block else block
         block, floats = "", True
     if last == "**":
         return text + (f"(?>{_FOLDERS}?{block})" if floats and block else block) + "(?s:.+)"
-    return text + (_FOLDERS if floats else "") + block + _part(last)
+    return text + (_FOLDERS if floats else "") + block + _segment_pattern(last)
 
 
-def _part(glob: str) -> str:
+def _segment_pattern(glob: str) -> str:
     """Translates what is between two slashes."""
     pieces = [""]
     place = 0

@@ -117,7 +117,7 @@ def readable(
         "git_commit_id": (row.get("git_commit_id") or "")[:7],
         "took": duration(row["created_at"], ended) if ended else "",
     }
-    return {name: own[name] for name in sorted(own, key=lambda name: _place(operation, name))}
+    return {name: own[name] for name in sorted(own, key=lambda name: _column_order(operation, name))}
 
 
 def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
@@ -132,12 +132,12 @@ def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
     shown = [name for name in dict.fromkeys(names) if any(name in row for row in rows) and name not in _LATE]
     late = [name for name in _LATE if any(name in row for row in rows)]
     return sorted(
-        (name for name in (*shown, *late) if _tells(operation, rows, name)),
-        key=lambda name: _place(operation, name),
+        (name for name in (*shown, *late) if _is_informative(operation, rows, name)),
+        key=lambda name: _column_order(operation, name),
     )
 
 
-def _place(operation: Operation, name: str) -> int:
+def _column_order(operation: Operation, name: str) -> int:
     """Sort key of a column: name (or else the id), state and address come first."""
     order = _order(operation)
     return order.index(name) if name in order else len(order)
@@ -231,13 +231,13 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
     )
 
 
-def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
+def _is_informative(operation: Operation, rows: Sequence[Any], name: str) -> bool:
     """True if a value carries information: not if it is empty, or the same for all rows, such as an icon."""
-    usual = None if name in STATES else _usual(operation.answer, name)
+    usual = None if name in STATES else _default_value(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 
 
-def _usual(answer: type[Struct] | None, name: str) -> Any:
+def _default_value(answer: type[Struct] | None, name: str) -> Any:
     field = _find_field(answer, name)
     return field.default if field is not None and field.type is str else None
 
@@ -248,13 +248,13 @@ def _find_field(answer: type[Struct] | None, name: str) -> msgspec.structs.Field
 
 
 def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
-    return field is not None and _says(field.type, WITHOUT_EFFECT)
+    return field is not None and _has_annotation(field.type, WITHOUT_EFFECT)
 
 
-def _says(annotation: Any, meta: msgspec.Meta) -> bool:
+def _has_annotation(annotation: Any, meta: msgspec.Meta) -> bool:
     """True if a type, or a part of it, is annotated so."""
     return meta in getattr(annotation, "__metadata__", ()) or any(
-        _says(part, meta) for part in get_args(annotation)
+        _has_annotation(part, meta) for part in get_args(annotation)
     )
 
 

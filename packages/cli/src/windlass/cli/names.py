@@ -88,10 +88,10 @@ class NameResolver:
         below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
         question = (family.name, self._path(line, text), below)
         if question not in self._known:
-            self._known[question] = self._ask(text, *question)
+            self._known[question] = self._search(text, *question)
         return self._known[question]
 
-    def _ask(self, text: str, family: str, path: str, below: str) -> ResolvedResource:
+    def _search(self, text: str, family: str, path: str, below: str) -> ResolvedResource:
         query = {"family": family, "path": path} | ({"below": below} if below else {})
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:

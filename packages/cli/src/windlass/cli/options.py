@@ -39,7 +39,7 @@ class CommandOptions(Struct, frozen=True):
 
 def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
     operation = command.operation
-    above = _above(registry, command)
+    above = _nameable_families(registry, command)
     fixed = operation.family.fixed if operation.family and _is_edit(command) else frozenset[str]()
     fields = fields_of(operation.body, fixed) if operation.body else []
     query = fields_of(operation.query) if operation.query else []
@@ -153,7 +153,7 @@ def _is_edit(command: DerivedCommand) -> bool:
     return command.operation.handler.endswith((f".{Verb.UPDATE}", f".{Verb.PATCH}"))
 
 
-def _above(registry: Registry, command: DerivedCommand) -> list[str]:
+def _nameable_families(registry: Registry, command: DerivedCommand) -> list[str]:
     """Returns the families that can be named: those that paths need, and those that narrow a search."""
     families = [family.name for family in ancestry(registry, command.named)] if command.named else []
     needed = [name for path in command.paths for name, _ in path.above if name not in families]

@@ -118,12 +118,14 @@ class DeploymentWait:
             raise
 
     def _until_done(self) -> EndedDeployment:
-        following = StreamFollower(self._ask, retry_until_done(lambda: self._ask({}), self._patience))
+        following = StreamFollower(
+            self._open_stream, retry_until_done(lambda: self._open_stream({}), self._patience)
+        )
         reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
-            deployment = self._last()
+            deployment = self._print_until_end()
             if self._build is not None:
-                self._build.show_rest(self._show)
+                self._build.show_rest(self._print_line)
         if self._held.removeprefix(_REASON) not in str(deployment.get("message") or ""):
             self._show_held()
         if deployment["status"] != self._wanted:
@@ -132,10 +134,10 @@ class DeploymentWait:
             raise failure_of(self._api, self._started, deployment)
         return EndedDeployment(self._started, deployment)
 
-    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
+    def _open_stream(self, headers: Mapping[str, str]) -> ApiAnswer:
         return self._api.call("GET", f"{self._started.deployment_path}/stream", headers=headers)
 
-    def _last(self) -> Mapping[str, Any]:
+    def _print_until_end(self) -> Mapping[str, Any]:
         """Prints states and log lines until the deployment ends."""
         deployment: Mapping[str, Any] = {}
         while deployment.get("status", Progress.QUEUED) in OPEN:
@@ -147,11 +149,11 @@ class DeploymentWait:
                     raise received.data
                 case _Source.DEPLOYMENT:
                     deployment = received.data
-                    self._say(state_of(deployment))
+                    self._print_state(state_of(deployment))
                     self._follow_build(deployment)
                     self._say_waiting(deployment)
                 case _:
-                    self._show(received.data)
+                    self._print_line(received.data)
         return deployment
 
     def _next(self) -> _FollowedEvent:
@@ -170,7 +172,7 @@ class DeploymentWait:
         if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
             self._build.follow()
 
-    def _say(self, state: str) -> None:
+    def _print_state(self, state: str) -> None:
         if self._shown != state:
             self._shown = state
             print_state(self._started.name, state)
@@ -182,7 +184,7 @@ class DeploymentWait:
             show_below(waits)
         self._waits = waits
 
-    def _show(self, line: Any) -> None:
+    def _print_line(self, line: Any) -> None:
         if not isinstance(line, dict):
             return
         self._show_held()
@@ -258,7 +260,7 @@ class BuildLog:
         the server cannot read the log, as that of a service on another machine."""
         if self._reader is None:
             self._reader = _StreamReader(
-                StreamFollower(self._ask, None, quiet=True), self._news, _Source.BUILD
+                StreamFollower(self._open_stream, None, quiet=True), self._news, _Source.BUILD
             )
 
     def show_rest(self, show: Any) -> None:
@@ -281,6 +283,6 @@ class BuildLog:
         if self._reader is not None:
             self._reader.close()
 
-    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
+    def _open_stream(self, headers: Mapping[str, str]) -> ApiAnswer:
         query = {"follow": "true", "tail": _MOST_LINES}
         return self._api.call("GET", self._path, query=query, headers=headers)

@@ -59,7 +59,7 @@ class EnvironmentWait:
             if not waited:
                 break
         # The stream ends before that if the environment itself is deleted.
-        self._judge(ended, [*deleted, *waited.values()])
+        self._check_results(ended, [*deleted, *waited.values()])
         return ended
 
     def _changes(self) -> Iterator[dict[str, Any]]:
@@ -97,12 +97,12 @@ class EnvironmentWait:
         for id, started in [(id, waited[id]) for id in statuses if id in waited]:
             status = statuses[id]
             if is_under_way(status) and status["deployment_request_id"] == started.deployment:
-                self._say(started, str(status["state"]), str(status["message"]))
+                self._print_state(started, str(status["state"]), str(status["message"]))
                 continue
             deployment = self._read(started)
             if deployment is None:
                 continue  # deleted a moment ago: the next event of the stream reports it
-            self._say(started, state_of(deployment))
+            self._print_state(started, state_of(deployment))
             if deployment["status"] not in OPEN:
                 del waited[id]
                 yield EndedDeployment(started, deployment)
@@ -116,7 +116,7 @@ class EnvironmentWait:
                 return None
             raise
 
-    def _say(self, started: StartedDeployment, state: str, waits: str = "") -> None:
+    def _print_state(self, started: StartedDeployment, state: str, waits: str = "") -> None:
         """Prints a state, and why the service waits, unless that was printed last."""
         before = self._shown.get(started.path, ("", ""))
         self._shown[started.path] = state, waits
@@ -125,7 +125,7 @@ class EnvironmentWait:
         if waits and before[1] != waits:
             show_below(f"{started.name}: {waits}")
 
-    def _judge(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
+    def _check_results(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
         failed = [end for end in ended if end.deployment["status"] != self._wanted]
         for end in failed:
             if end.deployment["status"] == Progress.FAILED:

@@ -85,7 +85,7 @@ class CommandSocket:
     def receive(self) -> Iterator[bytes | dict[str, Any] | CloseFrame]:
         """Yields everything that has arrived: bytes, JSON, and the end."""
         early, self._early = self._early, []
-        yield from filter(None, map(self._take, early))
+        yield from filter(None, map(self._convert_event, early))
         while (data := self._read()) is not None:
             try:
                 # Without data, the connection is closed: wsproto takes None for that.
@@ -96,7 +96,7 @@ class CommandSocket:
                     f"check the address: {self._api.url} does not answer as Windlass does"
                 ) from error
             for event in events:
-                if (message := self._take(event)) is not None:
+                if (message := self._convert_event(event)) is not None:
                     yield message
             if not data:
                 return
@@ -104,7 +104,7 @@ class CommandSocket:
     def close(self) -> None:
         self._socket.close()
 
-    def _take(self, event: Event) -> bytes | dict[str, Any] | CloseFrame | None:
+    def _convert_event(self, event: Event) -> bytes | dict[str, Any] | CloseFrame | None:
         match event:
             case BytesMessage(data=data):
                 return bytes(data)

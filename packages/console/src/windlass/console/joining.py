@@ -63,7 +63,7 @@ def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
 def _wrap(name: str, text: str, joined: list[str]) -> str:
     """Returns a module as a function that is called once, so that its names stay its own."""
     exported = ", ".join(match for _, match in _EXPORT.findall(text))
-    body = _IMPORT.sub(lambda match: _take(name, match), _EXPORT.sub(r"\1 \2", text))
+    body = _IMPORT.sub(lambda match: _rewrite_import(name, match), _EXPORT.sub(r"\1 \2", text))
     if other := _OTHER_FORM.search(body):
         raise UnknownForm(f"{name}: {other[0]}")
     body = _LAZY.sub(lambda match: _open(name, match[1], joined, MAIN), body)
@@ -78,13 +78,13 @@ def _link(name: str, text: str, joined: list[str]) -> str:
         if target not in joined:
             return match[0]
         source = _relative(name, MAIN)
-        return f'import {{ {_variable(target)} }} from "{source}"; {_take(name, match)}'
+        return f'import {{ {_variable(target)} }} from "{source}"; {_rewrite_import(name, match)}'
 
     text = _IMPORT.sub(replace, text)
     return _LAZY.sub(lambda match: _open(name, match[1], joined, name), text)
 
 
-def _take(name: str, match: re.Match[str]) -> str:
+def _rewrite_import(name: str, match: re.Match[str]) -> str:
     names, whole, target = match[1], match[2], match[3]
     wanted = whole or f"{{ {names.replace(' as ', ': ')} }}"
     return f"const {wanted} = {_variable(_resolve(name, target))};"

@@ -19,11 +19,11 @@ _EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
 _OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
 
 
-def _nothing(files: KnownFiles, package: dict[str, Any]) -> str:
+def _find_nothing(files: KnownFiles, package: dict[str, Any]) -> str:
     return ""
 
 
-def _always(text: str) -> Finder:
+def _find_always(text: str) -> Finder:
     return lambda files, package: text
 
 
@@ -32,14 +32,14 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     name: str
     build: str = ""
     """The command, if package.json has no build script."""
-    static_folder: Finder = _nothing
-    start: Finder = _nothing
+    static_folder: Finder = _find_nothing
+    start: Finder = _find_nothing
     port: int = 3000
     own_server: str = "\n"
     """The words of a start script that serve no static files."""
     build_cache: str = _USUAL_CACHE
     """The folder that its build keeps for the next one."""
-    build_variables: Finder = _nothing
+    build_variables: Finder = _find_nothing
     """Variables of the build, as `env` takes them."""
     missing: str = ""
     """The way out, if neither a server nor static files come of the build."""
@@ -117,22 +117,25 @@ FRAMEWORKS: Final = (
         build_cache=".next/cache",
         static_folder=_next_export,
         own_server="next start",
-        start=_always("npx next start --port ${PORT:-3000}"),
+        start=_find_always("npx next start --port ${PORT:-3000}"),
     ),
     NodeFramework(
-        package="nuxt", name="Nuxt", build="npx nuxt build", start=_always("node .output/server/index.mjs")
+        package="nuxt",
+        name="Nuxt",
+        build="npx nuxt build",
+        start=_find_always("node .output/server/index.mjs"),
     ),
     NodeFramework(
         package="@remix-run/serve",
         name="Remix",
         build="npx remix build",
-        start=_always("npx remix-serve ./build/server/index.js"),
+        start=_find_always("npx remix-serve ./build/server/index.js"),
     ),
     NodeFramework(
         package="@react-router/serve",
         name="React Router",
         build="npx react-router build",
-        start=_always("npx react-router-serve ./build/server/index.js"),
+        start=_find_always("npx react-router-serve ./build/server/index.js"),
     ),
     NodeFramework(
         package="@sveltejs/kit",
@@ -149,7 +152,7 @@ FRAMEWORKS: Final = (
         name="Astro",
         build="npx astro build",
         static_folder=_astro_folder,
-        start=_always("env HOST=0.0.0.0 node ./dist/server/entry.mjs"),
+        start=_find_always("env HOST=0.0.0.0 node ./dist/server/entry.mjs"),
         port=4321,
     ),
     NodeFramework(
@@ -170,30 +173,30 @@ FRAMEWORKS: Final = (
         name="Gatsby",
         build="npx gatsby build",
         build_cache=".cache",
-        static_folder=_always("public"),
+        static_folder=_find_always("public"),
     ),
     NodeFramework(
         package="@docusaurus/core",
         name="Docusaurus",
         build="npx docusaurus build",
-        static_folder=_always("build"),
+        static_folder=_find_always("build"),
     ),
     NodeFramework(
-        package="@11ty/eleventy", name="Eleventy", build="npx eleventy", static_folder=_always("_site")
+        package="@11ty/eleventy", name="Eleventy", build="npx eleventy", static_folder=_find_always("_site")
     ),
     NodeFramework(
         package="react-scripts",
         name="Create React App",
         is_single_page=True,
         build="npx react-scripts build",
-        static_folder=_always("build"),
+        static_folder=_find_always("build"),
     ),
     NodeFramework(
         package="@vue/cli-service",
         name="Vue",
         is_single_page=True,
         build="npx vue-cli-service build",
-        static_folder=_always("dist"),
+        static_folder=_find_always("dist"),
     ),
     NodeFramework(
         package="vite", name="Vite", is_single_page=True, build="npx vite build", static_folder=_vite_folder

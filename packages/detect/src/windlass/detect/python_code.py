@@ -163,13 +163,13 @@ def module_file(files: KnownFiles, module: str) -> str:
 def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
     """Returns the folder from which a file imports modules of the repository: its own if they are beside it
     and nowhere else, as where it is run there; `src` if it is below that."""
-    is_run_there = _PLAIN.fullmatch(folder) and _holds(files, folder, modules)
-    if is_run_there and not any(_holds(files, top, modules) for top in ("", "src")):
+    is_run_there = _PLAIN.fullmatch(folder) and _contains_module(files, folder, modules)
+    if is_run_there and not any(_contains_module(files, top, modules) for top in ("", "src")):
         return folder
     return "src" if f"{folder}/".startswith("src/") else ""
 
 
-def _holds(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
+def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
     """True if a folder holds one of these modules or packages."""
     inner = f"{folder}/" if folder else ""
     return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)

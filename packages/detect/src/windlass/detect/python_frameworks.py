@@ -84,7 +84,7 @@ def _choose_script(
     recipe: Recipe, needed: dict[str, str], framework: ScriptFramework, file: PythonFile
 ) -> None:
     recipe.choose(
-        f"{_because(framework.name, framework.module, needed, file)} imports it.",
+        f"{_reason_text(framework.name, framework.module, needed, file)} imports it.",
         framework=framework.name,
         start=f"{framework.start} {file.path}{framework.options}",
         port=framework.port,
@@ -126,7 +126,7 @@ def _choose_object(
     factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
     if not variable and not factory:
         return False
-    because = f"{_because(name, _MODULES[name], needed, file)} defines `{variable or factory}`"
+    because = f"{_reason_text(name, _MODULES[name], needed, file)} defines `{variable or factory}`"
     recipe.choose(f"{because}.", framework=name)
     if variable and (whole := module_with_views(code, file, variable)):
         file, because = whole, f"{because}, which {whole.path} imports along with other modules"
@@ -154,14 +154,14 @@ def _choose_entry_object(
     name = next((name for name in names if name in named), "")
     if not name or not (variable := file.served_object):
         return False
-    because = f"{_because(name, _MODULES[name], needed, file)} holds `{variable}`"
+    because = f"{_reason_text(name, _MODULES[name], needed, file)} holds `{variable}`"
     recipe.choose(f"{because}.", framework=name)
     serve = serve_wsgi if names is _WSGI else serve_asgi
     serve(recipe, needed, f"{file.module}:{variable}", because, "")
     return True
 
 
-def _because(name: str, module: str, needed: dict[str, str], file: PythonFile) -> str:
+def _reason_text(name: str, module: str, needed: dict[str, str], file: PythonFile) -> str:
     origin = _file_naming(module, needed)
     return f"{origin} names {name}; {file.path}" if origin else file.path
 

@@ -72,7 +72,7 @@ class Recipe(Struct, kw_only=True):
         """Sets the values that are still empty, each for this reason. A part that is too long is named in the
         problems instead: the rest of a command would do something else."""
         for name, value in values.items():
-            if not getattr(self, name) and (plain := self._plain(name, value)):
+            if not getattr(self, name) and (plain := self._clean_value(name, value)):
                 setattr(self, name, plain)
                 self.reasons[name] = _line(reason)[:LONGEST]
 
@@ -83,21 +83,21 @@ class Recipe(Struct, kw_only=True):
             setattr(self, name, getattr(empty, name))
             self.reasons.pop(name, None)
 
-    def _plain(self, name: str, value: Any) -> Any:
+    def _clean_value(self, name: str, value: Any) -> Any:
         match value:
             case str():
-                return self._short(name, _line(value))
+                return self._shortened(name, _line(value))
             case [ProcessType(), *_]:
                 return [
                     ProcessType(name, command)
                     for name, command in ((_line(process.name), _line(process.command)) for process in value)
-                    if self._short(f"the process {name}", command)
+                    if self._shortened(f"the process {name}", command)
                 ]
             case list() | tuple():
-                return [text for text in map(_line, value) if self._short(name, text)]
+                return [text for text in map(_line, value) if self._shortened(name, text)]
         return value
 
-    def _short(self, name: str, text: str) -> str:
+    def _shortened(self, name: str, text: str) -> str:
         if len(text) <= LONGEST:
             return text
         problem = f"Shorten {name} to {LONGEST} characters, such as by a script in the repository: it has "

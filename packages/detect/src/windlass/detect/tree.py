@@ -30,12 +30,12 @@ class Tree:
         view = Tree((), self._read)
         view._names = self._names
         view._bytes_read = self._bytes_read
-        view._top = self._at(folder.strip("/"))
+        view._top = self._full_path(folder.strip("/"))
         return view
 
     def names(self, folder: str = "") -> Collection[str]:
         """Returns the names of the files that are directly in a folder."""
-        return self._names.get(self._at(folder), _NONE)
+        return self._names.get(self._full_path(folder), _NONE)
 
     def has(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
@@ -49,7 +49,7 @@ class Tree:
                 yield folder.removeprefix(beginning)
 
     def read(self, path: str, most: int) -> bytes:
-        content = self._read(self._at(path), most)
+        content = self._read(self._full_path(path), most)
         self._bytes_read[0] += len(content)
         return content
 
@@ -58,5 +58,5 @@ class Tree:
         """Returns how much was read so far, in all folders."""
         return self._bytes_read[0]
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return f"{self._top}/{path}".strip("/")

@@ -25,14 +25,18 @@ Numbers = tuple[int, ...]
 def is_in_range(version: str, wanted: str) -> bool:
     """True if the version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
-    return any(_holds(present, alternative) for alternative in wanted[:LONGEST].split("||"))
+    return any(_satisfies(present, alternative) for alternative in wanted[:LONGEST].split("||"))
 
 
 def plain_version(wanted: str) -> str:
     """Returns the numbers of a range that names one version or the beginning of one, such as `v20.11`, or an
     empty text."""
     match = _COMPARATOR.fullmatch(without_name(wanted[:LONGEST]))
-    return ".".join(map(str, _parts(match))) if match and match[1] in (None, "=", "==", "===") else ""
+    return (
+        ".".join(map(str, _numbers_before_wildcard(match)))
+        if match and match[1] in (None, "=", "==", "===")
+        else ""
+    )
 
 
 def without_name(wanted: str) -> str:
@@ -40,13 +44,13 @@ def without_name(wanted: str) -> str:
     return _NAMES.get(wanted.strip().lower().removeprefix("lts/"), wanted.strip())
 
 
-def _holds(present: Numbers, alternative: str) -> bool:
+def _satisfies(present: Numbers, alternative: str) -> bool:
     text = _BETWEEN.sub(r">=\1 <=\2", without_name(alternative))
     return all(_compares(present, match) for match in _COMPARATOR.finditer(text))
 
 
 def _compares(present: Numbers, match: re.Match[str]) -> bool:
-    parts = _parts(match)
+    parts = _numbers_before_wildcard(match)
     same = present[: len(parts)] == parts
     whole = _pad(parts)
     match match[1]:
@@ -71,7 +75,7 @@ def _compares(present: Numbers, match: re.Match[str]) -> bool:
             return same
 
 
-def _parts(match: re.Match[str]) -> Numbers:
+def _numbers_before_wildcard(match: re.Match[str]) -> Numbers:
     """Returns the numbers before the first wildcard."""
     parts: list[int] = []
     for text in (match[2], match[3], match[4]):
@@ -83,7 +87,7 @@ def _parts(match: re.Match[str]) -> Numbers:
 
 def _numbers(version: str) -> Numbers:
     match = _COMPARATOR.search(version)
-    return _parts(match) if match else ()
+    return _numbers_before_wildcard(match) if match else ()
 
 
 def _pad(numbers: Numbers) -> Numbers:

@@ -36,11 +36,11 @@ def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         if folder:
-            entry = tarfile.TarInfo(_inside(folder))
+            entry = tarfile.TarInfo(_relative_path(folder))
             entry.type, entry.mode = tarfile.DIRTYPE, _WRITABLE_BY_ALL
             tar.addfile(entry)
         for path, content in files.items():
-            entry = tarfile.TarInfo(_inside(path))
+            entry = tarfile.TarInfo(_relative_path(path))
             entry.size, entry.mode = len(content), _READABLE_BY_ALL
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
@@ -54,7 +54,7 @@ def read_packed(archive: bytes) -> bytes | None:
         return file.read() if file else None
 
 
-def _inside(path: str) -> str:
+def _relative_path(path: str) -> str:
     name = posixpath.normpath("/" + path).lstrip("/")
     if not name or "\0" in name:
         raise EngineError(f"{path!r} is no path for a file: give one such as /etc/app/config.json")

@@ -311,7 +311,7 @@ class DockerEngine(RolloutEngine):
         """Stops its containers, until `run` starts them again. Nothing has to be moved."""
         with self._translated():
             containers = await self._containers.list(service=service)
-            await subprocesses.run_together(*(self._halt(container) for container in containers))
+            await subprocesses.run_together(*(self._stop_container(container) for container in containers))
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
@@ -373,7 +373,7 @@ class DockerEngine(RolloutEngine):
             await self._containers.stop(container["Id"], grace)
             await self._containers.remove(container["Id"])
 
-    async def _halt(self, container: ContainerSummary) -> None:
+    async def _stop_container(self, container: ContainerSummary) -> None:
         async with self._locks[container_name(container)]:
             await self._containers.stop(container["Id"], GRACE)
 

@@ -96,7 +96,7 @@ def unpack(archive: Path, into: Path) -> None:
         for count, entry in enumerate(tar):
             if count > MOST_ENTRIES:
                 raise EngineError(f"Keep the static folder below {MOST_ENTRIES:,} files: it has more")
-            path = _inside(into, entry.name)
+            path = _place_below(into, entry.name)
             if path is None:
                 continue
             if entry.isdir():
@@ -108,7 +108,7 @@ def unpack(archive: Path, into: Path) -> None:
                     raise EngineError("Make the static folder smaller: it is too large")
                 _write(path, source, entry.mtime)
             elif entry.islnk():
-                original = _inside(into, entry.linkname)
+                original = _place_below(into, entry.linkname)
                 with suppress(OSError):  # its original was left out
                     if original is not None:
                         os.link(original, path, follow_symlinks=False)
@@ -119,7 +119,7 @@ def unpack(archive: Path, into: Path) -> None:
             path.symlink_to(target)
 
 
-def _inside(into: Path, name: str) -> Path | None:
+def _place_below(into: Path, name: str) -> Path | None:
     """Returns the place of an entry; None for one that has no place below the folder."""
     _, *parts = name.strip("/").split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):

@@ -112,12 +112,12 @@ class ContainerFollower:
                     break
                 if LEAVING not in refused.message:
                     _log.warning(
-                        "the output of an instance cannot be read", extra=self._about(refused.message)
+                        "the output of an instance cannot be read", extra=self._log_fields(refused.message)
                     )
                 pause = await _pause(pause)
                 continue
             except OSError as error:  # the disk on which lines are kept may be full: they wait
-                _log.warning("the output of an instance cannot be kept", extra=self._about(repr(error)))
+                _log.warning("the output of an instance cannot be kept", extra=self._log_fields(repr(error)))
                 pause = await _pause(pause)
                 continue
             if not runs:
@@ -137,7 +137,7 @@ class ContainerFollower:
                 await self._hurried.wait()
         self._hurried.clear()
 
-    def _about(self, reason: str) -> dict[str, str]:
+    def _log_fields(self, reason: str) -> dict[str, str]:
         return {"pod": self._source.pod, "reason": reason}
 
     async def _runs(self) -> bool:
@@ -203,7 +203,7 @@ class NewOutput:
 
     @property
     def since(self) -> str | None:
-        return _moment(self.position.anchor) if self.position.anchor else None
+        return _engine_time(self.position.anchor) if self.position.anchor else None
 
     def new(self, pieces: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
         for piece in pieces:
@@ -253,7 +253,7 @@ class NewOutput:
             self._next = Position(anchor=stamp)
 
 
-def _moment(stamp: str) -> str:
+def _engine_time(stamp: str) -> str:
     """Returns a time in the form of the engine: seconds and nanoseconds since the epoch."""
     fraction = stamp.partition(".")[2].rstrip("Z").ljust(9, "0")
     return f"{milliseconds(stamp) // 1000}.{fraction}"

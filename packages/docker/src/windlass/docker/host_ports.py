@@ -64,7 +64,7 @@ class HostPorts:
         async with self._choosing:
             # A container may be made and its claim given back while the engine lists: claims are read before.
             claimed = dict(self._claimed)
-            held = await self._held()
+            held = await self._held_ports()
             mine = held.by_org[org] + sum(owner == org for owner in claimed.values())
             ports = choose(count, mine, held.all | claimed.keys() | self._skipped)
             self._claimed.update(dict.fromkeys(ports, org))
@@ -76,7 +76,7 @@ class HostPorts:
 
     async def check_alone(self, container: str, ports: Collection[int]) -> None:
         """Raises EngineRefused if another container was made with one of the ports, by another server."""
-        if ports and (await self._held()).are_shared(container, ports):
+        if ports and (await self._held_ports()).are_shared(container, ports):
             raise EngineRefused(409, TAKEN)
 
     def skip(self, refused: EngineRefused) -> bool:
@@ -92,7 +92,7 @@ class HostPorts:
         self._skipped |= new
         return bool(new)
 
-    async def _held(self) -> HeldPorts:
+    async def _held_ports(self) -> HeldPorts:
         """Returns the ports of containers of all installations, which may share an engine."""
         params = {"all": True, "filters": {"label": [names.PORTS]}}
         held = HeldPorts()

@@ -33,7 +33,7 @@ class DockerImages:
     async def resolve(self, request: PullRequest, say: Say) -> str:
         """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
         only the engine has it."""
-        own = None if request.is_registered else await self._own(request.ref)
+        own = None if request.is_registered else await self._local_image(request.ref)
         if own and not own.get("RepoDigests"):
             return request.ref  # the operator has put it there: no registry has it
         try:
@@ -56,7 +56,7 @@ class DockerImages:
     ) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata. What a user has pulled is removed
         once no service uses it."""
-        if inspection := await self._own(ref):
+        if inspection := await self._local_image(ref):
             if user and not is_ours(ref):
                 await self._pulled.note_use(user, ref, str(inspection.get("Id")))
             return inspection
@@ -75,9 +75,9 @@ class DockerImages:
             raise EngineError(why) from refused
         if user and (id := str((await image(self._docker, ref) or {}).get("Id", ""))):
             await self._pulled.note_pull(user, ref, id)
-        return await self._own(ref) or {}
+        return await self._local_image(ref) or {}
 
-    async def _own(self, ref: str) -> Mapping[str, Any] | None:
+    async def _local_image(self, ref: str) -> Mapping[str, Any] | None:
         """Returns the metadata of an image that is on the engine under this name."""
         inspection = await image(self._docker, ref)
         if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):

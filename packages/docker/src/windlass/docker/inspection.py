@@ -63,7 +63,7 @@ def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None)
         phase=phase,
         address=address,
         ports=_ports(inspection) if phase is Phase.RUNNING else {},
-        inside=_inside(inspection) if phase is Phase.RUNNING else "",
+        inside=_inner_address(inspection) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
         reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
@@ -126,7 +126,7 @@ def _reason(end: LastExit, memory: int) -> str:
     return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
 
 
-def _inside(inspection: Mapping[str, Any]) -> str:
+def _inner_address(inspection: Mapping[str, Any]) -> str:
     networks = inspection["NetworkSettings"].get("Networks") or {}
     return next((str(network["IPAddress"]) for network in networks.values() if network.get("IPAddress")), "")
 

@@ -50,7 +50,7 @@ def build() -> str:
 
 
 @contextmanager
-def _short(path: Path) -> Iterator[str]:
+def _short_name(path: Path) -> Iterator[str]:
     """Gives a path of any length a name that fits into the address of a socket, which has 107 bytes."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -88,13 +88,13 @@ def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket
         with suppress(FileNotFoundError):
             new.unlink()
         try:
-            with _short(new) as short:
+            with _short_name(new) as short:
                 listening.bind(short)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             path.unlink(missing_ok=True)  # the disk has no more files: that of the last program makes room
-            with _short(new) as short:
+            with _short_name(new) as short:
                 listening.bind(short)
         new.chmod(0o600)
         listening.listen(64)
@@ -109,7 +109,7 @@ def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socke
         connection = socket.socket(socket.AF_UNIX, kind)
         with on_failure(connection.close):
             try:
-                with _short(path) as short:
+                with _short_name(path) as short:
                     connection.connect(short)
             except (FileNotFoundError, ConnectionError):
                 connection.close()

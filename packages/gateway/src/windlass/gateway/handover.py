@@ -186,7 +186,7 @@ class Succession:
     def _handle_message(self, message: FromSuccessor, _: Sequence[int]) -> None:
         match message:
             case SuccessorServes():
-                self._doors.leave(self._give)
+                self._doors.leave(self._pass_on_client)
                 self._relieved()
                 self._decided.set()
             case ElderDrain():
@@ -198,7 +198,7 @@ class Succession:
         if self._channel is not None:
             self._channel.send(DrainEnd(wanted.number))
 
-    def _give(self, door: str, port: int, file: int, waited: ClientWait) -> None:
+    def _pass_on_client(self, door: str, port: int, file: int, waited: ClientWait) -> None:
         if self._channel is None:  # the successor has ended: nothing can be done for its client
             os.close(file)
         else:

@@ -99,7 +99,7 @@ class GatewayLink:
         if self._keeping is not None:
             return
         private_folder(self._folder)
-        self._keeping = asyncio.create_task(self._keep())
+        self._keeping = asyncio.create_task(self._stay_connected())
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop)
             await self._check_build(wanted)
@@ -148,9 +148,9 @@ class GatewayLink:
                 log_file = self._folder / LOG
                 raise RouteError(f"the gateway does not answer; its log shows why: {log_file}") from error
             with suppress(ConnectionError):
-                return await self._ask(call)
+                return await self._send_request(call)
 
-    async def _ask(self, call: Call) -> GatewayState:
+    async def _send_request(self, call: Call) -> GatewayState:
         if self._writer is None or self._writer.is_closing():
             self._is_ready.clear()  # A repetition at once would never let this end of the link be seen.
             raise ConnectionResetError("the gateway has gone")
@@ -175,14 +175,14 @@ class GatewayLink:
 
     # The connection
 
-    async def _keep(self) -> None:
+    async def _stay_connected(self) -> None:
         """Connects again and again, each time until the connection ends."""
         try:
             while True:
                 connection = await self._connect()
                 self._process = process_of(connection)
                 reader, self._writer = await asyncio.open_unix_connection(sock=connection)
-                greeting = asyncio.create_task(self._greet())
+                greeting = asyncio.create_task(self._send_missed_changes())
                 try:
                     await self._read(reader)
                 except (msgspec.DecodeError, OSError) as error:
@@ -190,7 +190,7 @@ class GatewayLink:
                     await asyncio.sleep(_LONG_PAUSE)
                 finally:
                     greeting.cancel()
-                    self._lose()
+                    self._wake_callers()
         finally:
             for child in self._children:
                 has_ended(child)
@@ -216,7 +216,7 @@ class GatewayLink:
         except OSError as error:  # Its folder may be missing for a moment, or the machine at a limit.
             _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
 
-    async def _greet(self) -> None:
+    async def _send_missed_changes(self) -> None:
         """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
         long."""
         greetings = list(self._greetings)
@@ -241,7 +241,7 @@ class GatewayLink:
     async def _try_to(self, greet: Callable[[AskGateway], Awaitable[None]]) -> str:
         """Returns why a gateway could not do it; empty if it could."""
         try:
-            await greet(self._ask)
+            await greet(self._send_request)
         except RouteError as error:
             return str(error)
         return ""
@@ -253,7 +253,7 @@ class GatewayLink:
             if (waiting := self._waiting.get(reply.number)) and not waiting.done():
                 waiting.set_result(reply)
 
-    def _lose(self) -> None:
+    def _wake_callers(self) -> None:
         """Makes callers that wait for an answer send their requests again."""
         self._is_ready.clear()
         if self._writer is not None:

@@ -66,13 +66,13 @@ class GatewayRouter:
         self._is_open = True
         self._port = state.port
         self._opening = replace(self._opening, port=state.port)
-        self._link.greet_with(self._greet)
+        self._link.greet_with(self._restore_door)
 
     async def stop(self) -> None:
         """Closes the link. The gateway keeps running."""
         if self._is_open:
             self._is_open = False
-            self._link.forget_greeting(self._greet)
+            self._link.forget_greeting(self._restore_door)
             await self._link.stop()
 
     async def retire(self, patience: float) -> None:
@@ -118,8 +118,8 @@ class GatewayRouter:
             async with asyncio.timeout(_SCRAPE_SECONDS):
                 state = await self._ask_traffic()
         except (RouteError, TimeoutError):
-            return [_up(False), *metrics_of(())]
-        return [_up(True), *metrics_of(state.traffic, state.dropped_lines)]
+            return [_up_metric(False), *metrics_of(())]
+        return [_up_metric(True), *metrics_of(state.traffic, state.dropped_lines)]
 
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services
@@ -130,7 +130,7 @@ class GatewayRouter:
             if not await is_known(door):
                 await self._link.call(Retire(door, patience))
 
-    async def _greet(self, ask: AskGateway) -> None:
+    async def _restore_door(self, ask: AskGateway) -> None:
         """Opens the door again, and sends the routes that the gateway does not have. Routes that it has may
         be newer ones of another server. A failure for one service does not stop the others: the first
         is raised at the end, as RouteError."""
@@ -150,5 +150,5 @@ class GatewayRouter:
             await ask(Keep(stays=True))
 
 
-def _up(is_up: bool) -> Metric:
+def _up_metric(is_up: bool) -> Metric:
     return gauge("gateway_up", "1 if the gateway answered this scrape", is_up)

@@ -79,10 +79,10 @@ def main(words: list[str], variables: Mapping[str, str]) -> int:
     client = client_of(words[0], Path(variables.get(SERVER, "/")))
     if client is None:
         return _report(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")
-    return _ask(client, QUESTIONS[words[0]](variables))
+    return _run_client(client, QUESTIONS[words[0]](variables))
 
 
-def _ask(client: Path, question: ReadinessCheck) -> int:
+def _run_client(client: Path, question: ReadinessCheck) -> int:
     try:
         done = subprocess.run(
             [client, *question.words],

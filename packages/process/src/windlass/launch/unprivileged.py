@@ -33,12 +33,12 @@ def leave_root(data: Path, needed: Path) -> None:
     user = _ordinary()
     volume = data.parent
     if _possible():
-        _give(volume, os.getuid(), os.getgid())
+        _change_owner(volume, os.getuid(), os.getgid())
         os.setgroups([])
         _enter(user)
     else:
         _check_way(volume, needed, user)
-        _give(volume, user.pw_uid, user.pw_gid)
+        _change_owner(volume, user.pw_uid, user.pw_gid)
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
@@ -116,7 +116,7 @@ def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
     return bool(facts.st_mode & 0o001)
 
 
-def _give(folder: Path, uid: int, gid: int) -> None:
+def _change_owner(folder: Path, uid: int, gid: int) -> None:
     """Changes the owner of a folder and its content; of itself last, because its owner marks the change as
     complete."""
     if folder.stat().st_uid == uid:

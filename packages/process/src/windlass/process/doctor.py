@@ -88,7 +88,7 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
     for finding in _readable_settings(settings):
         yield finding
     if readable := await asyncio.to_thread(isolation.readable_private_files):
-        state = f"services can read what other users of this machine may not: {_first(readable)}"
+        state = f"services can read what other users of this machine may not: {_first_names(readable)}"
         advice = (
             "move it out of /usr, for example below /var/lib, or let all users read it if it holds no "
             "secrets (chmod o+r, for folders o+rx)"
@@ -115,10 +115,12 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
             "deploy these services again; runs of Terraform get networks only where these reach public "
             "addresses"
         )
-        yield warn("Isolation", f"services that share the network of the machine: {_first(pods)}", advice)
+        yield warn(
+            "Isolation", f"services that share the network of the machine: {_first_names(pods)}", advice
+        )
 
 
-def _first(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
@@ -178,7 +180,8 @@ def _native(kind: ServerKind, servers: list[InstalledServer]) -> Finding:
     if not servers:
         return warn(kind.name, "not found: databases of this type cannot run here", f"install {kind.advice}")
     return ok(
-        kind.name, ", ".join(f"{_title(kind, server)} ({_short(server.program)})" for server in servers)
+        kind.name,
+        ", ".join(f"{_title(kind, server)} ({_program_text(server.program)})" for server in servers),
     )
 
 
@@ -186,5 +189,5 @@ def _title(kind: ServerKind, server: InstalledServer) -> str:
     return server.version if server.product == kind.name else f"{server.product} {server.version}"
 
 
-def _short(program: Path) -> str:
+def _program_text(program: Path) -> str:
     return "from a wheel" if "site-packages" in program.parts else str(program)

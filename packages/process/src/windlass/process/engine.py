@@ -208,14 +208,14 @@ class ProcessEngine(RolloutEngine):
 
     async def run(self, workload: Workload, index: int) -> Instance:
         self._prepare()
-        return await self._whole(
+        return await self._uninterrupted(
             self._instances.run(InstanceKey(workload.service, workload.generation, index), workload)
         )
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         self._prepare()
         key = InstanceKey(workload.service, workload.generation, index)
-        await self._whole(self._instances.run(key, workload, once=True))
+        await self._uninterrupted(self._instances.run(key, workload, once=True))
         while True:
             change, record = self._instances.change(workload.service), self._records.read(key)
             if record is None or record.removing:
@@ -224,7 +224,7 @@ class ProcessEngine(RolloutEngine):
                 await self._output.flush(self._records.home(key))
                 return as_outcome(record)
             if record.process is None:
-                await self._whole(self._instances.run(key, workload, once=True))
+                await self._uninterrupted(self._instances.run(key, workload, once=True))
             with suppress(TimeoutError):  # another engine may see the end, and sets no event here
                 async with asyncio.timeout(EVERY):
                     await change.wait()
@@ -251,18 +251,18 @@ class ProcessEngine(RolloutEngine):
         grace: float = _GRACE,
     ) -> None:
         self._prepare()
-        await self._whole(self._remove(service, generation, indexes, grace))
+        await self._uninterrupted(self._remove(service, generation, indexes, grace))
 
     async def discard(self, service: str) -> None:
         self._prepare()
         self.forget(service)
-        await self._whole(self._discard(service))
+        await self._uninterrupted(self._discard(service))
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        request, process = self._beside(instance, command)
+        request, process = self._command_request(instance, command)
         return await execute.execute(self._starter.spawner, request, process, timeout)
 
-    def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process]:
+    def _command_request(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process]:
         """Returns the request for a command beside the program of an instance, in its control groups, and the
         process whose cell it enters."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
@@ -284,7 +284,7 @@ class ProcessEngine(RolloutEngine):
         return request, first or record.process
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
-        spawn, process = self._beside(instance, request.command)
+        spawn, process = self._command_request(instance, request.command)
         return await open_execution(self._starter.spawner, spawn, process, request.terminal)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
@@ -379,7 +379,7 @@ class ProcessEngine(RolloutEngine):
 
     async def set_aside(self, service: str, into: Path) -> None:
         self._records.prepare()
-        await self._whole(self._set_aside(service, into))
+        await self._uninterrupted(self._set_aside(service, into))
 
     async def put_back(self, service: str, out: Path) -> None:
         self._records.prepare()
@@ -410,7 +410,7 @@ class ProcessEngine(RolloutEngine):
         self._groups.prepare()
         self._prepared = True
 
-    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _uninterrupted(self, work: Coroutine[Any, Any, T]) -> T:
         """Completes work even if its caller is cancelled."""
         try:
             return await asyncio.shield(self._instances.go(work))

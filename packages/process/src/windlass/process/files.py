@@ -65,7 +65,7 @@ def make(
     tops = [home / "app", home / "files"]
     tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
     for path, content in wanted.files.items():
-        _write(_place(home, path), content, tops, owner)
+        _write(_file_path(home, path), content, tops, owner)
     if wanted.writes_output:
         output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
@@ -251,7 +251,7 @@ def _hand_over(place: Path, storage: Path, owner: int | None, copies: CopyConten
     erase(place)
 
 
-def _place(home: Path, path: str) -> Path:
+def _file_path(home: Path, path: str) -> Path:
     inner = below_app(path)
     if inner is not None:
         return home / "app" / inner

@@ -118,7 +118,7 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
         until, pause = time.monotonic() + _KILL_AGAIN_AFTER, _FIRST_PAUSE
         # The first process of a cell may stay unreaped for long, but runs no code any more.
         while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
-            if not any(_lives(stat) for stat in stats):
+            if not any(_is_alive(stat) for stat in stats):
                 break
             pause *= 2
     reap_first_processes(stats)
@@ -139,6 +139,6 @@ def reap_first_processes(stats: Iterable[kernel.Stat]) -> None:
             loop.add_reader(fd, reap, fd)
 
 
-def _lives(stat: kernel.Stat) -> bool:
+def _is_alive(stat: kernel.Stat) -> bool:
     present = kernel.stat(stat.pid)
     return present is not None and present.start == stat.start and not present.dead

@@ -174,14 +174,14 @@ class Networks:
     async def _run(self, work: Callable[[], T]) -> T:
         def held() -> T:
             try:
-                with self._held():
+                with self._locked():
                     return work()
             except filelock.LockTimeout as error:
                 raise EngineUnavailable(str(error)) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
 
-    def _held(self) -> AbstractContextManager[None]:
+    def _locked(self) -> AbstractContextManager[None]:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         return filelock.holding(self._folder / "lock", _PATIENCE)
 

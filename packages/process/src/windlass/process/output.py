@@ -63,8 +63,8 @@ class OutputFile:
         saved = _read_mark(self._mark).split() or [b"0", b"-1"]
         self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
         """Positions in the appended output and in the leading hole; -1 if the file was never truncated."""
-        self._saved = self._now()
-        self._next, self._next_in_hole = self._now()
+        self._saved = self._current_position()
+        self._next, self._next_in_hole = self._current_position()
         self._free_from = self._position
         self.grown = time.monotonic()
         """The time of the last new output."""
@@ -105,7 +105,7 @@ class OutputFile:
 
     def rewind(self) -> None:
         """Has `lines` return the same lines again, since they were not handed over."""
-        self._next, self._next_in_hole = self._now()
+        self._next, self._next_in_hole = self._current_position()
 
     def current(self) -> bool:
         """False for an instance that was removed and created again under the same name."""
@@ -127,17 +127,17 @@ class OutputFile:
     def save(self) -> bool:
         """Saves the positions. Returns False if the disk is full: it is tried again, and a lost position only
         repeats lines."""
-        if self._saved != self._now():
+        if self._saved != self._current_position():
             # Overwritten in place: the length never changes, so no short write is ever read.
             try:
-                _write_mark(self._mark, b"%-31d %-31d\n" % self._now())
+                _write_mark(self._mark, b"%-31d %-31d\n" % self._current_position())
             except FileNotFoundError:  # it was laid aside by another engine, or erased
                 pass
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 return False
-            self._saved = self._now()
+            self._saved = self._current_position()
         return True
 
     def can_free(self) -> bool:
@@ -170,7 +170,7 @@ class OutputFile:
         self._position = self._next = self._free_from = LEADING_HOLE
         self.save()
 
-    def _now(self) -> tuple[int, int]:
+    def _current_position(self) -> tuple[int, int]:
         return self._position, self._in_hole
 
     def _size(self) -> int:

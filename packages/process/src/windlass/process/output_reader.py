@@ -170,7 +170,7 @@ class OutputReader:
         """Passes on all present output, including an unfinished line."""
         output = self._outputs.get(home)
         try:
-            while output is not None and not output.closed and self._take(output, unfinished=True):
+            while output is not None and not output.closed and self._pass_on_lines(output, unfinished=True):
                 await self._free(output)
                 await asyncio.sleep(0)
         except UnreadableOutput:
@@ -219,7 +219,7 @@ class OutputReader:
         except FileNotFoundError:
             return True  # another engine has finished it
         try:
-            while self._take(output, unfinished=True):
+            while self._pass_on_lines(output, unfinished=True):
                 await self._free(output)
                 await asyncio.sleep(0)
         except OSError:  # the output waits; the instance is gone
@@ -240,9 +240,9 @@ class OutputReader:
             if home in self._outputs:
                 self._wake_up(home)
         if overflown:
-            self._look()
+            self._check_files()
 
-    def _look(self) -> None:
+    def _check_files(self) -> None:
         """Looks at all files without notifications."""
         self._looked = time.monotonic()
         for home, output in self._outputs.items():
@@ -276,7 +276,7 @@ class OutputReader:
     async def _round(self) -> bool:
         """Reads one piece of each file that is being written to. Returns true if there may be more."""
         if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
-            self._look()
+            self._check_files()
         more = False
         for home in list(self._awake):
             output = self._outputs.get(home)
@@ -295,7 +295,7 @@ class OutputReader:
     async def _read_piece(self, home: Path, output: OutputFile) -> bool:
         """Reads one piece. Returns true if there was one."""
         silent = time.monotonic() - output.grown > _SILENCE
-        if self._take(output, unfinished=silent):
+        if self._pass_on_lines(output, unfinished=silent):
             self._wait = _PAUSE
             await self._free(output)
             await asyncio.sleep(0)
@@ -304,7 +304,7 @@ class OutputReader:
             self._watch_quiet(home, output)
         return False
 
-    def _take(self, output: OutputFile, *, unfinished: bool) -> bool:
+    def _pass_on_lines(self, output: OutputFile, *, unfinished: bool) -> bool:
         """Passes on the next lines of a file. Returns whether there were any."""
         assert self._sink is not None
         lines = output.lines(unfinished=unfinished)

@@ -220,7 +220,7 @@ class InstanceProcesses:
             if not stat.dead
         ]
         born = [process for process in born if self._is_member(process)]
-        older = [present for process in self._known if (present := _now(process))]
+        older = [present for process in self._known if (present := _reread(process))]
         self._known = [*born, *older]
         return {process.stat.pid: process for process in self._known}
 
@@ -229,7 +229,7 @@ class InstanceProcesses:
         return process in members(table, self._home, self._record.process, self._record)
 
 
-def _now(process: OwnedProcess) -> OwnedProcess | None:
+def _reread(process: OwnedProcess) -> OwnedProcess | None:
     """Returns a process as it is now; None if it has ended."""
     stat = kernel.stat(process.stat.pid)
     if stat is None or stat.dead or stat.start != process.stat.start:

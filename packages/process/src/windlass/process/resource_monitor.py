@@ -169,17 +169,17 @@ class ResourceMonitor:
             while True:
                 await asyncio.sleep(EVERY)
                 if not self._has_found:
-                    await self._take(partial(self._begin, prepare))
+                    await self._run_step(partial(self._begin, prepare))
                 for step in self._steps if self._has_found else ():
                     if step not in self._under_way:  # one that takes long holds no other up
                         self._under_way.add(step)
-                        tasks.create_task(self._take(step))
+                        tasks.create_task(self._run_step(step))
 
     async def _begin(self, prepare: Callable[[], None]) -> None:
         prepare()
         await self.find()
 
-    async def _take(self, step: Step) -> None:
+    async def _run_step(self, step: Step) -> None:
         try:
             await step()
         except Exception:  # noqa: BLE001 (one that fails stops no other)
@@ -202,7 +202,7 @@ class ResourceMonitor:
     async def _weigh_when_due(self) -> None:
         if time.monotonic() >= self._weigh_at:
             self._weigh_at = time.monotonic() + self._weigh_every
-            await self._weigh()
+            await self._check_memory()
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""
@@ -236,7 +236,7 @@ class ResourceMonitor:
             self._instances.notice(service)
         await self._output.finish_all()
 
-    async def _weigh(self) -> None:
+    async def _check_memory(self) -> None:
         """Ends programs that use more memory than was asked for, where no control group does."""
         records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
         if not records or not self._output.holds:

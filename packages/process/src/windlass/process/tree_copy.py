@@ -63,7 +63,9 @@ class _TreeCopy:
             for entry in entries:
                 if entry.is_symlink():
                     os.symlink(
-                        self._aim(str(Path(entry.path).readlink()), str(source)), entry.name, dir_fd=at
+                        self._link_target(str(Path(entry.path).readlink()), str(source)),
+                        entry.name,
+                        dir_fd=at,
                     )
                     os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
                 elif entry.is_dir(follow_symlinks=False):
@@ -79,7 +81,7 @@ class _TreeCopy:
         finally:
             os.close(below)
 
-    def _aim(self, link: str, folder: str) -> str:
+    def _link_target(self, link: str, folder: str) -> str:
         whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
         inside = whole == self._source or whole.startswith(self._source + "/")
         if inside:

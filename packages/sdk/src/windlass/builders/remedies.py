@@ -315,7 +315,7 @@ def blamed_line(last: Sequence[str]) -> str:
         for number, line in enumerate(lines)
         if _BLAMES.match(line)
     ]
-    return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
+    return next((_printable(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
 
 
 def _with_next(line: str, following: Sequence[str]) -> str:
@@ -335,9 +335,11 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_
             words = _OF_IMAGES.get(words, words) if is_image else words
             named = [group for group in match.groups() if group] or [""]
             package = python_modules.package_of(named[0])
-            return words.format(*map(_plain, named), package=_plain(package)) if "{" in words else words
+            return (
+                words.format(*map(_printable, named), package=_printable(package)) if "{" in words else words
+            )
     return _MEMORY if code in (_KILLED, -9) else ""
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     return "".join(filter(str.isprintable, text[:_LONGEST]))

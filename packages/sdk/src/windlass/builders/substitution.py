@@ -143,10 +143,10 @@ class _Substitution:
         if not name:
             raise BadWord("has a ${ without the name of a variable")
         value = self._variables.get(name)
-        how = self._take()
+        how = self._next_sign()
         if how == "}":
             return value or ""
-        if how == ":" and (how := self._take()) in "-+?" and how:
+        if how == ":" and (how := self._next_sign()) in "-+?" and how:
             return self._choose(name, value or None, how, "empty")
         if how and how in "-+?":
             return self._choose(name, value, how, "unset")
@@ -167,7 +167,7 @@ class _Substitution:
         self.place = name.end() if name else self.place
         return name[0] if name else ""
 
-    def _take(self) -> str:
+    def _next_sign(self) -> str:
         sign = self._peek()
         self.place += 1
         return sign

@@ -277,7 +277,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
                 words = _DATABASE
-            parts = [_plain(group) for group in match.groups() if group is not None] or [""]
+            parts = [_short_line(group) for group in match.groups() if group is not None] or [""]
             return words.format(*parts, name=name, package=python_modules.package_of("".join(parts[:1])))
     for pattern, words in _ENDED_FOR:
         if pattern.search(end):
@@ -312,9 +312,9 @@ def _exceptions(output: Sequence[str]) -> Iterator[str]:
     """Yields the lines that name an exception, the last first."""
     for line in reversed(output[-LOOKED_AT:]):
         if _EXCEPTION.match(line.strip()):
-            yield _plain(line)
+            yield _short_line(line)
 
 
-def _plain(text: str) -> str:
+def _short_line(text: str) -> str:
     """Returns a part of the output of a stranger as one short line."""
     return "".join(filter(str.isprintable, text[:_LONGEST].replace("`", "'"))).strip()

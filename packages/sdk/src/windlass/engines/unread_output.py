@@ -91,7 +91,7 @@ def _runs(home: Path) -> bool:
     """Returns whether a process of an instance lives, by its record."""
     with suppress(OSError, ValueError):
         record = json.loads((home / "record.json").read_bytes())
-        return any(map(_lives, _processes(record)))
+        return any(map(_is_alive, _processes(record)))
     return False
 
 
@@ -99,7 +99,7 @@ def _processes(record: Any) -> Iterator[Any]:
     yield from (process for name in ("process", "first") if (process := record.get(name)))
 
 
-def _lives(process: Any) -> bool:
+def _is_alive(process: Any) -> bool:
     with suppress(OSError):
         line = Path(f"/proc/{process['pid']}/stat").read_bytes()
         words = line[line.rindex(b")") + 2 :].split()

@@ -162,7 +162,9 @@ class RegistryClient:
         """Returns the digest that a tag stands for now. Docker Hub does not count this as a pull."""
         name = repository_of(self._url, image)
         path = f"/v2/{name}/manifests/{quote(tag, safe='')}"
-        answer = await self._ask("HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS)
+        answer = await self._send_request(
+            "HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS
+        )
         digest = answer.headers.get("docker-content-digest", "")
         if not is_digest(digest):
             raise self._failures.not_a_registry("it returns no digest of an image")
@@ -192,7 +194,7 @@ class RegistryClient:
     ) -> RegistryNames:
         names: list[str] = []
         for _ in range(MOST_PAGES):
-            answer = await self._ask("GET", path, scope, image)
+            answer = await self._send_request("GET", path, scope, image)
             page = self._decode(answer, shape)
             listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
             names += filter(_NAME.match, listed)
@@ -206,7 +208,9 @@ class RegistryClient:
 
     # One request, with the login that it takes
 
-    async def _ask(self, method: str, path: str, scope: str, image: str, accept: str = "") -> HttpResult:
+    async def _send_request(
+        self, method: str, path: str, scope: str, image: str, accept: str = ""
+    ) -> HttpResult:
         headers = {"Accept": accept or "application/json"}
         earlier = self._authorization.get(scope)
         url = self._api + path

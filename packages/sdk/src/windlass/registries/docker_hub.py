@@ -32,7 +32,7 @@ class SearchAnswer(Struct):
 
 async def search_images(out: HttpTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
     """Returns one page of the names of public images, and how many there are. No login is sent."""
-    answer = await _ask(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
+    answer = await _search(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
     return [image.repo_name for image in answer.results], answer.count
 
 
@@ -41,12 +41,12 @@ async def public_images(
 ) -> tuple[Sequence[str], int]:
     """Returns one page of the public images of a user or an organization there; those of `library` are the
     official ones."""
-    answer = await _ask(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
+    answer = await _search(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
     above = "" if namespace == OFFICIAL else f"{namespace}/"
     return [f"{above}{image.name}" for image in answer.results], answer.count
 
 
-async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
+async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
     paged = f"{url}&page={page}&page_size={min(size, _MOST)}"
     try:
         answer = await out.send(

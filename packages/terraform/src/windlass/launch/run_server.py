@@ -83,15 +83,15 @@ class RunServer:
         """Asks one server after the other; raises the failure of the last one if none answers."""
         for _ in self._urls[1:]:
             try:
-                return self._ask(method, path, body, headers)
+                return self._send_request(method, path, body, headers)
             except OSError as error:  # an HTTPError is one, too
                 if isinstance(error, urllib.error.HTTPError) and error.code < 500:
                     raise
                 self._urls.append(self._urls.pop(0))
                 say(f"a server does not answer ({error}): another one is asked")
-        return self._ask(method, path, body, headers)
+        return self._send_request(method, path, body, headers)
 
-    def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    def _send_request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         url, handlers = _way_to(self._urls[0])
         request = urllib.request.Request(  # noqa: S310 (the address is Windlass's own)
             url + path, data=body or None, headers=dict(headers), method=method

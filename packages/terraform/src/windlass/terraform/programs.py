@@ -72,10 +72,10 @@ class InstalledPrograms:
         about = path.stat()
         key = (str(path), about.st_mtime_ns, about.st_size)
         if key not in self._known:
-            self._known[key] = self._ask(engine, path)
+            self._known[key] = self._inspect(engine, path)
         return self._known[key]
 
-    def _ask(self, engine: str, path: Path) -> InstalledProgram | None:
+    def _inspect(self, engine: str, path: Path) -> InstalledProgram | None:
         try:
             version = _version_of(path)
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:

@@ -136,7 +136,7 @@ async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> byte
     return await ctx.store.write(change)
 
 
-async def _greet(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+async def _answer_greeting(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     return b""
 
 
@@ -284,7 +284,7 @@ Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
 Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
-    ("GET", "run"): _greet,
+    ("GET", "run"): _answer_greeting,
     ("GET", _STATE): _read_state,
     ("GET", "plan"): _read_plan,
 }

@@ -118,7 +118,9 @@ class AccountRequests:
         actor = await self._caller(request)
         id = actor.session if id == "current" else id
         await self._ctx.store.write(lambda tx: end_session(self._ctx, tx, actor, id, request.source))
-        _log.info("a session in a browser was ended", extra=_of(request, actor.name) | {"session": id})
+        _log.info(
+            "a session in a browser was ended", extra=_log_fields(request, actor.name) | {"session": id}
+        )
         gone = (
             (self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict"),) if id == actor.session else ()
         )
@@ -215,10 +217,10 @@ class AccountRequests:
 
 def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:
     """Logs who has signed in; never a secret of the session, or the link."""
-    _log.info("signed in", extra=_of(request, opened.holder_name) | {"way": way})
+    _log.info("signed in", extra=_log_fields(request, opened.holder_name) | {"way": way})
 
 
-def _of(request: Request, name: str) -> dict[str, str]:
+def _log_fields(request: Request, name: str) -> dict[str, str]:
     return {"caller": name, "address": request.client, "request_id": request.id.decode()}
 
 

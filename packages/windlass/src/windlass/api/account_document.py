@@ -30,7 +30,9 @@ def paths(headers: Document) -> dict[str, Document]:
                     id=_TEXT,
                     name=_TEXT,
                     is_person={"type": "boolean"},
-                    organizations=_many(_object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)),
+                    organizations=_array_of(
+                        _object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)
+                    ),
                     session=_TEXT,
                     expires_at={**_TIME, "nullable": True},
                 ),
@@ -150,12 +152,12 @@ def _object(**properties: Document) -> Document:
     return {"type": "object", "properties": properties}
 
 
-def _many(item: Document) -> Document:
+def _array_of(item: Document) -> Document:
     return {"type": "array", "items": item}
 
 
 def _results(item: Document) -> Document:
-    return _object(results=_many(item))
+    return _object(results=_array_of(item))
 
 
 _SESSION: Final = _object(

@@ -118,18 +118,22 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 def _numbers(wanted: type[Spec]) -> frozenset[str]:
     """Returns the names of the parameters that are integers."""
     kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
-    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.IntType))
+    return frozenset(
+        name for name, kind in kinds if isinstance(_without_metadata(kind), msgspec.inspect.IntType)
+    )
 
 
 @cache
 def _lists(wanted: type[Spec]) -> frozenset[str]:
     """Returns the names of the parameters that may be repeated."""
     kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
-    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.ListType))
+    return frozenset(
+        name for name, kind in kinds if isinstance(_without_metadata(kind), msgspec.inspect.ListType)
+    )
 
 
-def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
-    return _bare(kind.type) if isinstance(kind, msgspec.inspect.Metadata) else kind
+def _without_metadata(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    return _without_metadata(kind.type) if isinstance(kind, msgspec.inspect.Metadata) else kind
 
 
 def _plain_number(name: str, value: str) -> str:

@@ -69,7 +69,7 @@ class Callers:
             self.security.record_new_caller(actor, request.source)
         request.window = self._budgets.take_from_grant(actor.budget, actor.limit, now)
         if request.window is None:
-            await self._book(request, actor)
+            await self._count_request(request, actor)
         return actor
 
     async def admit_to_metrics(self, request: Request, token: str) -> None:
@@ -89,7 +89,7 @@ class Callers:
                 "metrics are of all organizations"
             )
 
-    async def _book(self, request: Request, actor: Actor) -> None:
+    async def _count_request(self, request: Request, actor: Actor) -> None:
         request.window, served = await self._budgets.take(actor.budget, actor.limit)
         if not served:
             raise self._too_many(request.window)

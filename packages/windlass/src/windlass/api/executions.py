@@ -220,12 +220,12 @@ class ExecutionSocket:
             try:
                 await self._session.end(end.value[1], code)
             finally:  # the client learns the end also if the audit cannot
-                await self._tell(send, end, code)
+                await self._send_end(send, end, code)
 
     async def close(self) -> None:
         await self._session.end(SocketEnd.LEFT.value[1])
 
-    async def _tell(self, send: Send, end: SocketEnd, code: int | None) -> None:
+    async def _send_end(self, send: Send, end: SocketEnd, code: int | None) -> None:
         with suppress(TimeoutError, OSError):  # the client does not read, or was faster
             async with asyncio.timeout(_LAST_WORDS):
                 if code is not None and self._tells:
@@ -273,7 +273,7 @@ class ExecutionSocket:
                 await execution.write(data)
             elif not self._tells:
                 await execution.write(str(message.get("text", "")).encode())
-            elif not await _obey(execution, str(message.get("text", ""))):
+            elif not await _handle_control(execution, str(message.get("text", ""))):
                 return SocketEnd.WRONG
 
     async def _watch(self, allowed: Allowed) -> SocketEnd:
@@ -295,7 +295,7 @@ class ExecutionSocket:
         self._active_at = asyncio.get_running_loop().time()
 
 
-async def _obey(execution: Execution, text: str) -> bool:
+async def _handle_control(execution: Execution, text: str) -> bool:
     """Returns False for a text that is no control message."""
     try:
         control = _control_of(text)

@@ -78,7 +78,7 @@ class Budgets:
             if (window.left == 0 or not window.is_open(now, limit)) and not self._is_spent(
                 window, now, limit
             ):
-                await self._book(window, subject, limit)
+                await self._reserve(window, subject, limit)
             if window.left == 0:
                 return window, False
             window.left -= 1
@@ -89,7 +89,7 @@ class Budgets:
         request."""
         return window.is_open(now, limit) and window.left == 0 and now < window.asked_at + SECOND
 
-    async def _book(self, window: Window, subject: str, limit: int) -> None:
+    async def _reserve(self, window: Window, subject: str, limit: int) -> None:
         async def change(tx: Tx) -> tuple[int, int, int]:
             opened, used = await tx.budgets.get(subject) or (tx.now, 0)
             if tx.now >= opened + HOUR:

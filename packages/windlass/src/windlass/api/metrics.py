@@ -82,11 +82,11 @@ class Metrics:
         from windlass.api.prometheus import text_of  # noqa: PLC0415 (70 ms; only for scrapes)
 
         answers = await asyncio.gather(*(source() for source in self._sources))
-        text = text_of(PREFIX, [*self._own(), *(metric for answer in answers for metric in answer)])
+        text = text_of(PREFIX, [*self._own_metrics(), *(metric for answer in answers for metric in answer)])
         self._kept = time.monotonic(), text
         return text
 
-    def _own(self) -> Iterator[Metric]:
+    def _own_metrics(self) -> Iterator[Metric]:
         requests: list[Sample] = [
             ((operation, str(status)), number) for (operation, status), number in self._counts.items()
         ]

@@ -184,7 +184,10 @@ class _Document:
             "responses": {
                 str(operation.status): self._success(operation),
                 **{str(status): _empty(operation, status) for status in operation.also if status < 400},
-                **{str(status): _at("responses", _REFUSALS[status].name) for status in _refusals(operation)},
+                **{
+                    str(status): _reference_to("responses", _REFUSALS[status].name)
+                    for status in _refusals(operation)
+                },
             },
         }
         return {key: value for key, value in parts.items() if value}
@@ -202,9 +205,9 @@ class _Document:
             about = {"description": schema.pop("description")} if "description" in schema else {}
             yield {"name": name, "in": "query", "required": required, **about, "schema": schema}
         if operation.is_repeatable:
-            yield _at("parameters", "Idempotency-Key")
+            yield _reference_to("parameters", "Idempotency-Key")
         if operation.conditional:
-            yield _at("parameters", "If-Match")
+            yield _reference_to("parameters", "If-Match")
 
     def _body(self, operation: Operation) -> Schema:
         """Describes the body. It is required where one of its fields is, as no body is the same as an empty
@@ -226,7 +229,7 @@ class _Document:
         if operation.answer is None:
             return answer
         schema = self._schemas.answer(operation)
-        content = _content(schema, self._answers.of(schema, ExamplePosition(thing=_about(operation))))
+        content = _content(schema, self._answers.of(schema, ExamplePosition(thing=_subject_of(operation))))
         if operation.streams:
             return answer | {"content": _stream(content)}
         return answer | {"content": content | (_EVENTS if _can_follow(operation) else {})}
@@ -247,7 +250,7 @@ def _empty(operation: Operation, status: int) -> Schema:
     }
 
 
-def _about(operation: Operation) -> str:
+def _subject_of(operation: Operation) -> str:
     """Returns the subject of an operation. An action on a service is about that service."""
     if operation.parent and operation.family and operation.family.parent is has_deployments:
         return operation.parent.name
@@ -279,12 +282,12 @@ def _refusal_answer(status: int) -> Schema:
     return {
         "description": refusal.meaning,
         "headers": _headers(_OF_REFUSAL.get(status, ())),
-        "content": _content(_at("schemas", "Error"), example),
+        "content": _content(_reference_to("schemas", "Error"), example),
     }
 
 
 def _headers(more: Iterable[str]) -> Schema:
-    return {name: _at("headers", name) for name in (*_EVERYWHERE, *more)}
+    return {name: _reference_to("headers", name) for name in (*_EVERYWHERE, *more)}
 
 
 def _header(name: str) -> Schema:
@@ -296,7 +299,7 @@ def _content(schema: Schema, example: Any) -> Schema:
     return {"application/json": {"schema": schema, "example": example}}
 
 
-def _at(kind: str, name: str) -> Schema:
+def _reference_to(kind: str, name: str) -> Schema:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 

@@ -62,7 +62,7 @@ class Samples:
             case {"$ref": _}:
                 name = component_name(schema)
                 return self.of(
-                    self._schemas[name], ExamplePosition(_bare(name), "", place.field, place.thing)
+                    self._schemas[name], ExamplePosition(_plain_title(name), "", place.field, place.thing)
                 )
             case {"allOf": [only]}:
                 return self.of(only, place)
@@ -95,10 +95,10 @@ class Samples:
         return {
             inside.field: self.of(field, inside)
             for field, inside in fields
-            if inside.field in required or self._tells(field, inside)
+            if inside.field in required or self._is_worth_showing(field, inside)
         }
 
-    def _tells(self, schema: Schema, place: ExamplePosition) -> bool:
+    def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
         """True if an optional field is worth showing."""
         if not self._whole and schema.get("default", _MADE) is None:
             return False
@@ -145,5 +145,5 @@ def _id(schema: Schema, place: ExamplePosition) -> str:
     return _id_of(thing)
 
 
-def _bare(name: str) -> str:
+def _plain_title(name: str) -> str:
     return re.sub(r"(Edit|Patch)?Request$|Created$", "", name)

@@ -63,7 +63,7 @@ class Schemas:
             if answer
         }
         self._bodies = self._add(*_bodies(registry))
-        self._answers = self._add(*_answers(registry, self._lists.values()))
+        self._answers = self._add(*_answer_schemas(registry, self._lists.values()))
         for operation in filter(is_one_and_many, registry.operations):
             self._widen(operation)
 
@@ -150,7 +150,7 @@ def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:
     return _components_of((op.body for op in registry.operations if op.body), chosen, "Request")
 
 
-def _answers(registry: Registry, lists: Iterable[type]) -> tuple[dict[type, str], dict[str, Schema]]:
+def _answer_schemas(registry: Registry, lists: Iterable[type]) -> tuple[dict[type, str], dict[str, Schema]]:
     chosen: dict[type, str] = {family.view: family.title for family in registry.families.values()}
     types = [*(op.answer for op in registry.operations if op.answer), *lists, Error, Pagination]
     refs, schemas = _components_of(types, chosen, "")

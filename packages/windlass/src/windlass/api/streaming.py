@@ -179,28 +179,28 @@ class _Pump(Generic[T]):
             await self._note_outage()
             return None if piece is None else StreamEnd.UNCHECKED
         if not may_go_on:
-            await self._say(self._remarks.refused if self._remarks else None)
+            await self._send_piece(self._remarks.refused if self._remarks else None)
             return StreamEnd.REFUSED
         self._checked_at = self._clock()
         if self._is_unavailable:
             self._is_unavailable = False
-            await self._say(self._remarks.available if self._remarks else None)
-        await self._say(piece)
+            await self._send_piece(self._remarks.available if self._remarks else None)
+        await self._send_piece(piece)
         await self._send_keep_alive()
         return None
 
     async def _note_outage(self) -> None:
         if not self._is_unavailable and self._remarks:
             self._is_unavailable = True
-            await self._say(self._remarks.unavailable(self._clock() - self._checked_at))
+            await self._send_piece(self._remarks.unavailable(self._clock() - self._checked_at))
         await self._send_keep_alive()
 
     async def _send_keep_alive(self) -> None:
         """Sends a keep-alive on a quiet stream, for the client and for proxies."""
         if self._remarks and self._clock() >= self._said_at + self._quiet:
-            await self._say(self._remarks.still_here)
+            await self._send_piece(self._remarks.still_here)
 
-    async def _say(self, piece: T | None) -> None:
+    async def _send_piece(self, piece: T | None) -> None:
         if piece is not None:
             self._said_at = self._clock()
             try:

@@ -137,7 +137,7 @@ class Installation:
         self.first_token: str | None = None
         """The Admin token that the first start created; it is shown only once."""
         self.first_code = ""  # of a link that signs a browser in, after a first start
-        pages = Pages(ctx, self.metrics.text, self._trouble, lambda: signer_of(ctx))
+        pages = Pages(ctx, self.metrics.text, self._find_problem, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
         self.app = App(ctx, callers, pages, self.metrics, find_file)
         self._tasks: list[asyncio.Task[None]] = []
@@ -223,7 +223,7 @@ class Installation:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         reasons: set[str] = set()
-        deadline = asyncio.get_running_loop().time() + await self._patience()
+        deadline = asyncio.get_running_loop().time() + await self._last_write_seconds()
         for last in (
             self.worker.stop,
             self.authenticator.note,
@@ -247,7 +247,7 @@ class Installation:
         self.ctx.logs.close()
         await self.ctx.store.close()
 
-    async def _patience(self) -> float:
+    async def _last_write_seconds(self) -> float:
         """Returns the seconds for what is stored last; none if the database does not store anything now."""
         try:
             problem = await self.ctx.store.problem()
@@ -344,7 +344,7 @@ class Installation:
             await in_thread(mark.write, ctx.settings, now)
             self._mark = now
 
-    async def _trouble(self) -> str:
+    async def _find_problem(self) -> str:
         if self.stopping:
             return "This server is stopping"
         return self.key_rotation.problem or await self.ctx.store.problem()

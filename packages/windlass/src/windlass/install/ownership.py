@@ -158,7 +158,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
             await _gather(settings, report, database, _real_parts_for(settings))
     except (EngineUnavailable, BuilderUnavailable, TimeoutError):
         pass
-    return _without(report.found, recorded)
+    return _exclude(report.found, recorded)
 
 
 async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
@@ -204,7 +204,7 @@ async def _count(
         database = await look(settings, report.mark)
     recorded = database.present | database.deleted
     report.unknown = {
-        label: rest for label, services in report.unknown.items() if (rest := _without(services, recorded))
+        label: rest for label, services in report.unknown.items() if (rest := _exclude(services, recorded))
     }
 
 
@@ -216,7 +216,7 @@ async def _gather(
         async with holdings(settings, parts_for, label) as held:
             report.aside = len(held.records())
             services = await held.services()
-            report.unknown[label] = _without(services, report.found)
+            report.unknown[label] = _exclude(services, report.found)
             report.is_lost = report.is_lost or any(kept.is_lost for kept in services.values())
 
 
@@ -230,7 +230,7 @@ def _without_volumes(settings: Settings, report: OwnershipReport, database: Data
     )
 
 
-def _without(services: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
+def _exclude(services: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
     return {service: kept for service, kept in services.items() if service not in others}
 
 
@@ -264,7 +264,7 @@ async def holdings(
 
 
 def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState) -> str:
-    place = _place(settings)
+    place = _database_text(settings)
     if report.is_lost and report.mark is None:
         return f"programs run from {settings.data_dir}, and their files are not in it"
     if not database.installation:
@@ -285,7 +285,7 @@ def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState
     return f"{place} does not know all that is here" if report.found else ""
 
 
-def _place(settings: Settings) -> str:
+def _database_text(settings: Settings) -> str:
     if settings.database_url:
         return "the database that WINDLASS_DATABASE_URL names"
     return f"the database {file_of(settings)}"

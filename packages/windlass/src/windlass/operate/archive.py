@@ -217,7 +217,7 @@ class Archive:
     @contextlib.contextmanager
     def opened(cls, path: Path) -> Iterator[Archive]:
         with contextlib.ExitStack() as stack:
-            with _understood(path):
+            with _translated_errors(path):
                 archive = cls(stack.enter_context(zipfile.ZipFile(path)))
                 if archive.manifest.format != FORMAT:
                     raise BadArchive(f"{path} is a {archive.manifest.format!r}, and this reads a {FORMAT!r}")
@@ -225,7 +225,7 @@ class Archive:
 
     def verify(self, encryption: Encryption) -> None:
         """All of it, before any of it is used."""
-        with _understood(Path(str(self._zip.filename))):
+        with _translated_errors(Path(str(self._zip.filename))):
             if not hmac.compare_digest(
                 self._zip.read(SEAL), _signature(self.manifest, self._text, encryption)
             ):
@@ -284,7 +284,7 @@ def _row(table: ArchiveTable, line: bytes) -> Sequence[Any]:
 
 
 @contextlib.contextmanager
-def _understood(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

@@ -92,14 +92,14 @@ class _Walk:
             self._compare(anchor.number, anchor.head.hash)
         walk = ChainWalk(beginning_of(anchor))
         async for row in self._moment.events():
-            self._look(EventRow(*row), walk, row)
+            self._check_event(EventRow(*row), walk, row)
         self._check_end(counted, walk.head.number)
         if self._newest is not None:
             counts.until, counts.number = stamp(self._newest.at), self._newest.seq
             counts.hash = self._newest.hash.hex()
             counts.head = f"{counts.number}:{counts.hash}"
 
-    def _look(self, event: EventRow, walk: ChainWalk, row: Sequence[Any]) -> None:
+    def _check_event(self, event: EventRow, walk: ChainWalk, row: Sequence[Any]) -> None:
         counts = self._told
         counts.events += 1
         if counts.events == 1:

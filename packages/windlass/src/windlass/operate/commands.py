@@ -95,7 +95,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     api = connect(options, usual=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if named and api.url != usual:
-        _say(f"{api.url} is not called: --data-dir or --config names the installation.")
+        _print_message(f"{api.url} is not called: --data-dir or --config names the installation.")
     if not named and stopping.answers(api):
         with ended_by_user("It continues in the background."):
             return stopping.through(api, sure)
@@ -207,14 +207,14 @@ def restore(file: Path, force: bool, **options: Any) -> None:
         from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (both databases)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
 
-        done = asyncio.run(put_back(settings, file, force=force, tell=_say))
+        done = asyncio.run(put_back(settings, file, force=force, tell=_print_message))
         report = asyncio.run(examine(settings))
     start = to_type(settings, "serve --adopt" if report.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
     click.echo(AFTER_RESTORE, err=True)
 
 
-def _say(message: str) -> None:
+def _print_message(message: str) -> None:
     click.echo(message, err=True)
 
 

@@ -61,13 +61,13 @@ async def diagnose(settings: Settings) -> list[Finding]:
         _sqlite(),
         *_settings(),
         *await asyncio.to_thread(lambda: [*_folder(settings)]),
-        *([finding async for finding in _inside(settings)] if _may_enter(settings) else ()),
+        *([finding async for finding in _data_directory_findings(settings)] if _may_enter(settings) else ()),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
     ]
 
 
-async def _inside(settings: Settings) -> AsyncIterator[Finding]:
+async def _data_directory_findings(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that require access to the data directory."""
     yield _key(settings)
     async for finding in _database(settings):

@@ -83,7 +83,7 @@ class KeySurvey(Struct, frozen=True):
 
 async def describe_keys(settings: Settings) -> list[ListedKey]:
     keys = load_keys(settings)
-    survey, here = await _survey(settings), {id_of(key) for key in keys}
+    survey, here = await _survey_keys(settings), {id_of(key) for key in keys}
     return [
         ListedKey(
             id=record.id,
@@ -103,7 +103,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
     await check(settings)
     _check_owner(settings)
     with _alone(settings):
-        survey = await _survey(settings)
+        survey = await _survey_keys(settings)
         encryption = load_encryption(settings)
         check_keys(encryption, survey.state)
         if _has_begun(survey.state, encryption):
@@ -118,7 +118,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
         await _complete(settings, encryption.fingerprint, survey.at, tell, point)
         await point("completed")
         if not keep:
-            _drop(settings, (await _survey(settings)).state, tell)
+            _drop(settings, (await _survey_keys(settings)).state, tell)
 
 
 async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
@@ -176,7 +176,7 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
 async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, point: Point) -> None:
     """Waits until everything is sealed with the wanted key. Does the work itself while no server runs."""
     shown, began = "", time.monotonic()
-    while not _is_done(survey := await _survey(settings, wanted), wanted):
+    while not _is_done(survey := await _survey_keys(settings, wanted), wanted):
         if survey.state.unreadable_at >= since:
             raise CommandRefused(_unreadable(survey.state))
         if (text := _progress(survey, wanted)) != shown:
@@ -235,7 +235,7 @@ async def _work_on(store: Store, settings: Settings, point: Point) -> None:
     await reseal(store, encryption, point)
 
 
-async def _survey(settings: Settings, wanted: str = "") -> KeySurvey:
+async def _survey_keys(settings: Settings, wanted: str = "") -> KeySurvey:
     async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()

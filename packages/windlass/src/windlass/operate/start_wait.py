@@ -58,7 +58,7 @@ async def begin_when_possible(
             if reason != waits_for:
                 _log.warning("the start waits, and is tried again each second", extra={"reason": reason})
                 await answering.aclose()
-                await answering.enter_async_context(_answers(listening, reason))
+                await answering.enter_async_context(_answering(listening, reason))
                 waits_for = reason
                 note(reason)
             await asyncio.sleep(_PAUSE)
@@ -89,7 +89,7 @@ def _is_full(folder: Path) -> bool:
 
 
 @asynccontextmanager
-async def _answers(listening: socket.socket, reason: str) -> AsyncIterator[None]:
+async def _answering(listening: socket.socket, reason: str) -> AsyncIterator[None]:
     """Answers everything with the reason."""
     config = uvicorn.Config(
         partial(_answer, reason),

@@ -149,7 +149,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
                 "stop the services through the server that runs them, with --url (WINDLASS_URL) and "
                 "WINDLASS_TOKEN: it has another data directory than this one"
             )
-        unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
+        unreached = {place.id: why for place in ctx.places.all() if (why := await _why_unreachable(place))}
         clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
         unreached |= await _of_other_machines(ctx, clusters.values())
         await _carry_out(
@@ -158,7 +158,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
         elsewhere = set() if parts else await _end_elsewhere(ctx)
         elsewhere |= await _end_left_over(ctx, unreached)
         left = [
-            UnreachedCluster(await _name(ctx, cluster), why, _on(cluster, stopping, clusters))
+            UnreachedCluster(await _name(ctx, cluster), why, _services_on(cluster, stopping, clusters))
             for cluster, why in unreached.items()
             if cluster in clusters.values() or await _was_used(ctx, cluster)
         ]
@@ -169,7 +169,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
     return len({service.service for service in stopping} | elsewhere)
 
 
-async def _trouble(place: Place) -> str:
+async def _why_unreachable(place: Place) -> str:
     """Returns why the engine of a cluster is not reached, or an empty text."""
     return "" if place.reconnect is None else await place.engine.problem()
 
@@ -208,7 +208,9 @@ async def _name(ctx: Context, cluster: str) -> str:
     return access.name if access else cluster
 
 
-def _on(cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]) -> dict[str, str]:
+def _services_on(
+    cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]
+) -> dict[str, str]:
     """Returns the names of services that are to be stopped on a cluster, by id."""
     return {service.service: service.name for service in stopping if clusters[service.service] == cluster}
 

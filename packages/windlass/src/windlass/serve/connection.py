@@ -89,7 +89,7 @@ class Connection(ClientSocket):
             return
         if not self._whole:
             self._since = self._table.now
-            self._more(data)
+            self._read_body(data)
         elif self._busy or self._blocked or self._held.held:
             self._held.add(data)
             if not (self._busy or self._blocked):
@@ -118,11 +118,11 @@ class Connection(ClientSocket):
     def _begin(self, data: bytes) -> None:
         """Starts the request that these bytes begin with. They contain a whole head."""
         try:
-            self._take(data)
+            self._read_head(data)
         except Bad as bad:
             self._refuse(bad.status, bad.message)
 
-    def _take(self, data: bytes) -> None:
+    def _read_head(self, data: bytes) -> None:
         first = data.find(b"\r\n")
         line = LINE.fullmatch(data, 0, first)
         if line is not None and line[2][0] == _SLASH:
@@ -161,7 +161,7 @@ class Connection(ClientSocket):
         self._whole = body.whole
         return data
 
-    def _more(self, data: bytes) -> None:
+    def _read_body(self, data: bytes) -> None:
         """Reads bytes of the body, and perhaps of the requests after it."""
         body = self._body
         if body is None:  # it was refused meanwhile

@@ -156,7 +156,7 @@ class GroupCommit:
 
     async def _drain(self) -> None:
         while self._waiting or self._waiting_behind:
-            taken = [*_take(self._waiting, GROUP), *_take(self._waiting_behind, BACKGROUND)]
+            taken = [*_next_changes(self._waiting, GROUP), *_next_changes(self._waiting_behind, BACKGROUND)]
             group = [queued for queued in taken if not queued.answer.done()]
             if group:
                 await self._commit_group(group)
@@ -168,7 +168,7 @@ class GroupCommit:
             self._outage.note(str(refusal.__cause__ or "") or str(refusal))
             _refuse(group, refusal)
         except Exception as error:  # noqa: BLE001 (every caller of the group has to be answered)
-            _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
+            _log.exception("a group of writes could not be committed", extra=_failure_fields(error, group))
             _refuse(group, error)
         else:
             self._outage.end()
@@ -177,7 +177,7 @@ class GroupCommit:
             for queued, (answer, failure) in zip(group, outcomes, strict=True):
                 settle(queued.answer, answer, failure)
             for word in nudges:
-                self._tell(word)
+                self._notify_listeners(word)
             for measured in self._measured:
                 self._measurer(*measured)
         finally:
@@ -185,14 +185,14 @@ class GroupCommit:
             for queued in group:
                 queued.answer.cancel()
 
-    def _tell(self, word: str) -> None:
+    def _notify_listeners(self, word: str) -> None:
         for listener in self._listeners.get(word.partition(":")[0], ()):
             listener(word)
         for listener in self._listeners[""]:
             listener(word)
 
 
-def _take(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChange]:
+def _next_changes(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChange]:
     return [queue.popleft() for _ in range(min(most, len(queue)))]
 
 
@@ -207,7 +207,7 @@ async def _run_in_savepoint(session: ChangingSession, change: Write[Any], tx: Tx
     return outcome
 
 
-def _trouble(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
+def _failure_fields(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
     return {"error": str(error.__cause__ or "") or str(error), "writes": len(group)}
 
 

@@ -282,10 +282,10 @@ class PostgresStore(GroupCommit):
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await follow_clock(connection, self._clock)
-            await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
+            await connection.add_listener(CHANNEL, lambda *heard: self._notify_listeners(str(heard[-1])))
             self._listen_outage.end()
-            self._tell("work")
-            self._tell(DEAF)
+            self._notify_listeners("work")
+            self._notify_listeners(DEAF)
             while not await _wait_for_event(lost, LISTEN_SECONDS):
                 # Also finds out that the database stalls, or is cut off without a word.
                 await follow_clock(connection, self._clock)

@@ -126,14 +126,16 @@ class PooledSession:
         self._pool = pool
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
-        row: Sequence[Any] | None = await self._ask("fetchrow", statement, values)
+        row: Sequence[Any] | None = await self._query("fetchrow", statement, values)
         return row
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        rows: Sequence[Sequence[Any]] = await self._ask("fetch", statement, values)
+        rows: Sequence[Sequence[Any]] = await self._query("fetch", statement, values)
         return rows
 
-    async def _ask(self, method: Literal["fetch", "fetchrow"], statement: str, values: Sequence[Any]) -> Any:
+    async def _query(
+        self, method: Literal["fetch", "fetchrow"], statement: str, values: Sequence[Any]
+    ) -> Any:
         try:
             connection = await self._free_connection()
             try:

@@ -153,7 +153,7 @@ class ReadingSession(SqliteSession):
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
             if self._moment is None:
-                self._hold()
+                self._hold_transaction()
             row: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except _AWAY as error:
             raise _unreadable() from error
@@ -162,7 +162,7 @@ class ReadingSession(SqliteSession):
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             if self._moment is None:
-                self._hold()
+                self._hold_transaction()
             rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except _AWAY as error:
             raise _unreadable() from error
@@ -176,7 +176,7 @@ class ReadingSession(SqliteSession):
     def resume(self) -> None:
         self._paused = False
 
-    def _hold(self) -> None:
+    def _hold_transaction(self) -> None:
         """Begins a transaction, until all callbacks that are ready now have run; notices of a later commit
         come after them."""
         if not self._paused:

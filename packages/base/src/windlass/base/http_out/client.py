@@ -188,15 +188,15 @@ def _noting_reuse() -> aiohttp.TraceConfig:
 
 
 async def _read(answer: aiohttp.ClientResponse, began: float, most: int) -> HttpResult:
-    body = await _beginning(answer.content, most + 1)
+    body = await _read_beginning(answer.content, most + 1)
     if cut := len(body) > most:
         _hang_up(answer)
     return HttpResult(
-        answer.status, _plain(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
+        answer.status, _decoded_headers(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
     )
 
 
-async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+async def _read_beginning(content: aiohttp.StreamReader, most: int) -> bytes:
     kept = bytearray()
     while len(kept) < most and (more := await content.read(most - len(kept))):
         kept += more
@@ -210,7 +210,7 @@ def _hang_up(answer: aiohttp.ClientResponse) -> None:
     answer.close()
 
 
-def _plain(answer: aiohttp.ClientResponse) -> dict[str, str]:
+def _decoded_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw, value in answer.raw_headers:
         name, text = raw.decode("ascii", "replace").lower(), value.decode("utf-8", "replace")
@@ -280,7 +280,7 @@ async def document(url: str) -> bytes:
         ):
             if answer.status != 200:
                 raise NoAnswer(f"{url} answered {answer.status}")
-            body = await _beginning(answer.content, DOCUMENT + 1)
+            body = await _read_beginning(answer.content, DOCUMENT + 1)
     except TimeoutError as error:
         raise NoAnswer(f"{url} did not answer within {DOCUMENT_SECONDS:g} seconds") from error
     except aiohttp.ClientError as error:

@@ -42,7 +42,7 @@ class HttpSender:
     ) -> None:
         """`allowed` networks may be called although they are not public. `trust` replaces the system's
         CAs."""
-        self._reach = _reach(allowed)
+        self._reach = _parse_reach(allowed)
         self._proxy = _check_proxy(proxy)
         self._resolve = resolve
         self._trust = trust
@@ -93,7 +93,7 @@ class HttpSender:
         return self._client
 
 
-def _reach(allowed: Sequence[str]) -> Reach:
+def _parse_reach(allowed: Sequence[str]) -> Reach:
     try:
         return Reach(allowed)
     except ValueError as error:

@@ -143,7 +143,7 @@ class Isolation:
         if self.mode == "off":
             return []
         findings = self._findings()
-        why = self._why()
+        why = self._missing_parts()
         return [
             MissingPart(
                 part, what, why[part], _consequence(part, findings), _advice(part, why[part], findings)
@@ -163,10 +163,10 @@ class Isolation:
         }
         named = [identity[findings["identity"]]] if findings["identity"] in identity else []
         return named + [
-            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in self._why()
+            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in self._missing_parts()
         ]
 
-    def _why(self) -> Mapping[str, str]:
+    def _missing_parts(self) -> Mapping[str, str]:
         """Returns the reason for each part that services do not have here."""
         why = self._findings()["why"]
         if self._rules is None and "network" not in why:
@@ -197,7 +197,7 @@ class Isolation:
         if self.has_networks():
             why = self.why_no_egress()
             return f"build steps share it, because {why}: {self.egress_advice()}" if why else ""
-        return "isolation is off" if self.mode == "off" else self._why()["network"]
+        return "isolation is off" if self.mode == "off" else self._missing_parts()["network"]
 
     def why_one_organization(self) -> str:
         """Returns why this machine may serve only one organization; empty if it may serve several."""

@@ -93,7 +93,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     while True:
         word, descriptors = _receive(channel)
         if not word:
-            _leave(after)
+            _exit_after_fork(after)
         child = calls.fork_sibling()
         if not child:
             serve = _serve_step if word == STEP else _serve
@@ -113,7 +113,7 @@ def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
     return word, _descriptors(ancillary)
 
 
-def _leave(after: Sequence[str]) -> NoReturn:
+def _exit_after_fork(after: Sequence[str]) -> NoReturn:
     """Exits, after forking the process that stays behind. The server may wait for this process, but never for
     that one."""
     if not after or os.fork():
@@ -149,7 +149,7 @@ def _serve(descriptors: Sequence[int], server: int, oom_score: int) -> NoReturn:
         _start(request, go, ProgramStreams(input, output), answer, process)
 
     def report(error: BaseException) -> None:
-        _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
+        _send_report(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
 
     calls.run_to_exit(start, report, 1)
 
@@ -172,7 +172,7 @@ def _run_module(module: Sequence[str], groups: Sequence[str], answer: int, serve
     lower_priority()
     cell_entry.enter_groups(groups)
     step.end_with(server)
-    _tell(answer, {"pid": os.getpid()})
+    _send_report(answer, {"pid": os.getpid()})
     importlib.import_module(module[0]).main(*module[1:])
     os._exit(0)
 
@@ -195,7 +195,7 @@ def _start(
     cell = request["cell"]
     if "holder_file" in request:
         assert cell is not None
-        _hold(request["holder_file"], cell["network"], go, answer)
+        _run_holder(request["holder_file"], cell["network"], go, answer)
     lower_priority()
     cell_entry.enter_groups(request["groups"])
     if process and cell:
@@ -205,17 +205,17 @@ def _start(
     first = None
     if cell and cell["processes"]:
         if not process:
-            first = _first(cell, request["marks"], answer)
+            first = _start_first_process(cell, request["marks"], answer)
         child = calls.fork_sibling()
         if child:
-            _tell(answer, {"pid": child})
+            _send_report(answer, {"pid": child})
             os._exit(0)
     else:
-        _tell(answer, {"pid": os.getpid()})
+        _send_report(answer, {"pid": os.getpid()})
     _program(request, go, streams, answer, first)
 
 
-def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
+def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     """Starts the first process of the cell. It is ready when this returns.
 
     Returns a pipe. The first process exits unless `GO` is written to it, just before the program runs."""
@@ -234,7 +234,7 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
         calls.run_to_exit(stay, lambda error: os.write(done, f"{error}".encode()), 1)
     os.close(hear)
     os.close(done)
-    _tell(answer, {"first": child})
+    _send_report(answer, {"first": child})
     received = os.read(ready, 4096)
     os.close(ready)
     if received:
@@ -250,7 +250,7 @@ def _program(
     if input is None:
         input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if request["waits"]:
-        _tell(answer, {"ready": True})
+        _send_report(answer, {"ready": True})
         if os.read(go, len(GO)) != GO:
             os._exit(NEVER)
     if first is not None:
@@ -261,21 +261,21 @@ def _program(
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     error = cell_entry.execute_program(request["command"], request["folder"], request["environment"])
     if not request["waits"]:
-        _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
+        _send_report(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
     cell_entry.give_up(request["command"], error)
 
 
-def _hold(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
+def _run_holder(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # others join its namespaces by its files in /proc
     routes = network.enter(held) if held["kind"] != "exit" else None
     os.setsid()
-    _tell(answer, {"pid": os.getpid(), "ready": True})
+    _send_report(answer, {"pid": os.getpid(), "ready": True})
     if os.read(go, len(GO)) != GO:
         os._exit(NEVER)
     namespace_holder.hold(file, held, routes)
 
 
-def _tell(answer: int, report: LaunchAnswer) -> None:
+def _send_report(answer: int, report: LaunchAnswer) -> None:
     os.write(answer, json.dumps(report).encode() + b"\n")
 
 

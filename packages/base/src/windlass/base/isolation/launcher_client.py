@@ -97,7 +97,7 @@ class Launcher:
             with on_failure(partial(_close_all, hear, theirs)):
                 further = [descriptor for descriptor in (input, process) if descriptor is not None]
                 descriptors = [sent, ours, output, tell, *further]
-                child = self._ask(PROGRAM, descriptors)
+                child = self._send_request(PROGRAM, descriptors)
         finally:
             _close_all(ours, tell, sent)
         answers = Answers(hear)
@@ -117,7 +117,7 @@ class Launcher:
         process to wait for, a child of this one. May raise an OSError."""
         sent = _write_request(request)
         try:
-            return self._ask(STEP, [sent, output, errors])
+            return self._send_request(STEP, [sent, output, errors])
         finally:
             os.close(sent)
 
@@ -127,7 +127,7 @@ class Launcher:
             self._process.wait()
             self._channel = self._process = None
 
-    def _ask(self, word: bytes, descriptors: list[int]) -> int:
+    def _send_request(self, word: bytes, descriptors: list[int]) -> int:
         """Sends a request. Returns the process that handles it, which may not be the one that runs the
         program."""
         for _ in range(2):

@@ -74,7 +74,7 @@ def arrange(cell: Cell) -> None:
     else:
         _enter_empty_root()
         covers.append("/")
-    covers += [place.path for place in places if _put(place, copies, memory)]
+    covers += [place.path for place in places if _mount_place(place, copies, memory)]
     if not sees_machine(cell):
         _link_devices()
     _own_terminals()
@@ -151,7 +151,7 @@ def _places(cell: Cell) -> list[_MountPoint]:
         devices = (f"{DEVICES}/{name}" for name in _SEEN_DEVICES)
         places |= {_MountPoint(path, "system", path) for path in devices if os.path.exists(path)}  # noqa: PTH110
     bounds = (*visible, *PRIVATE, *named)
-    covers = [path for path in hidden_paths(cell) if _below(path, bounds) and _is_folder(path)]
+    covers = [path for path in hidden_paths(cell) if _is_below(path, bounds) and _is_folder(path)]
     if cell["identity"] == "user":
         covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
     places |= {_MountPoint(path, "cover", "") for path in covers}
@@ -159,17 +159,17 @@ def _places(cell: Cell) -> list[_MountPoint]:
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
     for path in cell.get("private", []):
-        is_of_system = _below(path, visible) and not _below(path, (*aside, *copied))
-        is_visible = path not in named and (is_of_system or _below(path, named))
+        is_of_system = _is_below(path, visible) and not _is_below(path, (*aside, *copied))
+        is_visible = path not in named and (is_of_system or _is_below(path, named))
         if is_visible and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
             places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
     for path, kind in shown:
-        if kind == "read" and _below(path, cell["writable"]):
+        if kind == "read" and _is_below(path, cell["writable"]):
             continue  # it is visible already, and writable
         if _leads_elsewhere(path, cell["hidden"]):
             continue
-        is_visible = path in visible or _below(path, visible)
-        is_mounted = kind == "write" or not is_visible or _below(path, aside)
+        is_visible = path in visible or _is_below(path, visible)
+        is_mounted = kind == "write" or not is_visible or _is_below(path, aside)
         if is_mounted and os.path.lexists(path):
             places.add(_MountPoint(path, "read" if kind == "read" else "write", path))
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
@@ -178,7 +178,7 @@ def _places(cell: Cell) -> list[_MountPoint]:
 def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
     """Returns whether a path passes through a link in our own folders. Such links are not followed: a program
     may have put them there to get at their target."""
-    return _below(path, ours) and os.path.realpath(path) != path
+    return _is_below(path, ours) and os.path.realpath(path) != path
 
 
 def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
         parts = path.split("/")
         for end in range(2, len(parts)):
             folder = "/".join(parts[:end])
-            if _below(path, bounds) and (folder in bounds or _below(folder, bounds)):
+            if _is_below(path, bounds) and (folder in bounds or _is_below(folder, bounds)):
                 break
             if not os.path.isdir(folder):  # noqa: PTH112 (this runs at every start)
                 break
@@ -196,12 +196,12 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
                 break
 
 
-def _put(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
+def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
     """Mounts one place. Returns True for the empty folder that covers a hidden one: it is made read-only at
     the end. `memory`: bytes of a writable folder in memory."""
     if not place.source:
         if not _is_folder(place.path):
-            if not _below(place.path, (*PRIVATE, DEVICES)):
+            if not _is_below(place.path, (*PRIVATE, DEVICES)):
                 return False  # already covered with a folder above it
             _make(place.path, is_folder=True)  # below a writable folder
         if place.path == QUEUES:
@@ -268,7 +268,7 @@ def _make(path: str, *, is_folder: bool) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
-def _below(path: str, folders: Iterable[str]) -> bool:
+def _is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path.startswith(folder + "/") for folder in folders)
 
 

@@ -247,7 +247,7 @@ Rule = Sequence[bytes]
 """Expressions of a rule: conditions, and the verdict for a packet that meets all of them."""
 
 
-def _big(kind: int, value: int) -> bytes:
+def _big_endian(kind: int, value: int) -> bytes:
     return _attribute(kind, struct.pack(">I", value))
 
 
@@ -256,12 +256,14 @@ def _expression(name: str, *data: bytes) -> bytes:
 
 
 def _equals(value: bytes, *, inverted: bool = False) -> bytes:
-    return _expression("cmp", _big(1, 1), _big(2, int(inverted)), _nested(3, _attribute(1, value)))
+    return _expression(
+        "cmp", _big_endian(1, 1), _big_endian(2, int(inverted)), _nested(3, _attribute(1, value))
+    )
 
 
 def _masked(mask: bytes, added: bytes = b"") -> bytes:
     """Keeps the bits in `mask`, and sets those in `added`."""
-    parts = _big(1, 1), _big(2, 1), _big(3, len(mask)), _nested(4, _attribute(1, mask))
+    parts = _big_endian(1, 1), _big_endian(2, 1), _big_endian(3, len(mask)), _nested(4, _attribute(1, mask))
     return _expression("bitwise", *parts, _nested(5, _attribute(1, added or b"\0" * len(mask))))
 
 
@@ -275,7 +277,7 @@ def leaves_by(name: str, *, inverted: bool = False) -> Rule:
 
 def _by_interface(key: int, name: str, inverted: bool) -> Rule:
     return (
-        _expression("meta", _big(1, 1), _big(2, key)),
+        _expression("meta", _big_endian(1, 1), _big_endian(2, key)),
         _equals(name.encode().ljust(16, b"\0"), inverted=inverted),
     )
 
@@ -283,33 +285,33 @@ def _by_interface(key: int, name: str, inverted: bool) -> Rule:
 def is_known() -> Rule:
     """Matches packets of connections that were accepted."""
     bits = struct.pack("=I", _STATE_KNOWN)
-    state = _expression("ct", _big(1, 1), _big(2, 0))
+    state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
     return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
 
 
 def exceeds(connections: int) -> Rule:
     """Matches the first packet of a connection if this rule counts more than so many connections."""
-    return (*_begins(), _expression("connlimit", *_above(connections)))
+    return (*_begins(), _expression("connlimit", *_over_limit(connections)))
 
 
 def exceeds_in_group(groups: str, connections: int) -> Rule:
     """Matches the first packet of a connection if this rule counts more than so many connections that arrive
     by interfaces of the same group. `groups`: the name of a set of the table."""
-    count = _nested(7, _text(1, "connlimit"), _nested(2, *_above(connections)))
+    count = _nested(7, _text(1, "connlimit"), _nested(2, *_over_limit(connections)))
     return (
         *_begins(),
-        _expression("meta", _big(1, 1), _big(2, _ARRIVAL_GROUP)),
-        _expression("dynset", _text(1, groups), _big(3, 0), _big(4, 1), count),
+        _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
+        _expression("dynset", _text(1, groups), _big_endian(3, 0), _big_endian(4, 1), count),
     )
 
 
 def _begins() -> Rule:
-    state = _expression("ct", _big(1, 1), _big(2, 0))
+    state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
     return (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
 
 
-def _above(connections: int) -> Sequence[bytes]:
-    return _big(1, connections), _big(2, 1)
+def _over_limit(connections: int) -> Sequence[bytes]:
+    return _big_endian(1, connections), _big_endian(2, 1)
 
 
 def goes_to(network: str) -> Rule:
@@ -324,34 +326,36 @@ def comes_from(network: str) -> Rule:
 def _by_address(offset: int, network: str) -> Rule:
     address, _, length = network.partition("/")
     mask = (0xFFFFFFFF << (32 - int(length or 32)) & 0xFFFFFFFF).to_bytes(4, "big")
-    field = _expression("payload", _big(1, 1), _big(2, 1), _big(3, offset), _big(4, 4))
+    field = _expression(
+        "payload", _big_endian(1, 1), _big_endian(2, 1), _big_endian(3, offset), _big_endian(4, 4)
+    )
     return (field, _masked(mask), _equals(socket.inet_aton(address)))
 
 
 def goes_by(router: str) -> Rule:
     """Matches packets whose next hop is this address."""
-    return (_expression("rt", _big(1, 1), _big(2, 1)), _equals(socket.inet_aton(router)))
+    return (_expression("rt", _big_endian(1, 1), _big_endian(2, 1)), _equals(socket.inet_aton(router)))
 
 
 def has_protocol(protocol: int) -> Rule:
-    return (_expression("meta", _big(1, 1), _big(2, 16)), _equals(bytes([protocol])))
+    return (_expression("meta", _big_endian(1, 1), _big_endian(2, 16)), _equals(bytes([protocol])))
 
 
 def goes_to_port(protocol: int, port: int) -> Rule:
     return (
         *has_protocol(protocol),
-        _expression("payload", _big(1, 1), _big(2, 2), _big(3, 2), _big(4, 2)),
+        _expression("payload", _big_endian(1, 1), _big_endian(2, 2), _big_endian(3, 2), _big_endian(4, 2)),
         _equals(port.to_bytes(2, "big")),
     )
 
 
 def verdict(code: int) -> Rule:
-    return (_expression("immediate", _big(1, 0), _nested(2, _nested(2, _big(1, code)))),)
+    return (_expression("immediate", _big_endian(1, 0), _nested(2, _nested(2, _big_endian(1, code)))),)
 
 
 def refuse() -> Rule:
     """Rejects packets, so that the sender does not wait for an answer."""
-    return (_expression("reject", _big(1, 0), _attribute(2, b"\x0d")),)
+    return (_expression("reject", _big_endian(1, 0), _attribute(2, b"\x0d")),)
 
 
 def masquerade(ports: range | None = None) -> Rule:
@@ -360,19 +364,19 @@ def masquerade(ports: range | None = None) -> Rule:
     if ports is None:
         return (_expression("masq"),)
     edges = [
-        _expression("immediate", _big(1, number), _nested(2, _attribute(1, port.to_bytes(2, "big"))))
+        _expression("immediate", _big_endian(1, number), _nested(2, _attribute(1, port.to_bytes(2, "big"))))
         for number, port in ((1, ports[0]), (2, ports[-1]))
     ]
-    return (*edges, _expression("masq", _big(1, _RANDOM_PORTS), _big(2, 1), _big(3, 2)))
+    return (*edges, _expression("masq", _big_endian(1, _RANDOM_PORTS), _big_endian(2, 1), _big_endian(3, 2)))
 
 
 def source_by_group(first: str) -> Rule:
     """Replaces the source address by one of the 128 addresses from this one on, which is the same for all
     packets that arrive by interfaces of one group."""
     return (
-        _expression("meta", _big(1, 1), _big(2, _ARRIVAL_GROUP)),
+        _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
         _masked(b"\0\0\0\x7f", socket.inet_aton(first)),
-        _expression("nat", _big(1, 0), _big(2, _IPV4), _big(3, 1)),
+        _expression("nat", _big_endian(1, 0), _big_endian(2, _IPV4), _big_endian(3, 1)),
     )
 
 
@@ -392,13 +396,13 @@ def write_table(
     if not is_first:
         messages += [_change(_DELETE_TABLE, 0, _text(1, name)), _change(_NEW_TABLE, _CREATE, _text(1, name))]
     for number, group in enumerate(groups, 1):
-        keys = _big(3, _GROWS), _big(4, 0), _big(5, 4), _big(10, number)
+        keys = _big_endian(3, _GROWS), _big_endian(4, 0), _big_endian(5, 4), _big_endian(10, number)
         messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *keys))
     for chain, rules in chains.items():
         hook, priority = _HOOKS[chain]
-        at = _nested(4, _big(1, hook), _big(2, priority))
+        at = _nested(4, _big_endian(1, hook), _big_endian(2, priority))
         kind = _text(7, "nat" if chain == "postrouting" else "filter")
-        policy = _big(5, DROP if chain in closed else ACCEPT)
+        policy = _big_endian(5, DROP if chain in closed else ACCEPT)
         messages.append(_change(_NEW_CHAIN, _CREATE, _text(1, name), _text(3, chain), at, policy, kind))
         messages += [
             _change(_NEW_RULE, _CREATE | _APPEND, _text(1, name), _text(2, chain), _nested(4, *rule))

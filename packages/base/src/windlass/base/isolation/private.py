@@ -68,7 +68,7 @@ def closed_settings() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def _closed_settings(_: int) -> tuple[str, ...]:
     left = iter(range(_MOST_SETTINGS))
-    return tuple(path for folder in SETTINGS for path in _look(folder, _DEPTH_OF_SETTINGS, left))
+    return tuple(path for folder in SETTINGS for path in _find_private(folder, _DEPTH_OF_SETTINGS, left))
 
 
 def private_programs(hidden: Iterable[str]) -> list[str]:
@@ -77,12 +77,12 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
     hidden = {*hidden}
     left = iter(range(_MOST_PROGRAMS))
     folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
-    found = (path for folder in folders for path in _look(folder, _DEPTH_OF_PROGRAMS, left))
+    found = (path for folder in folders for path in _find_private(folder, _DEPTH_OF_PROGRAMS, left))
     copied = tuple(f"{folder}/" for folder in SETTINGS)
     return [path for path in found if path not in hidden and not f"{path}/".startswith(copied)]
 
 
-def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
+def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
     """Yields what we may read or write, and others may not, as deep as `depth`. `left`: one item for each
     file that may be looked at."""
     try:
@@ -101,7 +101,7 @@ def _look(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
                 if os.access(entry.path, os.X_OK):
                     yield entry.path
             elif depth > 1:
-                yield from _look(entry.path, depth - 1, left)
+                yield from _find_private(entry.path, depth - 1, left)
         elif not stat.S_ISLNK(mode) and _is_for_us_alone(entry.path, mode):
             yield entry.path
 

@@ -188,60 +188,60 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
     """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
-    usual = b"".join(_if(family, _return(_ALLOW)) for family in _ALLOWED)
+    usual = b"".join(_if_equal(family, _return(_ALLOW)) for family in _ALLOWED)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     unshared = _NAMESPACES | _TIME_NAMESPACE | _FILES
-    no_own_files = _step(_AND, _THREAD | _FILES) + _if(_THREAD, forbidden) + _return(_ALLOW)
+    no_own_files = _step(_AND, _THREAD | _FILES) + _if_equal(_THREAD, forbidden) + _return(_ALLOW)
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
         block = _up_to(_NUMBER, _X32 - 1, missing)
         block += b"".join(
-            _if(number, missing)
+            _if_equal(number, missing)
             for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, interface.vmsplice, *interface.keys)
         )
-        block += b"".join(_if(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
-        block += b"".join(_if(number, refused) for number in interface.hidden)
-        block += b"".join(_if(number, opened) for number in interface.opening)
-        block += _if(interface.clone, _without(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files)
-        block += _if(interface.unshare, _without(_FIRST_WORD, unshared, forbidden) + _return(_ALLOW))
-        block += _if(_CLOSE_RANGE, _without(_THIRD_WORD, _OWN_FILES, unsupported) + _return(_ALLOW))
+        block += b"".join(_if_equal(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
+        block += b"".join(_if_equal(number, refused) for number in interface.hidden)
+        block += b"".join(_if_equal(number, opened) for number in interface.opening)
+        block += _if_equal(interface.clone, _if_flags(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files)
+        block += _if_equal(interface.unshare, _if_flags(_FIRST_WORD, unshared, forbidden) + _return(_ALLOW))
+        block += _if_equal(_CLOSE_RANGE, _if_flags(_THIRD_WORD, _OWN_FILES, unsupported) + _return(_ALLOW))
         level, option = _ZERO_COPY
-        no_zero_copy = _step(_LOAD, _THIRD_WORD) + _if(option, unsupported)
-        block += _if(
-            interface.setting, _step(_LOAD, _SECOND_WORD) + _if(level, no_zero_copy) + _return(_ALLOW)
+        no_zero_copy = _step(_LOAD, _THIRD_WORD) + _if_equal(option, unsupported)
+        block += _if_equal(
+            interface.setting, _step(_LOAD, _SECOND_WORD) + _if_equal(level, no_zero_copy) + _return(_ALLOW)
         )
-        no_lease = _step(_LOAD, _SECOND_WORD) + _if(_LEASE, unsupported) + _return(_ALLOW)
-        block += b"".join(_if(number, no_lease) for number in interface.commanding)
+        no_lease = _step(_LOAD, _SECOND_WORD) + _if_equal(_LEASE, unsupported) + _return(_ALLOW)
+        block += b"".join(_if_equal(number, no_lease) for number in interface.commanding)
         block += _kept_limits(interface.architecture, forbidden, sees_others)
         if sees_others:
             block += _own_scheduling(interface.architecture, forbidden)
         if not has_limits:
             block += _small_sharing(interface.architecture, missing, unsupported)
-        program += _if(interface.architecture, block + _return(_ALLOW))
+        program += _if_equal(interface.architecture, block + _return(_ALLOW))
     return program + _return(_ALLOW)
 
 
 def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
     set_limit, limit_process = _LIMITING[architecture]
-    setting = _step(_LOAD, _FIRST_WORD) + _if(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
+    setting = _step(_LOAD, _FIRST_WORD) + _if_equal(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
     new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads the limit
     changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
-    limiting = _step(_LOAD, _SECOND_WORD) + _if(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
+    limiting = _step(_LOAD, _SECOND_WORD) + _if_equal(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
     if (
         sees_others
     ):  # a limit of processor time would end the process that gets it, also if that is the server
-        limiting = _step(_LOAD, _FIRST_WORD) + _if(0, limiting) + changed + _return(_ALLOW)
-    return _if(set_limit, setting) + _if(limit_process, limiting)
+        limiting = _step(_LOAD, _FIRST_WORD) + _if_equal(0, limiting) + changed + _return(_ALLOW)
+    return _if_equal(set_limit, setting) + _if_equal(limit_process, limiting)
 
 
 def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
     calls = _SCHEDULING[architecture]
     # Libraries name their own threads by numbers: OpenMP starts none if it gets an error.
     own = _up_to(_FIRST_WORD, 0, _return(_REFUSE | _SUCCESS)) + _return(_ALLOW)
-    block = b"".join(_if(number, own) for number in calls.of_process)
+    block = b"".join(_if_equal(number, own) for number in calls.of_process)
     for number, user in ((calls.set_priority, os.PRIO_USER), (calls.set_io_priority, _IO_USER)):
-        of_all = _step(_LOAD, _FIRST_WORD) + _if(user, forbidden)
-        block += _if(number, of_all + _up_to(_SECOND_WORD, 0, forbidden) + _return(_ALLOW))
+        of_all = _step(_LOAD, _FIRST_WORD) + _if_equal(user, forbidden)
+        block += _if_equal(number, of_all + _up_to(_SECOND_WORD, 0, forbidden) + _return(_ALLOW))
     return block
 
 
@@ -251,8 +251,8 @@ def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> byt
     small_segment = _up_to(_SECOND_WORD + _HIGHER, 0, unsupported)
     small_segment += _up_to(_SECOND_WORD, _LARGEST_SEGMENT, unsupported) + _return(_ALLOW)
     refused = (messages, *_ALL_SHARING.get(architecture, ()))
-    block = b"".join(_if(number, missing) for number in refused)
-    return block + _if(sets, small_set) + _if(memory, small_segment)
+    block = b"".join(_if_equal(number, missing) for number in refused)
+    return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)
 
 
 def _up_to(word: int, most: int, answer: bytes) -> bytes:
@@ -260,12 +260,12 @@ def _up_to(word: int, most: int, answer: bytes) -> bytes:
     return _step(_LOAD, word) + _step(_IF_ABOVE, most, len(answer) // 8) + answer
 
 
-def _without(word: int, flags: int, answer: bytes) -> bytes:
+def _if_flags(word: int, flags: int, answer: bytes) -> bytes:
     """Returns code that loads an argument, and gives this answer if it has one of these flags."""
     return _step(_LOAD, word) + _step(_IF_SET, flags, len(answer) // 8) + answer
 
 
-def _if(value: int, steps: bytes) -> bytes:
+def _if_equal(value: int, steps: bytes) -> bytes:
     """Returns code that runs these steps only if the word loaded last equals this value."""
     return _step(_IF_EQUAL, value, len(steps) // 8) + steps
 

@@ -62,7 +62,7 @@ class SocketServer:
         with suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with _short(path) as name:
+        with _short_name(path) as name:
             self._listening.bind(name)
         os.chmod(path, 0o600)  # noqa: PTH101
         self._listening.listen(_BACKLOG)
@@ -126,7 +126,7 @@ def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
     ProcessLookupError if the network has ended, and SocketServerUnavailable."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(_PATIENCE)
-        _ask(channel, holder, kind)
+        _request_socket(channel, holder, kind)
         try:
             return _receive(channel, kind)
         except TimeoutError as error:
@@ -138,7 +138,7 @@ async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> soc
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.setblocking(False)
-        _ask(channel, holder, kind)
+        _request_socket(channel, holder, kind)
         answered = asyncio.Event()
         loop.add_reader(channel, answered.set)
         try:
@@ -151,9 +151,9 @@ async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> soc
         return _receive(channel, kind)
 
 
-def _ask(channel: socket.socket, holder: NamespaceHolder, kind: SocketKind) -> None:
+def _request_socket(channel: socket.socket, holder: NamespaceHolder, kind: SocketKind) -> None:
     try:
-        with _short(holder.socket_server) as name:
+        with _short_name(holder.socket_server) as name:
             channel.connect(name)
         channel.send(json.dumps([str(holder._replace(socket_server="")), *kind]).encode())
     except (BlockingIOError, TimeoutError) as error:
@@ -179,7 +179,7 @@ def _unavailable() -> SocketServerUnavailable:
 
 
 @contextmanager
-def _short(path: str) -> Iterator[str]:
+def _short_name(path: str) -> Iterator[str]:
     """Yields a name of the path that is short enough for the address of a socket."""
     if len(os.fsencode(path)) <= _LONGEST_NAME:
         yield path

@@ -94,13 +94,13 @@ def _children() -> Iterator[int]:
 def _become_step(request: StepRequest) -> NoReturn:
     cell = request["cell"]
     if cell["processes"]:
-        _lead(request)
+        _run_first_process(request)
     cell_entry.confine(cell, leads=False)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     _become(request)
 
 
-def _lead(request: StepRequest) -> NoReturn:
+def _run_first_process(request: StepRequest) -> NoReturn:
     """Runs as the first process of the cell: reaps orphans and reports how the program ended. A program that
     takes it over with ptrace would outlive the build, so none may trace it."""
     cell_entry.mount_own_proc()

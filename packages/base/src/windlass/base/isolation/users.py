@@ -53,7 +53,7 @@ class Users:
 
     def of(self, name: str) -> int:
         if name not in self._known:
-            with self._held() as file:
+            with self._locked() as file:
                 numbers = _read(file)
                 if name not in numbers:
                     numbers[name] = numbers[_LAST] = self._next(numbers)
@@ -72,7 +72,7 @@ class Users:
         A number that is assigned to another service here stays so, and the added service gets a new one. A
         number that its service does not need here is never assigned again.
         """
-        with self._held() as file:
+        with self._locked() as file:
             numbers = _read(file)
             taken = set(numbers.values())
             for name, number in added.items():
@@ -100,7 +100,7 @@ class Users:
         return sorted({number for number in owners if number in self._numbers})
 
     @contextmanager
-    def _held(self) -> Iterator[Path]:
+    def _locked(self) -> Iterator[Path]:
         """Holds a lock: several servers may use one folder."""
         with filelock.holding(self._file.with_suffix(".lock"), _PATIENCE):
             if not self._file.exists():

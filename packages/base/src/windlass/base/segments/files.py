@@ -190,7 +190,7 @@ class FollowStep(Struct, frozen=True):
 def read_on(folder: str, place: int) -> FollowStep:
     """Returns the lines at this position, if any. Never repeats a line, and reports every gap."""
     gone = False
-    for segment in _from(folder, place):
+    for segment in _segments_from(folder, place):
         if segment.base > place:
             # Lines can be missing only before the first segment: later ones follow without a gap.
             place, gone = segment.base, True
@@ -205,7 +205,7 @@ def read_on(folder: str, place: int) -> FollowStep:
     return FollowStep(b"", place, gone)
 
 
-def _from(folder: str, place: int) -> list[Segment]:
+def _segments_from(folder: str, place: int) -> list[Segment]:
     segments = segments_of(folder)
     at = next((number for number in reversed(range(len(segments))) if segments[number].base <= place), 0)
     return segments[at:]
@@ -224,7 +224,7 @@ def _from_the_start(folder: str) -> FollowStep:
 def after(folder: str, id: str) -> int | None:
     """Returns the position after the line with this id, or None if the line is gone."""
     place = place_of(id)
-    segments = [] if place is None else _from(folder, place)
+    segments = [] if place is None else _segments_from(folder, place)
     if place is None or not segments or segments[0].base > place:
         return None
     with OpenFile(segments[0].path) as fd:

@@ -136,7 +136,7 @@ class LineFilter(Struct, frozen=True):
         if self._needle not in chunk or self._end not in chunk:
             return []
         lines = split(chunk)
-        return lines if self.takes_all else [line for line in lines if self._takes(line)]
+        return lines if self.takes_all else [line for line in lines if self._accepts(line)]
 
     def last(self, chunk: bytes, most: int) -> list[bytes]:
         """Returns the last matching lines of a chunk."""
@@ -144,7 +144,7 @@ class LineFilter(Struct, frozen=True):
             return chunk[:-1].rsplit(b"\n", most)[-most:]
         return self.of(chunk)[-most:]
 
-    def _takes(self, line: bytes) -> bool:
+    def _accepts(self, line: bytes) -> bool:
         if self._from and time_of(line) < self._from:
             return False
         if self._before and time_of(line) >= self._before:

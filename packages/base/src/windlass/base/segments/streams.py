@@ -173,7 +173,7 @@ class Segments:
                 yield Gone()
             if place is None:
                 place = files.end_of(folder)
-                if lines := await self._beginning(folder, most, wanted, place):
+                if lines := await self._last_lines(folder, most, wanted, place):
                     yield lines
             while not follower.ended:
                 follower.woken.clear()
@@ -186,14 +186,14 @@ class Segments:
                 if step.chunk or step.gone:
                     await asyncio.sleep(0)  # There may be many lines, and other tasks need to run, too.
                 else:
-                    await self._news(stream, follower)
+                    await self._wait_for_lines(stream, follower)
 
-    async def _beginning(self, folder: str, most: int, wanted: LineFilter, end: int) -> list[bytes]:
+    async def _last_lines(self, folder: str, most: int, wanted: LineFilter, end: int) -> list[bytes]:
         if wanted.takes_all:
             return files.last(folder, most, wanted, end)
         return await asyncio.to_thread(files.last, folder, most, wanted, end)
 
-    async def _news(self, stream: str, follower: LineFollower) -> None:
+    async def _wait_for_lines(self, stream: str, follower: LineFollower) -> None:
         """Waits until something was written here. Other processes do not notify, so their writes are
         polled."""
         with contextlib.suppress(TimeoutError):
@@ -272,7 +272,7 @@ class Segments:
         """
         folder = self._folder(stream)
         segments = files.segments_of(folder)
-        if segments and (began := _began(segments[-1].path)) is not None and began < renewed:
+        if segments and (began := _first_time(segments[-1].path)) is not None and began < renewed:
             self._seal(stream)
         for segment, newer in pairwise(files.segments_of(folder)):
             if newer.before is None or newer.before[1] >= before:
@@ -299,7 +299,7 @@ def _is_in(name: str, stream: str) -> bool:
     return name == stream or name.startswith(f"{stream}/")
 
 
-def _began(path: str) -> int | None:
+def _first_time(path: str) -> int | None:
     """Returns the time of the first line."""
     with files.OpenFile(path) as fd:
         line = b"" if fd is None else files.forwards(fd, 0).partition(b"\n")[0]

@@ -95,7 +95,7 @@ class SegmentWriter:
             now = os.fstat(self._fd)
             if now.st_nlink and now.st_mode & stat.S_IWUSR:
                 if now.st_size != self._size:
-                    self._look()
+                    self._find_new_end()
                 return
             self._open_last()
 
@@ -103,7 +103,7 @@ class SegmentWriter:
         if self._fd >= 0:
             filelock.release(self._fd)
 
-    def _look(self) -> None:
+    def _find_new_end(self) -> None:
         """Checks for lines that other processes have written, and cuts off a torn line."""
         size = os.fstat(self._fd).st_size
         self._size = last_line_end(self._fd, size)

@@ -34,7 +34,7 @@ def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerf
     elif wants_json(as_json):
         print_json(msgspec.to_builtins(recipe))
     else:
-        _show(recipe)
+        _print_recipe(recipe)
     if not recipe.is_runnable:
         ctx.exit(1)
 
@@ -54,7 +54,7 @@ def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
         click.echo(text, nl=False)
 
 
-def _show(recipe: Recipe) -> None:
+def _print_recipe(recipe: Recipe) -> None:
     is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command is enough
     shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
     if shown:

@@ -178,7 +178,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     if (folder / "Dockerfile").exists():
         say("A Dockerfile is there: a server with Docker builds it, and one without follows it where it can.")
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    answers = _answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
+    answers = _init_answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
     application = maker.application(answers, partial(source_of, api, folder, git, repository))
@@ -287,13 +287,13 @@ class ApplicationMaker:
 # The questions
 
 
-def _answers(
+def _init_answers(
     folder: Path, top: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
 ) -> InitAnswers:
     """`top`: the folder that the project is named after."""
     linked = find_linked_folder(folder)
     before = linked.link if linked and linked.folder == folder else None
-    ask: Callable[[str, str], str] = _ask if asks else lambda _question, default: default
+    ask: Callable[[str, str], str] = _prompt if asks else lambda _question, default: default
     usual = _name_of(folder)
     name = options["name"] or ask("Name of the application", before.application if before else usual)
     place = options["environment"] or ask(
@@ -308,7 +308,7 @@ def _answers(
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
 
-def _ask(question: str, default: str) -> str:
+def _prompt(question: str, default: str) -> str:
     return str(click.prompt(question, default=default, err=True)).strip()
 
 

@@ -83,18 +83,18 @@ def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
         folder = find_linked_folder(current_folder())
         api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)
         kept = cache_folder() / f"names-{api.digest[:24]}.json"
-        return (_kept(kept) or _ask(api, kept)).services
+        return (_read_cache(kept) or _fetch_names(api, kept)).services
     return []
 
 
-def _kept(file: Path) -> KnownNames | None:
+def _read_cache(file: Path) -> KnownNames | None:
     with suppress(FileNotFoundError):
         if abs(time.time() - file.stat().st_mtime) < _FRESH:
             return msgspec.json.decode(file.read_bytes(), type=KnownNames)
     return None
 
 
-def _ask(api: Api, file: Path) -> KnownNames:
+def _fetch_names(api: Api, file: Path) -> KnownNames:
     organization = api.get("/organization")["id"]
     rows: list[Any] = api.everything(f"/organization/{organization}/services")
     names = KnownNames(

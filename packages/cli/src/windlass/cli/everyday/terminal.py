@@ -136,7 +136,7 @@ class TerminalRelay:
             for message in self._connection.receive():
                 if isinstance(message, CloseFrame):
                     return message
-                self._take(message)
+                self._handle_message(message)
         self._connection.flush()
         return None
 
@@ -148,7 +148,7 @@ class TerminalRelay:
             self._reads_input = False
             self._connection.send_json({"end_of_input": True})
 
-    def _take(self, message: bytes | dict[str, Any]) -> None:
+    def _handle_message(self, message: bytes | dict[str, Any]) -> None:
         if isinstance(message, dict):
             self._code = message.get("exit_code", self._code)
             return
@@ -176,7 +176,7 @@ def _raw_terminal() -> Iterator[None]:
     """Passes each key on at once, also Ctrl-C, and brings the terminal back at the end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    ends = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ends = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         tty.setraw(descriptor)
         yield
@@ -186,7 +186,7 @@ def _raw_terminal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, _frame: Any) -> None:
+def _exit_on_signal(number: int, _frame: Any) -> None:
     sys.exit(128 + number)  # the terminal is brought back on the way
 
 

@@ -127,7 +127,7 @@ class VariableCommands:
     def unset_all(self, keys: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
         level = _level(call, name, shared=shared)
-        own = self._own(call, level)
+        own = self._own_variables(call, level)
         if missing := [key for key in keys if key not in own]:
             others = f"; there are {', '.join(sorted(own))}" if own else ""
             raise CommandFailed(
@@ -168,15 +168,15 @@ class VariableCommands:
             raise InvalidUsage(f"give {like}, and not {key if self.is_secret else text!r}")
         if equals:
             return key, read_texts(key, [value], taken)[0]
-        return key, self._ask(key, taken)
+        return key, self._read_value(key, taken)
 
-    def _ask(self, key: str, taken: set[str]) -> str:
+    def _read_value(self, key: str, taken: set[str]) -> str:
         """Reads a value without showing it: from the terminal, or from standard input."""
         if sys.stdin.isatty():
             return str(click.prompt(f"Value of {key}", hide_input=True, err=True))
         return read_texts(key, ["-"], taken)[0]
 
-    def _own(self, call: EverydayCall, level: VariableLevel) -> dict[str, Mapping[str, Any]]:
+    def _own_variables(self, call: EverydayCall, level: VariableLevel) -> dict[str, Mapping[str, Any]]:
         """Returns the variables of the level itself, without inherited ones, by key."""
         rows = call.api.everything(f"{level.path}/{self.family.segment}")
         return {row["key"]: row for row in rows if row["scope"] == level.word}
@@ -184,7 +184,7 @@ class VariableCommands:
     def _compare(
         self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str]
     ) -> VariableChanges:
-        own = self._own(call, level)
+        own = self._own_variables(call, level)
         same = [key for key in values if key in own and own[key].get("value") == values[key]]
         return VariableChanges(
             created=[key for key in values if key not in own],

@@ -50,11 +50,11 @@ class BaseImages(Struct, frozen=True, kw_only=True):
             return self.default
         if self.at_least:
             named = max(numbers for clause in ranges for _, numbers in clause)
-            return self.default if named <= _numbers(self.default) else self._of(named)
+            return self.default if named <= _numbers(self.default) else self._version_text(named)
         for version in (self.default, *reversed(self.versions)):
-            if any(all(self._holds(version, *clause) for clause in part) for part in ranges):
+            if any(all(self._satisfies(version, *clause) for clause in part) for part in ranges):
                 return version
-        return self._of(
+        return self._version_text(
             next((numbers for how, numbers in ranges[0] if how not in ("<", "<=", "!=")), ())
         ) or (self.default)
 
@@ -70,10 +70,10 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     def _precision(self) -> int:
         return self.default.count(".") + 1
 
-    def _of(self, numbers: tuple[int, ...]) -> str:
+    def _version_text(self, numbers: tuple[int, ...]) -> str:
         return ".".join(map(str, numbers[: self._precision]))
 
-    def _holds(self, version: str, how: str, numbers: tuple[int, ...]) -> bool:
+    def _satisfies(self, version: str, how: str, numbers: tuple[int, ...]) -> bool:
         ours, theirs = _numbers(version), numbers[: self._precision]
         match how:
             case ">=":

@@ -219,7 +219,7 @@ class DockerBuilder:
         chosen, arguments = await self._checked(order, read, say)
         order = replace(order, arguments=arguments)
         progress, scope = BuildProgress(say), self._scope(order)
-        async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
+        async with self._step_network(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             options = self._build_options(order, chosen, kit, is_limited=is_limited)
             with self._interrupted_once(order.service):
@@ -278,7 +278,7 @@ class DockerBuilder:
         return replace(read.chosen, files=files), guarded.arguments
 
     @asynccontextmanager
-    async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
+    async def _step_network(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
         """Yields the network for the steps of a build. No step of another service is in it meanwhile."""
         if not kit:
             async with self._networks.made() as network:

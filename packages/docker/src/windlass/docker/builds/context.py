@@ -54,7 +54,7 @@ class BuildContext(Struct, frozen=True):
 def folder_of(order: Order) -> Path:
     """Returns the folder of the application, which links do not lead out of the commit."""
     source = Path(os.path.realpath(order.source))
-    folder = _within(
+    folder = _path_within(
         source,
         source / order.root,
         f"root_path: name a folder of the repository: there is no folder {order.root}",
@@ -78,7 +78,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
             return None
         where = order.root if order.root not in ("", ".") else "the repository's root"
         raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
-    file = _within(source, Path(place), outside)
+    file = _path_within(source, Path(place), outside)
     if not file.is_file():
         raise BuildError(f"dockerfile_path: name a file: {named} is something else")
     if file.stat().st_size > LARGEST_DOCKERFILE:
@@ -230,7 +230,7 @@ def _add_text(tar: tarfile.TarFile, context: BuildContext) -> None:
     tar.addfile(entry, io.BytesIO(context.text))
 
 
-def _within(source: Path, place: Path, otherwise: str) -> Path:
+def _path_within(source: Path, place: Path, otherwise: str) -> Path:
     real = Path(os.path.realpath(place))
     if not real.is_relative_to(source) or not real.exists():
         raise BuildError(otherwise)

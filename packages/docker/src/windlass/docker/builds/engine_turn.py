@@ -81,7 +81,7 @@ class EngineTurn:
 
     async def is_free(self, service: str) -> bool:
         """True if a build of this service would not wait, as far as is known."""
-        return not self._others(await self._marks(), self._holder(service))
+        return not self._marks_of_others(await self._marks(), self._holder(service))
 
     @asynccontextmanager
     async def of(self, service: str) -> AsyncIterator[None]:
@@ -90,13 +90,13 @@ class EngineTurn:
                 await self._ended.wait()  # another service waits, and is the next
             async with self._lock:
                 if not self._builds:
-                    await self._take(service)
+                    await self._wait_for_turn(service)
                 self._builds += 1
                 self._ended.clear()
         try:
             yield
         finally:
-            await asyncio.shield(self._leave())
+            await asyncio.shield(self._end_turn())
 
     async def sweep(self) -> None:
         """Removes what is left of turns, also of killed servers."""
@@ -110,7 +110,7 @@ class EngineTurn:
         for renewal in self._renewals:
             renewal.cancel()
 
-    async def _take(self, service: str) -> None:
+    async def _wait_for_turn(self, service: str) -> None:
         if await self.is_free(service) and await self._begin(service):
             return
         async with self._marked(service, waits=True) as waiting:
@@ -124,19 +124,19 @@ class EngineTurn:
         for stale in (mark for mark in marks if self._is_stale(mark)):
             await self._remove(stale.name)
         place = (waiting.since or 0.0, waiting.holder)
-        others = self._others(marks, waiting.holder)
+        others = self._marks_of_others(marks, waiting.holder)
         return any(other.since is None or (other.since, other.holder) < place for other in others)
 
     async def _begin(self, service: str) -> bool:
         """Marks that a service builds, and takes that back if another one does."""
         async with AsyncExitStack() as turn:
             mark = await turn.enter_async_context(self._marked(service, waits=False))
-            if any(other.since is None for other in self._others(await self._marks(), mark.holder)):
+            if any(other.since is None for other in self._marks_of_others(await self._marks(), mark.holder)):
                 return False
             self._turn = turn.pop_all()
         return True
 
-    async def _leave(self) -> None:
+    async def _end_turn(self) -> None:
         async with self._lock:
             self._builds -= 1
             if not self._builds:
@@ -202,7 +202,7 @@ class EngineTurn:
     def _holder(self, service: str) -> str:
         return f"{self._installation}/{service}"
 
-    def _others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
+    def _marks_of_others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
         return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]
 
     def _is_stale(self, mark: _TurnMark) -> bool:

@@ -116,9 +116,9 @@ class _SizeCount:
             self._ports += sum(self._port_count(each.line, word) for word in each.text.split())
             if self._ports > MOST_PORTS:
                 raise DockerfileError(each.line, f"expose fewer ports: at most {MOST_PORTS} are allowed")
-        self._learn(each)
+        self._count_variables(each)
 
-    def _learn(self, each: Instruction) -> None:
+    def _count_variables(self, each: Instruction) -> None:
         if each.name == "ENV":
             for name, value in pairs(each, self._escape):
                 if _NOT_PLAIN.search(name):

@@ -203,7 +203,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
         ):
             raise BuildError(
                 f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
-                f"{_short(trigger)} is not run here"
+                f"{_cut(trigger)} is not run here"
             )
 
 
@@ -221,7 +221,7 @@ class _DockerfileWriter:
             default = "" if argument.default is None else f"={argument.default}"
             yield self._line(argument.line, f"ARG {argument.name}{default}")
         for stage, start in zip(self._read.stages, self._read.starts, strict=True):
-            yield self._from(stage, start)
+            yield self._write_from(stage, start)
             yield f"ARG {MARK}={self._around.scope}"
             yield from self._stage(stage)
 
@@ -263,7 +263,7 @@ class _DockerfileWriter:
         numbers = {int(origin) for origin in origins if origin.isascii() and origin.isdecimal()}
         return {each.index for each in named if each is not None} | numbers
 
-    def _from(self, stage: Stage, start: Instruction) -> str:
+    def _write_from(self, stage: Stage, start: Instruction) -> str:
         """Writes FROM with its variables replaced, because the engine may know other values, and without a
         platform: images are checked for that of the engine."""
         self._check_flags(start)
@@ -280,7 +280,7 @@ class _DockerfileWriter:
         if not _is_platform(platform, own):
             raise BuildRefused(
                 line,
-                f"write FROM without --platform={_short(written)}: this Docker engine builds for {own}, and "
+                f"write FROM without --platform={_cut(written)}: this Docker engine builds for {own}, and "
                 "takes images for that platform only",
             )
 
@@ -292,9 +292,9 @@ class _DockerfileWriter:
             yield line
             for heredoc in instruction.heredocs:
                 yield from self._heredoc(instruction.line, heredoc)
-            self._learn(instruction, variables)
+            self._record_variables(instruction, variables)
 
-    def _learn(self, instruction: Instruction, variables: dict[str, str]) -> None:
+    def _record_variables(self, instruction: Instruction, variables: dict[str, str]) -> None:
         """Records ENV and ARG values, so that messages can name the address in an ADD."""
         if instruction.name == "ENV":
             for name, value in instructions.pairs(instruction, self._read.escape):
@@ -347,7 +347,7 @@ class _DockerfileWriter:
         if _REMOTE.match(meant):
             raise BuildRefused(
                 instruction.line,
-                f"download {_short(_without_login(meant))} in a RUN step, or commit it to the repository: "
+                f"download {_cut(_without_login(meant))} in a RUN step, or commit it to the repository: "
                 "ADD takes files of the repository only",
             )
 
@@ -363,7 +363,7 @@ class _DockerfileWriter:
     def _origin(self, stage: Stage, line: int, ref: str) -> str:
         """Returns the text of a `from` that names a stage or an image."""
         if "$" in ref:
-            raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
+            raise BuildRefused(line, f"from={_cut(ref)}: name a stage or an image without variables")
         is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
         return ref if is_own else self._image(line, ref)
 
@@ -375,9 +375,9 @@ class _DockerfileWriter:
 
     def _image(self, line: int, ref: str) -> str:
         if not _IMAGE.fullmatch(ref):
-            raise BuildRefused(line, f"{_short(ref) or 'nothing'} is not the name of an image")
+            raise BuildRefused(line, f"{_cut(ref) or 'nothing'} is not the name of an image")
         if is_ours(ref):
-            raise BuildRefused(line, f"{_short(ref)}: {NOT_ITS_OWN}")
+            raise BuildRefused(line, f"{_cut(ref)}: {NOT_ITS_OWN}")
         self.images.append(ref)
         return self._around.digests.get(ref, ref)
 
@@ -390,18 +390,18 @@ class _DockerfileWriter:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
-        raise BuildRefused(line, f"leave out RUN --{name}={_short(value)}, which is not allowed here")
+        raise BuildRefused(line, f"leave out RUN --{name}={_cut(value)}, which is not allowed here")
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
         options = [part.partition("=") for part in value.split(",")]
         flags = {name.lower(): text for name, _, text in options}
         if len(flags) != len(options):
-            raise BuildRefused(line, f"RUN --mount={_short(value)}: give each option only once")
+            raise BuildRefused(line, f"RUN --mount={_cut(value)}: give each option only once")
         kind = flags.get("type", "bind").lower()
         if kind not in _MOUNTS:
             raise BuildRefused(
                 line,
-                f"leave out RUN --mount=type={_short(kind)}, which is not supported here"
+                f"leave out RUN --mount=type={_cut(kind)}, which is not supported here"
                 f"{_MOUNT_HINTS.get(kind, '')}",
             )
         written = [
@@ -411,7 +411,7 @@ class _DockerfileWriter:
         if kind == "cache":
             if other := next((name for name in flags if name not in _CACHE_OPTIONS), None):
                 raise BuildRefused(
-                    line, f"leave out {_short(other)} of the cache mount, which is not supported here"
+                    line, f"leave out {_cut(other)} of the cache mount, which is not supported here"
                 )
             target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
             sharing = flags.get("sharing", "").lower()
@@ -429,7 +429,7 @@ class _DockerfileWriter:
         if instruction.text.startswith("--"):
             raise BuildRefused(
                 instruction.line,
-                f"{instruction.name} {_short(instruction.text.split()[0])}: write the flag as --name=value",
+                f"{instruction.name} {_cut(instruction.text.split()[0])}: write the flag as --name=value",
             )
         for name, value in instruction.flags:
             if name not in allowed:
@@ -442,7 +442,7 @@ class _DockerfileWriter:
         if not _PLAIN.fullmatch(value):
             raise BuildRefused(
                 instruction.line,
-                f"{instruction.name}: write the flag {_short(value)} without quotes and backslashes",
+                f"{instruction.name}: write the flag {_cut(value)} without quotes and backslashes",
             )
 
     def _line(self, number: int, line: str) -> str:
@@ -454,15 +454,15 @@ class _DockerfileWriter:
         if not self._around.heredocs:
             raise BuildRefused(
                 line,
-                f"<<{_short(heredoc.name)}: add a script to the repository and COPY it, or have the "
+                f"<<{_cut(heredoc.name)}: add a script to the repository and COPY it, or have the "
                 "operator use BuildKit of Docker 23 or later: this Docker engine does not support heredocs",
             )
         if not _HEREDOC.fullmatch(heredoc.name):
-            raise BuildRefused(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
+            raise BuildRefused(line, f"<<{_cut(heredoc.name)}: end it with a word of letters and digits")
         content = heredoc.content.split("\n")[:-1]
         if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION.match(row)), None):
             raise BuildRefused(
-                line, f"{_short(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
+                line, f"{_cut(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
             )
         yield from content
         yield heredoc.name
@@ -505,7 +505,7 @@ def _without_login(address: str) -> str:
     return re.sub(r"//[^/@\s]*@", "//", address)
 
 
-def _short(text: str) -> str:
+def _cut(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 

@@ -47,9 +47,9 @@ class LeftSteps:
 
     async def are_there(self) -> bool:
         """True if a build would wait for them."""
-        began = _now()
+        began = _loop_time()
         while not self._builds and await _count(self._docker):
-            if _now() - began > _SOON:
+            if _loop_time() - began > _SOON:
                 return True
             await asyncio.sleep(_PAUSE)
         return False
@@ -68,17 +68,17 @@ class LeftSteps:
             self._builds -= 1
 
     async def _wait(self, say: Say) -> None:
-        began, is_told = _now(), False
+        began, is_told = _loop_time(), False
         while await _count(self._docker):
             self._see()
-            if _now() - self._seen[0] > _PATIENCE:
+            if _loop_time() - self._seen[0] > _PATIENCE:
                 raise BuildError(
                     "Have the operator end what is left of builds on the machine of the Docker engine with "
                     "kill -9 (find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names "
                     "the processes), and deploy again: a step of another build still runs in the network of "
                     "BuildKit"
                 )
-            if _now() - began > _SOON and not is_told:
+            if _loop_time() - began > _SOON and not is_told:
                 say("Waiting for BuildKit: a step of another build still runs in its network")
                 is_told = True
             await asyncio.sleep(_PAUSE)
@@ -87,11 +87,11 @@ class LeftSteps:
     def _see(self) -> None:
         """Builds that wait for their turn meanwhile wait no longer than the first one."""
         first, last = self._seen
-        is_same = _now() - last < _PATIENCE
-        self._seen = (first if is_same else _now(), _now())
+        is_same = _loop_time() - last < _PATIENCE
+        self._seen = (first if is_same else _loop_time(), _loop_time())
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 

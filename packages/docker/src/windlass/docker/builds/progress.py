@@ -127,13 +127,13 @@ class BuildProgress:
         steps, outputs = trace.read(message)
         for step in steps:
             self._names[step.digest] = step.name
-            self._tell(step)
+            self._report_step(step)
         for output in outputs:
-            self._of(output.digest).feed(output.text)
+            self._lines_of(output.digest).feed(output.text)
 
-    def _tell(self, step: trace.Vertex) -> None:
+    def _report_step(self, step: trace.Vertex) -> None:
         if step.error:
-            self._of(step.digest).close()
+            self._lines_of(step.digest).close()
             if "context canceled" not in step.error or not self._step:
                 self._step, self._last = step.name, self._outputs.get(step.digest, self._last)
         if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN):
@@ -141,7 +141,7 @@ class BuildProgress:
         self._told.add(step.digest)
         self._say(f"{step.name} (from the cache)" if step.cached else step.name)
 
-    def _of(self, digest: str) -> LineSplitter:
+    def _lines_of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
             last = self._outputs[digest] = deque[str](maxlen=KEPT)
 

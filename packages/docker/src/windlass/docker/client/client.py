@@ -140,9 +140,9 @@ class Docker:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
         with self.translated():
             async with asyncio.timeout(options.get("patience", PATIENCE)):
-                return await self._whole(method, path, most, **options)
+                return await self._read_whole(method, path, most, **options)
 
-    async def _whole(self, method: str, path: str, most: int, **options: Any) -> bytes:
+    async def _read_whole(self, method: str, path: str, most: int, **options: Any) -> bytes:
         async with self.stream(method, path, **options) as answer:
             parts, size = [], 0
             async for chunk in answer.chunks():
@@ -171,7 +171,7 @@ class Docker:
         login."""
         if not self._version:
             self._version = await self._negotiate()
-        async with self._ask(
+        async with self._request(
             method,
             f"/v{self._version}{path}",
             params=params,
@@ -186,7 +186,7 @@ class Docker:
 
     async def ping(self) -> Mapping[str, str]:
         """The headers of an engine that is well; nothing is negotiated or kept."""
-        async with self._ask("GET", "/_ping", patience=CONNECTING) as response:
+        async with self._request("GET", "/_ping", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
             return dict(response.headers)
@@ -256,7 +256,7 @@ class Docker:
             raise WrongEngine(self._transport.wrong_engine)
 
     @asynccontextmanager
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -296,7 +296,7 @@ class Docker:
 
     async def _negotiate(self) -> str:
         """The newest version that both sides know."""
-        async with self._ask("GET", "/version", patience=CONNECTING) as response:
+        async with self._request("GET", "/version", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
             with self.translated():

@@ -93,7 +93,7 @@ class SettingsTransport:
 
     @property
     def host(self) -> str:
-        return self._named or f"unix://{_usual()[0]}"
+        return self._named or f"unix://{_engine_sockets()[0]}"
 
     @property
     def address(self) -> str:
@@ -304,7 +304,7 @@ def _in_url(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _usual() -> tuple[Path, ...]:
+def _engine_sockets() -> tuple[Path, ...]:
     """The machine's own engine; one without root; Docker Desktop."""
     home = Path.home() / ".docker"
     return (
@@ -316,9 +316,10 @@ def _usual() -> tuple[Path, ...]:
 
 
 def _find_socket() -> Path:
-    sockets = [path for path in _usual() if path.is_socket()]
+    sockets = [path for path in _engine_sockets() if path.is_socket()]
     if not sockets:
         raise Away(
-            f"There is no Docker engine at {_usual()[0]}: install Docker, or set docker_host to where it is"
+            f"There is no Docker engine at {_engine_sockets()[0]}: install Docker, "
+            "or set docker_host to where it is"
         )
     return sockets[0]

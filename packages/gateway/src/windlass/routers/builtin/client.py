@@ -127,7 +127,7 @@ class ClientConnection(InstanceClient):
         upstream.carry(self, self._sent)
         if not self.whole:
             if self._held.held or self._is_behind():  # arrived while the connection was being made
-                self._more(self._held.take())
+                self._read_body(self._held.take())
             self.choose_reading()
 
     def _try_another(self, peer: Peer) -> None:
@@ -172,11 +172,11 @@ class ClientConnection(InstanceClient):
                 self._since = self._shared.now
                 self.transport.close()
             else:
-                self._part()
+                self._hang_up()
         elif self._held.held:
             self._advance()
         elif self._shared.give is not None:
-            self._shared.loop.call_soon(self._leave)
+            self._shared.loop.call_soon(self._hand_over)
 
     def _end_request(self, then: RequestPhase = IDLE) -> None:
         backend, peer = self._backend, self._peer
@@ -234,18 +234,18 @@ class ClientConnection(InstanceClient):
         self.status = page.status
         entry, self._entry = self._entry, None
         self._end_request()
-        self._say(page)
+        self._send_page(page)
         if entry is not None:
             entry.end(page.status)
 
     def _say_unrouted(self, page: ErrorPage, method: bytes, target: bytes) -> None:
         """Answers a request that is for no service."""
         entry = self._begin_entry(None, method, target, self._fields.id)
-        self._say(page)
+        self._send_page(page)
         if entry is not None:
             entry.end(page.status)
 
-    def _say(self, page: ErrorPage) -> None:
+    def _send_page(self, page: ErrorPage) -> None:
         close = self._closes()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):
@@ -267,7 +267,7 @@ class ClientConnection(InstanceClient):
         if not (self._phase is LOST or self.transport.is_closing()):
             page = pages.bad_request(status, message)
             self.transport.write(page.rendered(b"", head_only=False, close=True))
-            self._part()
+            self._hang_up()
         if entry is not None:
             entry.end(status)
 

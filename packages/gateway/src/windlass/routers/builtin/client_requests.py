@@ -53,7 +53,7 @@ class RequestReader(GatewaySocket):
                 self._since = self._shared.now
                 self._begin(data)
         elif self._phase is BUSY:
-            self._more(data)
+            self._read_body(data)
 
     def _take_whole(self, data: bytes) -> bool:
         """Takes a whole request without a body in one piece, as nearly all are. Returns False for any other,
@@ -100,7 +100,7 @@ class RequestReader(GatewaySocket):
             self._held.add(data)
         else:
             try:
-                self._take(data)
+                self._begin_request(data)
             except Bad as bad:
                 self._refuse(bad.status, bad.message)
             if self._phase is BUSY and self.whole and not self._held.held:
@@ -112,20 +112,20 @@ class RequestReader(GatewaySocket):
             if self._phase is not IDLE or self._blocked or not self._held.held:
                 break
             if self._shared.now > self._shared.answers_until:
-                self._part()
+                self._hang_up()
                 break
             try:
                 data = self._held.head()
                 if data is None:
                     break
-                self._take(data)
+                self._begin_request(data)
             except Bad as bad:
                 self._refuse(bad.status, bad.message)
         else:  # each was answered here, without an instance: others have their turn first
             self._shared.loop.call_soon(self._advance)
         self.choose_reading()
 
-    def _take(self, data: bytes) -> None:
+    def _begin_request(self, data: bytes) -> None:
         """Takes a request from bytes that begin with a whole head."""
         first = data.find(b"\r\n")
         end = data.find(END, first) + 4
@@ -152,7 +152,7 @@ class RequestReader(GatewaySocket):
         self.whole = body.whole
         return data
 
-    def _more(self, data: bytes) -> None:
+    def _read_body(self, data: bytes) -> None:
         """Takes more of the body, or requests that wait."""
         body = self._body
         if self.whole or body is None or self._upstream is None:
@@ -184,5 +184,5 @@ class RequestReader(GatewaySocket):
         self._waits_for_turn = False
         if self._phase is BUSY:
             if self._is_behind() and self._upstream is not None:
-                self._more(b"")
+                self._read_body(b"")
             self.choose_reading()

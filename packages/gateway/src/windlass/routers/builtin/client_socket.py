@@ -103,7 +103,7 @@ class GatewaySocket(asyncio.Protocol):
             transport.abort()
         elif admission is Admission.FULL:
             transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
-            self._part()
+            self._hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_busy = self._phase is BUSY
@@ -124,7 +124,7 @@ class GatewaySocket(asyncio.Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def _part(self) -> None:
+    def _hang_up(self) -> None:
         """Hangs up. Where something may still come, it is read for a moment: closing over unread bytes would
         take the answer away from a client that has not read it yet."""
         if self._phase is LOST or self._phase is PARTING or self.transport.is_closing():
@@ -193,7 +193,7 @@ class GatewaySocket(asyncio.Protocol):
             and not self.transport.get_write_buffer_size()
         )
 
-    def _leave(self) -> bool:
+    def _hand_over(self) -> bool:
         """Gives the connection away, if there is another process to take it and it waits for nothing."""
         give = self._shared.give
         if give is None or not self._waits_for_nothing():
@@ -221,7 +221,7 @@ class GatewaySocket(asyncio.Protocol):
         return self._since
 
     def age(self, now: float) -> None:
-        if self._leave():
+        if self._hand_over():
             return
         bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
         if self._phase is PARTING:

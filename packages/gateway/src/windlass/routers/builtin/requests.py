@@ -107,7 +107,7 @@ class Fields:
                 name = old[: old.find(b":") + 1]
                 if name in _OFTEN_NEW or not line.startswith(name):
                     return False
-                plain = plain or self._plain()
+                plain = plain or self._unchanged_lines()
                 if not name or plain.count(old) != 1:
                     return False
                 if not _VALUE.fullmatch(line, len(name)):
@@ -116,17 +116,17 @@ class Fields:
                 plain[place] = line
                 changed.append((number, place, name))
         self.raw = head[first:]
-        self.passed = self._before + LINE_END.join(plain or self._plain()) + self._after
+        self.passed = self._before + LINE_END.join(plain or self._unchanged_lines()) + self._after
         if len(changed) == 1:
             number, place, name = changed[0]
-            before, after = _around(lines, number, name)
-            passed_before, passed_after = _around(plain, place, name)
+            before, after = _split_around(lines, number, name)
+            passed_before, passed_after = _split_around(plain, place, name)
             self._changing = AroundValue(
                 before, after, self._before + passed_before, passed_after + self._after
             )
         return True
 
-    def _plain(self) -> list[bytes]:
+    def _unchanged_lines(self) -> list[bytes]:
         """Returns the lines that are passed on unchanged, after an empty one."""
         return self.passed[len(self._before) : len(self.passed) - len(self._after)].split(LINE_END)
 
@@ -140,7 +140,7 @@ class AroundValue(NamedTuple):
     passed_after: bytes
 
 
-def _around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
+def _split_around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
     return LINE_END.join([*lines[:place], name]), LINE_END.join([b"", *lines[place + 1 :]])
 
 
@@ -167,7 +167,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
     if b"connection" in meant:
         tokens = _tokens(meant[b"connection"])
         if not tokens <= _NEIGHBOURLY:
-            rest = _without(rest, tokens - _NEIGHBOURLY)
+            rest = _remove_fields(rest, tokens - _NEIGHBOURLY)
         fields.close = old or b"close" in tokens
         _set_upgrade(fields, meant, tokens)
     if b"x-request-id" in meant and _ID.fullmatch(meant[b"x-request-id"]):
@@ -192,7 +192,7 @@ def _set_upgrade(fields: Fields, meant: dict[bytes, bytes], tokens: frozenset[by
 _tokens = lru_cache(64)(tokens_of)
 
 
-def _without(block: bytes, tokens: frozenset[bytes]) -> bytes:
+def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:
     """Removes the fields that the client declares to be for the next hop only, which is the router."""
     check_connection(tokens)
     return without_fields(block, tokens)

@@ -112,7 +112,7 @@ class SiteFiles:
         async def load() -> None:
             self.sites.put(folder, LoadedSite(folder, await asyncio.to_thread(read_index, Path(folder))))
 
-        await self._once(folder, load)
+        await self._load_once(folder, load)
 
     async def load_file(self, path: str, size: int) -> None:
         """Opens a file, or reads all of a small one. Raises OSError."""
@@ -123,9 +123,9 @@ class SiteFiles:
             else:
                 self.opened.put(path, await asyncio.to_thread(SharedFile, path))
 
-        await self._once(path, load)
+        await self._load_once(path, load)
 
-    async def _once(self, key: str, load: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _load_once(self, key: str, load: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Loads something once for all that wait for it."""
         loading = self._loading.get(key)
         if loading is None:

@@ -186,7 +186,7 @@ class LoadedSite:
         if redirect := self._redirect(self._forced, path, query):
             return redirect
         if page := self._page(path, _names_of(path)):
-            self._keep(raw, page)
+            self._cache_page(raw, page)
             return page
         return (
             self._slash_corrected(path, query)
@@ -195,7 +195,7 @@ class LoadedSite:
             or self._not_found(path)
         )
 
-    def _keep(self, raw: bytes, page: SitePage) -> None:
+    def _cache_page(self, raw: bytes, page: SitePage) -> None:
         if len(raw) > _LONGEST_KEPT or page.size > _MOST_KEPT:
             return
         if len(self._pages) >= _MOST_PAGES or self._kept_size + page.size > _MOST_KEPT:

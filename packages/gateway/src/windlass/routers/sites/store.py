@@ -76,22 +76,24 @@ class SiteStore:
         async with self._locks[service]:
             if await self.find(service, release):
                 return None
-            into = self._new(service)
+            into = self._temporary_folder(service)
             try:
                 await in_thread(private_folder, into)
                 if await in_thread(is_short, into, self._reserve):
                     raise PublishError(_SHORT)
-                return await in_thread(self._put, service, release, await export(into), settings)
+                return await in_thread(self._publish, service, release, await export(into), settings)
             except OSError as error:
                 raise PublishError(_reason(error)) from error
             finally:
                 await in_thread(erase, into)
 
-    def _new(self, service: str) -> Path:
+    def _temporary_folder(self, service: str) -> Path:
         return self._folder / service / f"{_NEW}{uuid.uuid4().hex[:12]}"
 
-    def _put(self, service: str, release: str, source: Path, settings: SiteSettings) -> PublishReport | None:
-        final, new = self.at(service, release), private_folder(self._new(service))
+    def _publish(
+        self, service: str, release: str, source: Path, settings: SiteSettings
+    ) -> PublishReport | None:
+        final, new = self.at(service, release), private_folder(self._temporary_folder(service))
         with on_failure(lambda: erase(new)):
             report = publish(source, settings, new, self._newest(service))
             sync_file_system(new)

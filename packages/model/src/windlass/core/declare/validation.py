@@ -73,16 +73,18 @@ def explain(error: Exception, wanted: Any = None) -> str:
         match = pattern.match(text)
         if match is None:
             continue
-        if text.startswith(_CHOICE) and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+        if text.startswith(_CHOICE) and (
+            choices := _choices(path, _struct_at(path.rpartition(".")[0], wanted))
+        ):
             value = text.removeprefix(_CHOICE).strip("'")
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and wanted is not None:
-            hint = _written_instead(match[1], path, wanted) or _suggest(match[1], _at(path, wanted))
+            hint = _written_instead(match[1], path, wanted) or _suggest(match[1], _struct_at(path, wanted))
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
-        if form == _REQUIRED and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+        if form == _REQUIRED and (choices := _choices(path, _struct_at(path.rpartition(".")[0], wanted))):
             return f"{path}: {form}; it must be one of {', '.join(choices)}"
         if (shape := FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
@@ -94,7 +96,7 @@ def explain(error: Exception, wanted: Any = None) -> str:
     return f"{path}: {text}"
 
 
-def _at(path: str, wanted: Any) -> type[Struct] | None:
+def _struct_at(path: str, wanted: Any) -> type[Struct] | None:
     """Returns the struct at a path such as `ports[0]`."""
     struct = struct_of(wanted)
     for name in re.findall(r"[A-Za-z_]\w*", path):
@@ -126,7 +128,7 @@ def _written_instead(name: str, path: str, wanted: Any) -> str:
     list, or within one of its objects the field that has the value."""
     if (short := _short_form(path, wanted)) and short.option == name:
         return did_you_mean([short.sets])
-    shape = _at(path, wanted)
+    shape = _struct_at(path, wanted)
     for field in fields_of(shape) if shape else ():
         if (short := _short_form(f"{path}.{field.encode_name}", wanted)) and short.option == name:
             return f'; write "{field.encode_name}": {short.written}'
@@ -136,7 +138,7 @@ def _written_instead(name: str, path: str, wanted: Any) -> str:
 def _short_form(path: str, wanted: Any) -> _Shorthand | None:
     """Returns the short form of the list at a path, or of the list with the item at that path."""
     parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
-    shape = _at(parent, wanted)
+    shape = _struct_at(parent, wanted)
     types = {field.encode_name: field.type for field in fields_of(shape)} if shape else {}
     extra = extra_of(types[name]) if name in types else {}
     if "short_form" not in extra:

@@ -88,7 +88,7 @@ def parse(text: str) -> Timetable:
     words = MACROS.get(text.strip().lower(), text).split()
     if text.strip().startswith("@") and len(words) == 1:
         raise BadTimetable(
-            f"must be five fields, or one of {', '.join(MACROS)}: {_short(text)} is none of them"
+            f"must be five fields, or one of {', '.join(MACROS)}: {_shortened(text)} is none of them"
         )
     if len(words) != len(FIELDS):
         raise BadTimetable(
@@ -122,13 +122,15 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
             low = _number(field, first)
             high = _number(field, last) if dash else low
         if slash and range_ != "*" and not dash:
-            raise _wrong(field, f"a step needs a range: write {low}-{field.most}/{step} instead of {part}")
+            raise _bad_field(
+                field, f"a step needs a range: write {low}-{field.most}/{step} instead of {part}"
+            )
         if slash and not (_NUMBER.fullmatch(step) and 0 < int(step) <= field.most):
-            raise _wrong(
-                field, f"a step is a number from 1 to {field.most}, and not {_short(step) or 'empty'}"
+            raise _bad_field(
+                field, f"a step is a number from 1 to {field.most}, and not {_shortened(step) or 'empty'}"
             )
         if low > high:
-            raise _wrong(field, f"the range {range_} ends before it begins")
+            raise _bad_field(field, f"the range {range_} ends before it begins")
         numbers |= {*range(low, high + 1, int(step) if slash else 1)}
     return frozenset(numbers)
 
@@ -138,10 +140,10 @@ def _number(field: TimetableField, word: str) -> int:
         return field.first_name + field.names.index(word)
     if _NUMBER.fullmatch(word) and field.least <= int(word) <= field.most:
         return int(word)
-    raise _wrong(field, f"it has {_short(word) or 'an empty part'}")
+    raise _bad_field(field, f"it has {_shortened(word) or 'an empty part'}")
 
 
-def _wrong(field: TimetableField, reason: str) -> BadTimetable:
+def _bad_field(field: TimetableField, reason: str) -> BadTimetable:
     return BadTimetable(
         f"the {field.name} must be numbers from {field.least} to {field.most}, such as {field.example}: "
         f"{reason}"
@@ -154,5 +156,5 @@ def _refuse_impossible_days(timetable: Timetable, words: Sequence[str]) -> None:
         raise BadTimetable(f"choose a day that exists: {words[2]} is no day of the months {words[3]}")
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:20]}…"

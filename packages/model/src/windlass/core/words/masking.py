@@ -61,7 +61,7 @@ class Mask:
     def text(self, text: str) -> str:
         if not self.patterns or not self._may_hold(text):
             return text
-        return _without(text, list(self._search.spans(text)), 0, len(text))
+        return _without_spans(text, list(self._search.spans(text)), 0, len(text))
 
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
         """Masks messages in order; some may be parts of one line that was cut.
@@ -92,7 +92,7 @@ class Mask:
         masked, start, stop = [], 0, len(before)
         for part in parts:
             stop += len(part)
-            masked.append(_without(whole, spans, start, min(stop, end)))
+            masked.append(_without_spans(whole, spans, start, min(stop, end)))
             start = stop
         return masked, whole[end:]
 
@@ -268,7 +268,7 @@ def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
         yield line
 
 
-def _without(whole: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
+def _without_spans(whole: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
     parts, place = [], start
     for first, last in spans:
         if last <= start or first >= end:

@@ -220,14 +220,14 @@ class _Expansion:
             return _check_size(entry, [_text(entry.value, secret=entry.secret)], most)
         parts: list[_Text] = []
         size = 0
-        for part in self._parts(entry):
+        for part in self._text_parts(entry):
             size += part.size
             parts.append(part)
             if size > most:
                 break
         return _check_size(entry, parts, most)
 
-    def _parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
+    def _text_parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
         pieces = _MENTION.split(entry.value)
         for place, piece in enumerate(pieces):
             if place % 2 == 0:

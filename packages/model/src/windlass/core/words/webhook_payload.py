@@ -153,34 +153,34 @@ _LONGEST = 2500
 def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
     sign, says = _OF_A_RUN if news.run else _SAYS[news.kind]
     where = f"{news.project.name} / {news.environment.name}"
-    title = f"{sign} *{_plain(news.service.name)}* {says}" + (
+    title = f"{sign} *{_escape(news.service.name)}* {says}" + (
         " (a test of this webhook)" if news.test else ""
     )
     facts = [
-        f"*Where:* {_plain(where)}",
+        f"*Where:* {_escape(where)}",
         *(
-            [f"*Commit:* `{news.commit[:12]}` {_plain(_first_line(news.commit_message))}"]
+            [f"*Commit:* `{news.commit[:12]}` {_escape(_first_line(news.commit_message))}"]
             if news.commit
             else []
         ),
-        *([f"*By:* {_plain(news.by)}"] if news.by else []),
+        *([f"*By:* {_escape(news.by)}"] if news.by else []),
     ]
     blocks = [_section(title), _section("\n".join(facts))]
     if news.message:
-        blocks.append(_section(f"```{_plain(_cut(news.message)).replace('```', '')}```"))
+        blocks.append(_section(f"```{_escape(_cut(news.message)).replace('```', '')}```"))
     name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
     blocks.append(_section(f"<{link}|{name}>"))
     text = f"{news.service.name} {says} ({where})" + (
         f": {_first_line(news.message)}" if news.message else ""
     )
-    return {"text": _plain(_cut(text)), "blocks": blocks}
+    return {"text": _escape(_cut(text)), "blocks": blocks}
 
 
 def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Escapes text that Slack would read as a link, a mention or an entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -75,7 +75,7 @@ class ArtifactStore:
     def making(self) -> Iterator[Path]:
         """Yields a folder to build in, which is removed afterwards. The result is moved elsewhere from it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _new(self.folder, NEW) as fresh:
+        with _temporary_folder(self.folder, NEW) as fresh:
             try:
                 yield fresh
             finally:
@@ -90,14 +90,14 @@ class ArtifactStore:
         for present in sorted(deps.glob(f"{digest}-*")):
             if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
                 continue  # of another digest, which begins like this one
-            if present.is_dir() and (held := _hold(present, shared=True)) is not None:
+            if present.is_dir() and (held := _try_lock(present, shared=True)) is not None:
                 try:
                     if is_complete(present):
                         yield present, True
                         return
                 finally:
                     os.close(held)
-        with _new(deps, f"{digest}-", keeps=True) as fresh:
+        with _temporary_folder(deps, f"{digest}-", keeps=True) as fresh:
             try:
                 yield fresh, False
             finally:
@@ -126,7 +126,7 @@ class ArtifactStore:
                     raise
                 if first := _read(final):
                     return first
-                self._away(final)
+                self._remove_renamed(final)
             else:
                 return artifact
         raise OSError(f"{final} cannot be replaced")
@@ -134,7 +134,7 @@ class ArtifactStore:
     def discard(self) -> None:
         for left in self.folder.glob(f"{NEW}*"):
             _end_programs(left)
-        self._away(self.folder, self.folder.parent)
+        self._remove_renamed(self.folder, self.folder.parent)
 
     def sweep(
         self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
@@ -169,7 +169,7 @@ class ArtifactStore:
             if not left.with_suffix("").exists():
                 _drop_lock(left)
             return
-        held = _hold(left)
+        held = _try_lock(left)
         if held is None and _lock(left).exists():
             return  # in use
         _end_programs(left)
@@ -183,7 +183,7 @@ class ArtifactStore:
             if not deps.with_suffix("").exists():
                 _drop_lock(deps)
             return
-        held = _hold(deps)
+        held = _try_lock(deps)
         if held is None and _lock(deps).exists():
             return
         # Checked only now: a build that uses it holds its lock until its artifact is in place.
@@ -201,7 +201,7 @@ class ArtifactStore:
             if link.is_symlink()
         }
 
-    def _away(self, path: Path, into: Path | None = None) -> None:
+    def _remove_renamed(self, path: Path, into: Path | None = None) -> None:
         """Removes a folder after renaming it, so that a half removed folder is never mistaken for a
         complete one."""
         _try_to_erase(self._put_away(path, into))
@@ -265,7 +265,7 @@ def is_complete(folder: Path) -> bool:
 
 
 @contextmanager
-def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
+def _temporary_folder(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
     """Yields a folder that exists only while its lock is held, or after it was kept."""
     present, held = _lock_new(folder, beginning)
     try:
@@ -283,7 +283,7 @@ def _lock_new(folder: Path, beginning: str) -> tuple[Path, int]:
     while True:
         fresh = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
         os.close(filelock.open_lock_file(_lock(fresh)))
-        if (held := _hold(fresh)) is not None:
+        if (held := _try_lock(fresh)) is not None:
             return fresh, held
 
 
@@ -291,7 +291,7 @@ def _lock(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def _hold(path: Path, *, shared: bool = False) -> int | None:
+def _try_lock(path: Path, *, shared: bool = False) -> int | None:
     """Takes the lock beside a folder, if it is there and free."""
     try:
         held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
@@ -305,7 +305,7 @@ def _hold(path: Path, *, shared: bool = False) -> int | None:
 
 def _drop_lock(lock: Path) -> None:
     """Removes the lock of an absent folder. A folder is made while its lock is held, so it was removed."""
-    held = _hold(lock.with_suffix(""))
+    held = _try_lock(lock.with_suffix(""))
     if held is not None:
         if not lock.with_suffix("").exists():
             lock.unlink(missing_ok=True)

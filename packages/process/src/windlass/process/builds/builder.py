@@ -154,7 +154,7 @@ class NativeBuilder:
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         store = ArtifactStore(self._folder, order.service)
-        async with _aside() as held:
+        async with _exit_in_thread() as held:
             folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
             began, cells = time.time(), self._cells(caches, order, folder / "home")
@@ -216,17 +216,17 @@ class NativeBuilder:
         tools.hide(self._folder, "…")
         held.callback(tools.end_all)
         state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
-        return await subprocesses.in_thread(_put, store, artifact, await make_artifact(state))
+        return await subprocesses.in_thread(_store_artifact, store, artifact, await make_artifact(state))
 
 
-def _put(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
+def _store_artifact(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
     """Moves a built artifact to its final place, whole."""
     store.complete(folder, artifact)
     return store.put(folder, artifact)
 
 
 @asynccontextmanager
-async def _aside() -> AsyncIterator[ExitStack]:
+async def _exit_in_thread() -> AsyncIterator[ExitStack]:
     """Exits context managers in a thread, because many files may have to be removed."""
     held = ExitStack()
     try:

@@ -85,7 +85,9 @@ class CacheStore:
     @contextmanager
     def using(self, org: str, service: str, home: Path, say: Say) -> Iterator[BuildCaches]:
         """Yields the caches for a build, whose programs have this home. No sweep removes them meanwhile."""
-        own, held = _take(private_folder(self._folder / SERVICES / name_of(org) / name_of(service)))
+        own, held = _lock_free_folder(
+            private_folder(self._folder / SERVICES / name_of(org) / name_of(service))
+        )
         try:
             caches = BuildCaches(own)
             _begin(caches, home, say)
@@ -94,9 +96,9 @@ class CacheStore:
             finally:
                 erase(caches.source)
                 with suppress(FileNotFoundError):  # who needs room may delete the caches of a build
-                    os.utime(_beside(own, ".lock"))
+                    os.utime(_path_beside(own, ".lock"))
                 if caches.is_whole:
-                    _beside(own, _BUSY).unlink(missing_ok=True)
+                    _path_beside(own, _BUSY).unlink(missing_ok=True)
         finally:
             os.close(held)
 
@@ -128,34 +130,34 @@ class CacheStore:
         return CacheUnit(path, used, size)
 
     def _erase(self, unit: CacheUnit) -> None:
-        with _alone(_beside(unit.path, ".lock")) as is_alone:
+        with _alone(_path_beside(unit.path, ".lock")) as is_alone:
             if not is_alone:
                 return
             gone = _set_aside(unit.path, self._folder)
             for ending in (_BUSY, ".lock"):
-                _beside(unit.path, ending).unlink(missing_ok=True)
+                _path_beside(unit.path, ending).unlink(missing_ok=True)
             with suppress(OSError):
                 unit.path.parent.rmdir()
         self._sizes.pop(unit.path, None)
         erase(gone)
 
 
-def _take(folder: Path) -> tuple[Path, int]:
+def _lock_free_folder(folder: Path) -> tuple[Path, int]:
     """Returns the first folder that no build uses, and its held lock."""
     for number in count():
         own = folder / str(number)
         private_folder(folder)  # a sweep removes it where it is empty
-        held = filelock.try_hold(_beside(own, ".lock"))
+        held = filelock.try_hold(_path_beside(own, ".lock"))
         if held is None:
             continue
-        if filelock.is_at(held, _beside(own, ".lock")):
+        if filelock.is_at(held, _path_beside(own, ".lock")):
             return own, held
         os.close(held)
     raise AssertionError
 
 
 def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
-    busy = _beside(caches.own, _BUSY)
+    busy = _path_beside(caches.own, _BUSY)
     if busy.exists():
         if killed := busy.read_text():
             subprocesses.end_all_of(Path(killed))
@@ -180,7 +182,7 @@ def _alone(lock: Path) -> Iterator[bool]:
             os.close(held)
 
 
-def _beside(own: Path, ending: str) -> Path:
+def _path_beside(own: Path, ending: str) -> Path:
     return own.with_name(own.name + ending)
 
 

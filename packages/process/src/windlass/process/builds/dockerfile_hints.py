@@ -122,10 +122,10 @@ class _HintReader:
         if any(instruction.name == "ENTRYPOINT" for instruction in wanted.instructions):
             hints.cmd = None  # the CMD of an earlier stage was for another program
         for instruction in wanted.instructions:
-            self._take(hints, instruction)
+            self._apply(hints, instruction)
         return hints
 
-    def _take(self, hints: Hints, instruction: Instruction) -> None:
+    def _apply(self, hints: Hints, instruction: Instruction) -> None:
         match instruction.name:
             case "ENV":
                 variables = hints.variables  # an ENV does not see what its own line sets
@@ -146,7 +146,7 @@ class _HintReader:
             case "EXPOSE":
                 words = self._read(instruction, instruction.text, hints.variables).split()
                 hints.ports += dict.fromkeys(port for word in words for port in _ports(instruction, word))
-            case "ADD" | "COPY" if (to := _whole(instruction)) is not None:
+            case "ADD" | "COPY" if (to := _target_of_whole_copy(instruction)) is not None:
                 hints.top = _path(hints.workdir, self._read(instruction, to, hints.variables))
             case "SHELL":
                 hints.shell = instruction.json or SHELL
@@ -185,7 +185,7 @@ def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None
     return Shell(instruction.text, shell)
 
 
-def _whole(instruction: Instruction) -> str | None:
+def _target_of_whole_copy(instruction: Instruction) -> str | None:
     """Returns the folder that COPY copies the whole deployed folder to, if any."""
     match instruction.json or instruction.text.split():
         case ["." | "./", to] if instruction.flag("from") is None:
@@ -209,7 +209,7 @@ def _ports(instruction: Instruction, word: str) -> Iterator[int]:
 def _skipped_step(instruction: Instruction) -> SkippedStep:
     other = instruction.flag("from")
     why = _WHY[instruction.name] if other is None else f"the files of {other} come from a container engine"
-    copies = instruction.name in ("ADD", "COPY") and _whole(instruction) is None
+    copies = instruction.name in ("ADD", "COPY") and _target_of_whole_copy(instruction) is None
     return SkippedStep(
         instruction.line, instruction.shown, why, makes_files=copies or instruction.name == "RUN"
     )

@@ -78,7 +78,7 @@ class ToolchainSearch:
             return None
         if not toolchain.version:
             return ""
-        question = await subprocesses.in_thread(self._question, toolchain, own)
+        question = await subprocesses.in_thread(self._cache_key, toolchain, own)
         if version := self._toolchains.versions.find(question):
             return version
         answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
@@ -87,7 +87,7 @@ class ToolchainSearch:
         self._toolchains.versions.add(question, answer)
         return answer
 
-    def _question(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
+    def _cache_key(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
         """Returns all that decides the answer of the program."""
         program = Path(self._tools.find(toolchain.version[0]) or "")
         facts = program.stat()

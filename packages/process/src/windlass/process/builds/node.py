@@ -224,10 +224,10 @@ async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
         raise BuildError("Make node_modules a folder: the installation left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
     await subprocesses.in_thread(tree.move, folder / "node_modules", target / "node_modules")
-    await subprocesses.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
+    await subprocesses.in_thread(_fix_links, target / "node_modules", folder / "node_modules", app)
 
 
-def _mend(moved: Path, was: Path, app: Path) -> None:
+def _fix_links(moved: Path, was: Path, app: Path) -> None:
     """Corrects links to packages of the repository: their relative paths change with the folder."""
     for path in list(tree.walk(moved)):
         if not path.is_symlink() or path.readlink().is_absolute():

@@ -53,7 +53,7 @@ async def find_node(
     try:
         folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, held)
     except MissingToolchain as missing:
-        return _without(present, wanted or major, named_by, missing)
+        return _fallback(present, wanted or major, named_by, missing)
     tools.put_first(folder / "node" / "bin")
     version, fetched = await _present_version(tools), folder / "node"
     if wanted and not _suits(version, wanted):
@@ -87,7 +87,7 @@ def _major_for(wanted: str) -> str:
     return named or next(held, "")
 
 
-def _without(present: str, wanted: str, named_by: str, missing: MissingToolchain) -> NodeRuntime:
+def _fallback(present: str, wanted: str, named_by: str, missing: MissingToolchain) -> NodeRuntime:
     if not present:
         raise BuildError(
             f"{_advice(wanted, named_by)}, there is none, and it could not be fetched: {missing} Or deploy "

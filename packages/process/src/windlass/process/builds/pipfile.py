@@ -64,14 +64,14 @@ def _line(name: str, entry: object, *, with_hashes: bool) -> str:
     chosen = f"[{','.join(map(_word, map(str, extras)))}]" if isinstance(extras, list) and extras else ""
     marker = named.get("markers")
     condition = f" ; {_text(marker)}" if isinstance(marker, str) and marker else ""
-    if place := _place(named):
+    if place := _direct_source(named):
         is_path = place.startswith(".") or "path" in named
         return f"{place}{chosen}" if is_path else f"{_word(name)}{chosen} @ {place}{condition}"
     hashes = "".join(f" --hash={_word(text)}" for text in _hashes(entry)) if with_hashes else ""
     return f"{_word(name)}{chosen}{_version(named.get('version'))}{condition}{hashes}"
 
 
-def _place(named: dict[str, Any]) -> str:
+def _direct_source(named: dict[str, Any]) -> str:
     """Returns the address or path of a package that no registry holds, or an empty text."""
     for system in _SYSTEMS:
         if isinstance(url := named.get(system), str):

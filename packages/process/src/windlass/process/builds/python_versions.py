@@ -159,18 +159,18 @@ async def find_python(
         return await _fetch(tools, toolchains, held, wanted)
     except BuildError as missing:
         nearest = await _nearest(tools, own, wanted)
-        return _without(nearest, wanted, missing)
+        return _fallback(nearest, wanted, missing)
 
 
 async def _find(tools: Tools, minor: str) -> Interpreter | None:
     path = tools.find(f"python{minor}")
-    if path and (present := await _ask(tools, path, minor)):
+    if path and (present := await _inspect(tools, path, minor)):
         return present
     program = installed_pythons(tools.surroundings).get(minor)
     if program is None:
         return None
     tools.cells.readable.append(program.parent.parent)
-    present = await _ask(tools, str(program), minor)
+    present = await _inspect(tools, str(program), minor)
     return (
         replace(present, programs=program.parent) if present and await _can_install(tools, program) else None
     )
@@ -200,7 +200,7 @@ def _minor_number(version: str) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
 
 
-async def _ask(tools: Tools, path: str, minor: str) -> Interpreter | None:
+async def _inspect(tools: Tools, path: str, minor: str) -> Interpreter | None:
     words: list[str | Path] = [path, "-c", "import platform, venv; print(platform.python_version())"]
     answer = (await tools.ask(words, cwd=tools.home) or "").strip()
     return Interpreter(path, answer) if answer.startswith(f"{minor}.") else None
@@ -216,7 +216,7 @@ async def _fetch(
     minor = wanted.minor or _first_in(wanted)
     uv = await find_program(UV, tools, toolchains, held)
     folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, held)
-    present = await _ask(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
+    present = await _inspect(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
     if present is None:
         raise MissingToolchain(f"uv fetched no working Python {minor}.")
     tools.say(f"Python {present.version} is used, as {wanted.named_by} asks.")
@@ -238,7 +238,7 @@ async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, what="sh")
 
 
-def _without(own: Interpreter, wanted: PythonRequirement, missing: BuildError) -> Interpreter:
+def _fallback(own: Interpreter, wanted: PythonRequirement, missing: BuildError) -> Interpreter:
     version = wanted.minor or wanted.version
     command = f"`uv python install {wanted.minor}`" if wanted.minor else "with uv or the system's packages"
     advice = (

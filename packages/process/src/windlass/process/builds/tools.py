@@ -202,7 +202,7 @@ class Tools:
         env = {**own, **more}
         self._may_run += 1
         try:
-            words = [self._whole(argv[0], env), *map(str, argv[1:])]
+            words = [self._resolve_program(argv[0], env), *map(str, argv[1:])]
             async with self.cells.running(BuildStep(words, cwd, env, own)) as (process, ends_all):
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._kill_leftovers(process))
@@ -224,7 +224,7 @@ class Tools:
                 f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
             ) from error
 
-    def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
+    def _resolve_program(self, name: str | Path, env: Mapping[str, str]) -> str:
         program = find_program(str(name), env["PATH"].split(os.pathsep))
         if program is None:
             raise FileNotFoundError(name)

@@ -23,7 +23,7 @@ def remove_escaping_links(top: Path, say: Callable[[str], None]) -> None:
     links = [link for link in links if not _absolute(top, link, say)]
     real = os.path.realpath(top)
     for link in links:
-        if not _within(os.path.realpath(link), real):
+        if not _is_within(os.path.realpath(link), real):
             _leave_out(top, link, say)
 
 
@@ -35,7 +35,7 @@ def walk(top: Path) -> Iterator[Path]:
 def inside(top: Path, path: Path) -> Path | None:
     """Returns the path, if it exists and is in the folder after all links are resolved."""
     real = os.path.realpath(path)
-    return Path(real) if _within(real, os.path.realpath(top)) and os.path.lexists(real) else None
+    return Path(real) if _is_within(real, os.path.realpath(top)) and os.path.lexists(real) else None
 
 
 def fresh(path: Path) -> Path:
@@ -112,7 +112,7 @@ def _facts(path: Path) -> bytes:
 def within(top: Path, base: Path, path: str, what: str) -> Path:
     """Resolves a path in a file of the repository from `base`. Refuses one that leaves the folder."""
     target = base / path
-    if not _within(os.path.realpath(target), os.path.realpath(top)):
+    if not _is_within(os.path.realpath(target), os.path.realpath(top)):
         raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")
     return target
 
@@ -129,5 +129,5 @@ def _leave_out(top: Path, link: Path, say: Callable[[str], None]) -> None:
     link.unlink()
 
 
-def _within(real: str, top: str) -> bool:
+def _is_within(real: str, top: str) -> bool:
     return real == top or real.startswith(top.rstrip("/") + "/")

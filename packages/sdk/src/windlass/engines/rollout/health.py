@@ -115,14 +115,14 @@ class HealthMonitor:
             if key in self._paused:
                 continue
             try:
-                if not await self._look(self._workloads[key], streaks):
+                if not await self._check_copies(self._workloads[key], streaks):
                     return self._drop(key)
             except EngineError as error:
                 _log.info("cannot probe a service", extra={"id": key[0], "why": str(error)})
             except Exception:  # noqa: BLE001 (the monitor of one service must outlive one failed check)
                 _log.exception("the probes of a service failed", extra={"id": key[0]})
 
-    async def _look(self, workload: Workload, streaks: Streaks) -> bool:
+    async def _check_copies(self, workload: Workload, streaks: Streaks) -> bool:
         """Returns False if nothing is left of the generation: another replica has removed it."""
         present = await self._copies.copies(workload.service)
         copies = [copy for copy in present if copy.generation == workload.generation]
@@ -141,7 +141,7 @@ class HealthMonitor:
             problem = await self._copies.probe(copy, probe)
             streak.add(problem)
             if streak.failures >= probe.failures:
-                self._say(workload, copy, f"is not alive ({problem}): it is restarted")
+                self._log_event(workload, copy, f"is not alive ({problem}): it is restarted")
                 streak.failures = 0
                 return await self._restart(workload, copy)
         return None
@@ -165,15 +165,15 @@ class HealthMonitor:
             passed = passed and streak.successes >= probe.successes
         identity = _identity(copy)
         if failed and identity not in self._reasons:
-            self._say(workload, copy, f"is not ready ({failed}): it gets no requests")
+            self._log_event(workload, copy, f"is not ready ({failed}): it gets no requests")
             self._reasons[identity] = failed
             self._notice(workload.service)
         elif passed and identity in self._reasons and _declared_probes(workload):
-            self._say(workload, copy, "is ready again")
+            self._log_event(workload, copy, "is ready again")
             del self._reasons[identity]
             self._notice(workload.service)
 
-    def _say(self, workload: Workload, copy: Instance, event: str) -> None:
+    def _log_event(self, workload: Workload, copy: Instance, event: str) -> None:
         message = f"Instance {copy.index} {event}"
         self._sink(workload.service, [OutputLine(self._clock.now(), message, _VOICE, workload.deployment)])
 

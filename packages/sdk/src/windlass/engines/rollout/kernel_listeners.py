@@ -63,7 +63,7 @@ def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
     """Yields port, inode and queue of each listener."""
     with make_socket(network, LISTENERS) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
-            yield from _ask(asked, family)
+            yield from _query_kernel(asked, family)
 
 
 def sockets(pids: Iterable[int]) -> set[int]:
@@ -79,7 +79,7 @@ def sockets(pids: Iterable[int]) -> set[int]:
     return ports
 
 
-def _ask(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
+def _query_kernel(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
     asked.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
     while True:

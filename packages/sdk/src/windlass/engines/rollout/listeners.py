@@ -92,7 +92,7 @@ def find_port_mismatch(
     if hidden:
         nearest = min(hidden, key=lambda listener: (listener.port not in own, listener))
         advice = f"Make {workload.name} listen on 0.0.0.0, at the port in the variable PORT"
-        return PortMismatch(f"{advice}: it listens on {_show(nearest)} only", is_whole=is_whole)
+        return PortMismatch(f"{advice}: it listens on {_address_text(nearest)} only", is_whole=is_whole)
     return None
 
 
@@ -112,7 +112,7 @@ def _place_of(workload: Workload, port: int) -> str:
     return f"ports[{numbers.index(port)}].internal_port" if port in numbers else "internal_port"
 
 
-def _show(listener: ListeningPort) -> str:
+def _address_text(listener: ListeningPort) -> str:
     is_long = ":" in listener.address
     return f"[{listener.address}]:{listener.port}" if is_long else f"{listener.address}:{listener.port}"
 

@@ -41,13 +41,13 @@ async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
                 case ProbeKind.TCP:
                     return await _connection(engine, instance, probe)
     except TimeoutError:
-        return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
+        return f"it did not answer {_target_text(probe)} within {probe.timeout:g} seconds"
     except ConnectionRefusedError:
         return _refused_message(probe)
     except InstanceEnded:
         return _closed_message(probe)
     except OSError as error:
-        return f"it does not answer {_where(probe)} ({error.strerror or error})"
+        return f"it does not answer {_target_text(probe)} ({error.strerror or error})"
 
 
 def _refused_message(probe: HealthProbe) -> str:
@@ -56,10 +56,10 @@ def _refused_message(probe: HealthProbe) -> str:
         "it must listen at 0.0.0.0, on the port in the variable PORT, or else `internal_port` must be the "
         "port on which it listens"
     )
-    return f"it does not answer {_where(probe)} (connection refused): {remedy}"
+    return f"it does not answer {_target_text(probe)} (connection refused): {remedy}"
 
 
-def _where(probe: HealthProbe) -> str:
+def _target_text(probe: HealthProbe) -> str:
     return {
         ProbeKind.EXEC: f"`{' '.join(probe.command)}`",
         ProbeKind.HTTP: f"GET {probe.path} on port {probe.port}",
@@ -88,7 +88,7 @@ async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) 
 
 
 def _closed_message(probe: HealthProbe) -> str:
-    return f"it does not answer {_where(probe)} (the connection is closed at once)"
+    return f"it does not answer {_target_text(probe)} (the connection is closed at once)"
 
 
 async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
@@ -167,16 +167,16 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
         with suppress(OSError):
             await writer.wait_closed()
     if not line:
-        return f"it hung up on {_where(probe)} without an answer"
+        return f"it hung up on {_target_text(probe)} without an answer"
     words = line[:_HEAD].split()
     if len(words) < 2 or not words[1].isdigit():
         return _no_http_message(probe)
     status = int(words[1])
-    return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
+    return "" if 200 <= status < 400 else f"it answered {_target_text(probe)} with {status}"
 
 
 def _no_http_message(probe: HealthProbe) -> str:
-    return f"what it answered {_where(probe)} is not HTTP"
+    return f"what it answered {_target_text(probe)} is not HTTP"
 
 
 async def speaks_http(address: str, port: int, network: str = "") -> bool:
@@ -209,4 +209,4 @@ async def _command(engine: Executor, instance: Instance, probe: HealthProbe) -> 
     except EngineError as error:
         return str(error)
     last = output.strip().splitlines()[-1:] or [""]
-    return "" if code == 0 else f"{_where(probe)} ended with {code}: {last[0][:200]}"
+    return "" if code == 0 else f"{_target_text(probe)} ended with {code}: {last[0][:200]}"

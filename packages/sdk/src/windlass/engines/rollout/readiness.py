@@ -74,11 +74,11 @@ class ReadinessWait:
             if began + waited > deadline:
                 raise NotReady(await self._failure(obstacle))
             if self._workload.ready and waited >= self._next_look:
-                await self._look(obstacle, waited)
+                await self._check_listeners(obstacle, waited)
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
-    async def _look(self, obstacle: Obstacle, waited: float) -> None:
+    async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
         """Looks where the program listens. Notes what to change, and ends the wait where that is certain."""
         self._next_look = waited + max(LOOK_EVERY, waited / 4)
         misplaced = await self._port_mismatch(obstacle)
@@ -87,14 +87,14 @@ class ReadinessWait:
         lasted = waited - self._misplaced_since
         if misplaced is None:
             if waited >= NOTED_AFTER and not self._noted:
-                await self._tell(f"{LOOK}{self._workload.name} is not ready yet: {obstacle.reason}")
+                await self._note_reason(f"{LOOK}{self._workload.name} is not ready yet: {obstacle.reason}")
         elif lasted >= SURE_AFTER:
             await self._follow(obstacle, misplaced)
-            await self._tell(misplaced.advice)
+            await self._note_reason(misplaced.advice)
             if lasted >= GIVEN_UP_AFTER and self._is_hopeless(misplaced):
                 raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
 
-    async def _tell(self, reason: str) -> None:
+    async def _note_reason(self, reason: str) -> None:
         """Notes why it takes long, each reason once."""
         if reason != self._noted:
             self._noted = reason
@@ -135,7 +135,7 @@ class ReadinessWait:
     async def _obstacle(self, deadline: float) -> Obstacle | None:
         """Returns why the generation is not ready yet; None if it is."""
         try:
-            copies = await self._own()
+            copies = await self._own_copies()
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
                     ended = await self._with_end_reason(copy)
@@ -152,7 +152,7 @@ class ReadinessWait:
         absent = Obstacle(f"{missing} of its instances never started") if missing > 0 else None
         return next(filter(None, hindrances), absent)
 
-    async def _own(self) -> list[Instance]:
+    async def _own_copies(self) -> list[Instance]:
         copies = await self._copies.copies(self._workload.service)
         return [copy for copy in copies if copy.generation == self._workload.generation]
 
@@ -162,7 +162,7 @@ class ReadinessWait:
             if ended.reason:
                 break
             await asyncio.sleep(FIRST_PAUSE)
-            ended = next((copy for copy in await self._own() if copy.id == ended.id), ended)
+            ended = next((copy for copy in await self._own_copies() if copy.id == ended.id), ended)
         return ended
 
     async def _obstacle_of(self, copy: Instance) -> Obstacle | None:

@@ -43,7 +43,7 @@ class RemovedGenerations:
         return []
 
     def note(self, service: str, generations: Iterable[int]) -> None:
-        with self._held(service) as file:
+        with self._locked(service) as file:
             removed = _read(file.read())
             new = [generation for generation in sorted(set(generations)) if _may_return(removed, generation)]
             if new and len(removed) >= MOST:
@@ -56,7 +56,7 @@ class RemovedGenerations:
         one exists."""
         if generation not in self.of(service):
             return True
-        with self._held(service) as file:
+        with self._locked(service) as file:
             generations = _read(file.read())
             if generation not in generations:
                 return True
@@ -79,7 +79,7 @@ class RemovedGenerations:
                     self.file(service).unlink()
 
     @contextmanager
-    def _held(self, service: str) -> Iterator[IO[str]]:
+    def _locked(self, service: str) -> Iterator[IO[str]]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
             with self.file(service).open("a+") as file:

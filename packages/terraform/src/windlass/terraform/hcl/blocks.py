@@ -46,7 +46,7 @@ class _Reader:
         self._tokens = tokens_of(text)
         self._here = next(self._tokens)
 
-    def _take(self) -> HclToken:
+    def _next_token(self) -> HclToken:
         token = self._here
         if token.kind is not TokenKind.END:
             self._here = next(self._tokens)
@@ -54,12 +54,12 @@ class _Reader:
 
     def _skip_newlines(self) -> None:
         while self._here.kind is TokenKind.NEWLINE:
-            self._take()
+            self._next_token()
 
     def _take_mark(self, *marks: str) -> bool:
         is_here = self._here.is_mark(*marks)
         if is_here:
-            self._take()
+            self._next_token()
         return is_here
 
     def _ends(self, closing: str) -> bool:
@@ -79,7 +79,7 @@ class _Reader:
         self._skip_newlines()
         if self._here.kind is TokenKind.END:
             return None
-        token = self._take()
+        token = self._next_token()
         if token.kind is not TokenKind.NAME:
             raise HclError("a block or an attribute must begin with a name", token.line)
         return token
@@ -87,14 +87,14 @@ class _Reader:
     def read_labels(self) -> list[str]:
         labels: list[str] = []
         while self._here.kind in (TokenKind.NAME, TokenKind.TEXT):
-            labels.append(self._take().text)
+            labels.append(self._next_token().text)
         return labels
 
     def skip_to(self, closing: str) -> None:
         """Skips what follows, with the mark that closes it."""
         begun, awaited = self._here.line, [closing]
         while awaited:
-            token = self._take()
+            token = self._next_token()
             if token.kind is TokenKind.END:
                 raise HclError(f"a {awaited[-1]} is missing", begun)
             if token.kind is TokenKind.MARK:
@@ -139,14 +139,14 @@ class _Reader:
 
     def _skip_expression(self) -> None:
         while self._here.kind not in (TokenKind.NEWLINE, TokenKind.END) and not self._here.is_mark("}"):
-            token = self._take()
+            token = self._next_token()
             if token.kind is TokenKind.MARK and token.text in _OPENING:
                 self.skip_to(_OPENING[token.text])
 
     def _read_value(self, name: str, deep: int = 0) -> Value:
         if deep > DEEPEST:
             raise self._error_here(f"the value of {name} is nested too deeply")
-        token = self._take()
+        token = self._next_token()
         match token.kind:
             case TokenKind.TEXT:
                 return token.text
@@ -155,7 +155,7 @@ class _Reader:
             case TokenKind.NAME if token.text in _WORDS and not self._here.is_mark("(", ".", "["):
                 return _WORDS[token.text]
             case TokenKind.MARK if token.text == "-" and self._here.kind is TokenKind.NUMBER:
-                return _number(self._take().text, "-")
+                return _number(self._next_token().text, "-")
             case TokenKind.MARK if token.text == "[":
                 return self._read_list(name, deep)
             case TokenKind.MARK if token.text == "{":
@@ -174,7 +174,7 @@ class _Reader:
     def _read_object(self, name: str, deep: int) -> dict[str, Value]:
         values: dict[str, Value] = {}
         while not self._ends("}"):
-            key = self._take()
+            key = self._next_token()
             if key.kind not in (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER):
                 raise HclError(f"a key in the value of {name} is no plain value", key.line)
             if not self._take_mark("=", ":"):

@@ -64,7 +64,7 @@ def variable_values(name: str, content: bytes) -> dict[str, str]:
     """Returns the values of a file, each as on the command line of the program. Null is no value."""
     with _naming(name):
         values = _json_object(content) if name.endswith(".json") else read_values(_text(content))
-    return {key: text for key, value in values.items() if (text := _show(value)) is not None}
+    return {key: text for key, value in values.items() if (text := _as_text(value)) is not None}
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _variable(key: str, declaration: _Declaration) -> InputVariable:
         return InputVariable(
             key=key,
             source=declaration.source,
-            default=None if sensitive else _show(attributes.get("default")),
+            default=None if sensitive else _as_text(attributes.get("default")),
             description=description,
             sensitive=sensitive,
             nullable=_switch(key, "nullable", attributes.get("nullable", True)),
@@ -179,7 +179,7 @@ def _refuse(constant: str) -> Raw:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _show(value: Value) -> str | None:
+def _as_text(value: Value) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

@@ -180,11 +180,11 @@ class Autoscaler(Struct):
     async def scale(self, ctx: Context, claim: Claim) -> None:
         """Looks at how busy everything is, and asks for more or fewer instances."""
         try:
-            await self._look(ctx)
+            await self._check_services(ctx)
         finally:
             await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + SCALE_EVERY))
 
-    async def _look(self, ctx: Context) -> None:
+    async def _check_services(self, ctx: Context) -> None:
         able = await self._scalable(ctx)
         self.samples = {service: sample for service, sample in self.samples.items() if service in able}
         if not able:
@@ -207,7 +207,7 @@ class Autoscaler(Struct):
             by_service.setdefault(instance.service, []).append(instance)
         for service, workload in able.items():
             if await ctx.places.of(service) is place:
-                await self._judge(ctx, workload, by_service.get(service, []), used, now)
+                await self._scale_service(ctx, workload, by_service.get(service, []), used, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Returns the services that may have more instances than their minimum."""
@@ -225,7 +225,7 @@ class Autoscaler(Struct):
     def _scales(self, place: Place) -> bool:
         return place.elsewhere is None and (place.reconnect is not None) is self.elsewhere
 
-    async def _judge(
+    async def _scale_service(
         self,
         ctx: Context,
         workload: Workload,

@@ -109,7 +109,7 @@ class PlaceLease:
             await asyncio.sleep(self._between_looks / SECOND)
             if await self._ctx.store.reads.owners.get(holder.place) != row:
                 raise OwnerAlive
-        if not await self._ctx.store.write(lambda tx: self._take(tx, holder, row)):
+        if not await self._ctx.store.write(lambda tx: self._take_place(tx, holder, row)):
             raise OwnerAlive
         _log.warning("the place of another server was taken over (--adopt): services are started here")
 
@@ -130,7 +130,7 @@ class PlaceLease:
         self._seen[row.place] = ObservedLease(row.owner, row.until, since, now)
         return now - since
 
-    async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
+    async def _take_place(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
         if not await tx.owners.take(seen, holder.owner, self._lease, self._ownership.home):
             return False
         await tx.work.revoke(holder.place)
@@ -167,7 +167,7 @@ class PlaceLease:
             self._is_displaced |= was_owner and own.owner == holder.owner
         ownership.elsewhere = own.surroundings if own and holder and holder.owner != own.owner else None
         if own and holder and (self._is_displaced or holder.owner in own.formers):
-            await self._leave(holder, own)
+            await self._end_instances(holder, own)
             self._is_displaced = False
 
     def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
@@ -196,7 +196,7 @@ class PlaceLease:
                     "the server that owns a place does not answer: states of its services are unknown",
                     extra={"place": row.place},
                 )
-                await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD, row.place)
+                await self._record_change(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD, row.place)
         return is_owner
 
     async def _renew(self, tx: Tx, holder: PlaceHolder, row: OwnerRow | None) -> bool:
@@ -209,7 +209,7 @@ class PlaceLease:
         ctx = self._ctx
         await announce_address(tx, holder.place, known_address(ctx.settings, ctx.places.local))
         if row and row.is_lost:
-            await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)
+            await self._record_change(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)
         if row is None or row.until <= tx.now:
             tx.nudge("work")
         return True
@@ -218,7 +218,7 @@ class PlaceLease:
         place, domain = self._ctx.places.local, self._ctx.settings.gateway_domain
         return Surroundings(place.takes, place.public_host, domain, place.http_port)
 
-    async def _leave(self, holder: PlaceHolder, row: OwnerRow) -> None:
+    async def _end_instances(self, holder: PlaceHolder, row: OwnerRow) -> None:
         """Ends the instances on this machine after another server has taken over the place. Volumes stay."""
         ctx = self._ctx
         for service in {instance.service for instance in await ctx.places.local.engine.all()}:
@@ -226,7 +226,7 @@ class PlaceLease:
             await end_instances(ctx, service)
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
-    async def _tell(self, tx: Tx, kind: Event, word: str, place: str) -> None:
+    async def _record_change(self, tx: Tx, kind: Event, word: str, place: str) -> None:
         """Records an event and wakes all readers of statuses. Servers get the nudge `word` first, so that
         the readers see the new state."""
         tx.nudge(word + place)

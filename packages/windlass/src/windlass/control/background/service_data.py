@@ -171,7 +171,7 @@ class ServiceDataStores:
                 await holder.put_back(service, folder)
         except FileExistsError as error:
             raise Occupied(str(error)) from error
-        await in_thread(_leave, folder)
+        await in_thread(_leave_in_place, folder)
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
@@ -209,7 +209,7 @@ def _write(file: Path, record: SetAside) -> None:
     write_whole(file, msgspec.json.encode(record))
 
 
-def _leave(folder: Path) -> None:
+def _leave_in_place(folder: Path) -> None:
     """Leaves the data set aside; it is not erased."""
     left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
     if left:

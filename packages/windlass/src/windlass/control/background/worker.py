@@ -312,12 +312,12 @@ class Worker:
             raise
         except (EngineUnavailable, BuilderUnavailable, Unavailable) as error:
             _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
-            await self._later(claim)
+            await self._retry_later(claim)
         except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others continue)
             _log.exception(
                 "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
             )
-            await self._later(claim)
+            await self._retry_later(claim)
         finally:
             keeper.cancel()
 
@@ -340,7 +340,7 @@ class Worker:
         except Unavailable:
             _log.warning("could not ask to look again", extra={"work": claim.id})
 
-    async def _later(self, claim: Claim) -> None:
+    async def _retry_later(self, claim: Claim) -> None:
         wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
         try:
             await self._ctx.store.write(lambda tx: _release_claim(tx, claim, tx.now + wait, claim.attempts))

@@ -158,7 +158,7 @@ class Logs:
             return
         mask = self.masks.of(lines[0].version)
         if mask is None and self.find_secrets is not None:
-            self._hold(service, lines, self.find_secrets)
+            self._hold_lines(service, lines, self.find_secrets)
         else:
             self._write_output(service, lines, mask or NOTHING)
 
@@ -197,7 +197,7 @@ class Logs:
             for line, message in zip(lines, masked, strict=True)
         ]
 
-    def _hold(self, service: str, lines: Sequence[OutputLine], find: FindSecrets) -> None:
+    def _hold_lines(self, service: str, lines: Sequence[OutputLine], find: FindSecrets) -> None:
         deployment = lines[0].version
         waiting = self._waiting.get(deployment)
         if waiting is None:

@@ -79,7 +79,7 @@ class SharedReader:
         finally:
             self.broken = True
             self.expect(set())
-            self._tell(news=True)
+            self._wake_waiters(news=True)
 
     async def _look_once(self) -> None:
         self._called.clear()
@@ -92,9 +92,9 @@ class SharedReader:
             await asyncio.sleep(_REST)
             return
         self._done = begun
-        self._tell(news=news)
+        self._wake_waiters(news=news)
 
-    def _tell(self, *, news: bool) -> None:
+    def _wake_waiters(self, *, news: bool) -> None:
         looked, self._looked = self._looked, asyncio.Event()
         looked.set()
         if news:

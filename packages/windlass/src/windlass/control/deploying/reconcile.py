@@ -50,7 +50,7 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
         enter_trace(_trace_of(task.deployment))
         ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
         try:
-            await _take(ledger)
+            await _take_step(ledger)
         except RetryLater as later:
             await ledger.put_off(later.wait, later.tries)
             return
@@ -138,7 +138,7 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
     )
 
 
-async def _take(ledger: Ledger) -> None:
+async def _take_step(ledger: Ledger) -> None:
     """Takes the step. A request to cancel the deployment interrupts it; the next round handles the rest."""
     task = ledger.task
     doing = asyncio.ensure_future(STEPS[task.step](ledger))

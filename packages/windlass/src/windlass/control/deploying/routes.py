@@ -60,7 +60,7 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
         await reserve_ports(ctx, workload)
     sockets = {listen for workload in workloads for listen in _public(workload)}
     for workload in workloads:
-        sockets |= {listen for _, listen in await _inside(ctx, workload)}
+        sockets |= {listen for _, listen in await _inner_listens(ctx, workload)}
     service = new.service
     place = await ctx.places.of(service)
     await _leave_former(ctx, place, service)
@@ -72,7 +72,7 @@ async def give_up_public_ports(ctx: Context, service: str) -> None:
     inside of its environment stays: nothing else may answer there. A stop continues if the name cannot be
     reserved."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
-    inside = [listen for _, listen in await _inside(ctx, workload)] if workload else []
+    inside = [listen for _, listen in await _inner_listens(ctx, workload)] if workload else []
     try:
         await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
     except RouteError as error:
@@ -85,7 +85,7 @@ def _public(workload: Workload) -> list[Listen]:
     return [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
 
 
-async def _inside(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
+async def _inner_listens(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
     """Returns where the router has to listen for other services of the environment."""
     place = await ctx.places.of(workload.service)
     return [
@@ -131,7 +131,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
         return
     if workload := await _routed_workload(ctx, service, status):
         site = await find_folder(ctx, workload) if status.serving else ""
-        await _put(ctx, place, workload, status, (), site)
+        await _set_routes(ctx, place, workload, status, (), site)
     else:
         await _put_first(ctx, place, status)
 
@@ -191,7 +191,7 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
     seen = await place.engine.observe(service) if status.serving else Observation()
     is_here = bool(status.serving) and machine_of(ctx, place) is None
     site = await served_folder(ctx, place, workload) if is_here else ""
-    await _put(ctx, place, workload, status, seen.of(workload.generation).ready, site)
+    await _set_routes(ctx, place, workload, status, seen.of(workload.generation).ready, site)
     return seen.instances
 
 
@@ -204,14 +204,14 @@ async def _routed_workload(ctx: Context, service: str, status: StatusRow) -> Wor
 async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
     """Gives the router the names of a service that never ran, from the beginning of its first deployment on,
     and removes them if that is cancelled."""
-    absence, service = await _absence(ctx, status), status.id
+    absence, service = await _why_absent(ctx, status), status.id
     is_named = absence in {Absence.FIRST, Absence.DEPLOYING, Absence.FAILED}
     routes = await _first_routes(ctx, place, service, absence) if is_named else []
     if routes or service in ctx.routing.looked:
         await place.router.set(service, routes)
 
 
-async def _absence(ctx: Context, status: StatusRow, workload: Workload | None = None) -> Absence:
+async def _why_absent(ctx: Context, status: StatusRow, workload: Workload | None = None) -> Absence:
     """Returns why no instance serves a service, if none does. `workload` is the one whose routes it has."""
     if status.serving is not None:
         return await _absence_of_serving(ctx, status, workload)
@@ -263,7 +263,7 @@ async def _first_routes(ctx: Context, place: Place, service: str, absence: Absen
     ]
 
 
-async def _put(
+async def _set_routes(
     ctx: Context,
     place: Place,
     workload: Workload,
@@ -273,7 +273,7 @@ async def _put(
 ) -> None:
     """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
     names = await ctx.store.reads.names.of(workload.service)
-    absence = await _absence(ctx, status, workload)
+    absence = await _why_absent(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     ctx.routing.sites.pop(workload.service, None)
     if site:  # the router speaks HTTP at all of its ports
@@ -302,7 +302,7 @@ async def _routes(
 ) -> list[Route]:
     """Returns the routes of a workload. Where another machine serves it, these are only its names."""
     is_elsewhere = machine_of(ctx, place) is not None
-    inside = [] if is_elsewhere else await _inside(ctx, workload)
+    inside = [] if is_elsewhere else await _inner_listens(ctx, workload)
     routes: list[Route] = []
     for port in workload.ports:
         endpoints = endpoints_of(port, instances)

@@ -137,7 +137,7 @@ class JobKind(ServiceKind[Job]):
     def _as_application(self, service: Row) -> Row:
         """Returns the job in the form of an application with the same source, which is what builds read."""
         spec = service.read(Job)
-        docker, command = spec.source.docker or JobDocker(), _first(_commands(spec))
+        docker, command = spec.source.docker or JobDocker(), _first_command(_commands(spec))
         body = {
             "name": spec.name,
             "git_repository": _repository(spec),
@@ -277,7 +277,7 @@ def _command(part: JobEvent | CronSchedule) -> RunCommand:
     return RunCommand(tuple(shlex.split(part.entrypoint or "")), tuple(part.arguments))
 
 
-def _first(commands: Mapping[RunEvent, RunCommand]) -> RunCommand:
+def _first_command(commands: Mapping[RunEvent, RunCommand]) -> RunCommand:
     return next(iter(commands.values()))
 
 

@@ -205,7 +205,7 @@ class _PolicyMaker:
     def policy(self, sent: Autoscaling, former: AutoscalingShown | None) -> AutoscalingShown:
         older = chain(former.scalers if former else (), repeat(None))
         new = AutoscalingShown(
-            **self._new(),
+            **self._new_ids(),
             service_id=self._service,
             mode=sent.mode,
             polling_interval_seconds=sent.polling_interval_seconds or 0,
@@ -217,7 +217,7 @@ class _PolicyMaker:
     def _scaler(self, sent: Scaler, former: ScalerShown | None) -> ScalerShown:
         trigger = sent.trigger_authentication
         new = ScalerShown(
-            **self._new(),
+            **self._new_ids(),
             scaler_type=sent.scaler_type,
             role=sent.role,
             enabled=sent.enabled,
@@ -231,11 +231,11 @@ class _PolicyMaker:
 
     def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
         new = TriggerAuthenticationShown(
-            **self._new(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
+            **self._new_ids(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
         )
         return _keep_identity(new, (scaler.trigger_authentication or None) if scaler else None)
 
-    def _new(self) -> dict[str, str]:
+    def _new_ids(self) -> dict[str, str]:
         return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
 
 

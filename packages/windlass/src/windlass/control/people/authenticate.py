@@ -105,10 +105,10 @@ class Authenticator:
         actor = await self._judge_credential(*_parse(header), now)
         # What was read before a change may be what the change has ended: it serves this request only.
         if changes == self._changes:
-            self._keep(header, actor, now + KEPT)
+            self._cache_actor(header, actor, now + KEPT)
         return actor
 
-    def _keep(self, header: bytes, actor: Actor, until: int) -> None:
+    def _cache_actor(self, header: bytes, actor: Actor, until: int) -> None:
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()
         ends = until if actor.expires is None else min(until, actor.expires)
@@ -185,7 +185,7 @@ class Authenticator:
         from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
         try:
-            claims = msgspec.convert(await (await self._judge()).verify(token), Claims)
+            claims = msgspec.convert(await (await self._get_verifier()).verify(token), Claims)
         except IssuerUnreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
         except TokenRefused as error:
@@ -196,7 +196,7 @@ class Authenticator:
             return await self._by_session(claims, now)
         return await self._by_person(claims)
 
-    async def _judge(self) -> Verifier:
+    async def _get_verifier(self) -> Verifier:
         """Returns the verifier, which has the keys of the issuers. The first call makes it."""
         verifier = self._verifier or await self._make_verifier()
         self._verifier = self._verifier or verifier

@@ -34,7 +34,7 @@ async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     and the message names its last known state."""
     if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_unavailable):
         return status
-    reason = _absence(ctx, await ctx.places.at(status.cluster), status)
+    reason = _why_unknown(ctx, await ctx.places.at(status.cluster), status)
     if not reason:
         return status
     sentence = f"{reason}. Its last known state is {plain(status.state)}"
@@ -42,7 +42,7 @@ async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
 
 
-def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
+def _why_unknown(ctx: Context, place: Place, status: StatusRow) -> str:
     """Returns why the state of a service of this place is unknown; empty if it is known."""
     if place.machine in ctx.ownership.lost:
         return LOST

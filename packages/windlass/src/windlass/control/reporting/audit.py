@@ -122,8 +122,8 @@ def _query_of(
     full, word = call.dialect.is_full, asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
-    since = _moment(asked.from_timestamp, 0)
-    until = _moment(asked.to_timestamp, FAR)
+    since = _parse_time(asked.from_timestamp, 0)
+    until = _parse_time(asked.to_timestamp, FAR)
     if (word and not kinds) or family is None:
         return None
     conditions = EventFilter(
@@ -139,10 +139,12 @@ def _query_of(
         project=project,
         environment=environment,
     )
-    return AuditFilter(conditions, _look(word, sight, full=full))
+    return AuditFilter(conditions, _extra_conditions(word, sight, full=full))
 
 
-def _look(word: str, sight: Visibility, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
+def _extra_conditions(
+    word: str, sight: Visibility, *, full: bool
+) -> Callable[[EventRow], Awaitable[bool]] | None:
     """Returns the conditions that the database cannot check, if there are any."""
     if not word and sight.is_whole:
         return None
@@ -159,7 +161,7 @@ async def _filter(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
     return [row for row in rows if await query.fits(row)] if query.fits else rows
 
 
-def _moment(text: str, otherwise: int) -> int:
+def _parse_time(text: str, otherwise: int) -> int:
     if not text:
         return otherwise
     if not text.isdecimal():

@@ -61,10 +61,10 @@ class TargetNames:
 
     async def of(self, id: str) -> str:
         if id not in self._known:
-            self._known[id] = await self._look(id)
+            self._known[id] = await self._find_title(id)
         return self._known[id]
 
-    async def _look(self, id: str) -> str:
+    async def _find_title(self, id: str) -> str:
         row = await self._source.resources.get(id)
         if row is not None:
             return row.read(EventSubject).title

@@ -60,18 +60,18 @@ class DeliveryResults:
         if 200 <= attempt.status_code < 300:
             self._record_success()
             self._ctx.meters.deliveries.count("delivered")
-            self._put(replace(delivery, state=DELIVERED), attempt)
+            self._record_attempt(replace(delivery, state=DELIVERED), attempt)
             return True
         self._record_failure(attempt)
         now = self._ctx.clock.now()
         if not self.receiver.failing and now - delivery.created >= GIVEN_UP_AFTER:
             self._ctx.meters.deliveries.count("given_up")
-            self._put(replace(delivery, state=FAILED), attempt)
+            self._record_attempt(replace(delivery, state=FAILED), attempt)
             return True
         self._ctx.meters.deliveries.count("repeated")
         wait = wanted_wait or about(WAITS[min(delivery.attempts, len(WAITS) - 1)])
         self._held.append((delivery.lane, now + wait))
-        self._put(replace(delivery, due=now + wait), attempt)
+        self._record_attempt(replace(delivery, due=now + wait), attempt)
         return False
 
     def _record_success(self) -> None:
@@ -92,10 +92,10 @@ class DeliveryResults:
             self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
         elif lost and now - self.receiver.failing >= GIVEN_UP_AFTER:
             days = GIVEN_UP_AFTER // DAY
-            self._why_disabled = f"The receiver has taken nothing for {days} days: {_why(attempt)}"
+            self._why_disabled = f"The receiver has taken nothing for {days} days: {_reason_text(attempt)}"
         self.over = self.over or bool(self._why_disabled)
 
-    def _put(self, delivery: DeliveryRow, attempt: StoredAttempt) -> None:
+    def _record_attempt(self, delivery: DeliveryRow, attempt: StoredAttempt) -> None:
         story = [*attempts_of(delivery.story), attempt][-REMEMBERED:]
         sent = replace(delivery, attempts=delivery.attempts + 1, story=encode(story), address=self.address)
         self._changed.append(sent)
@@ -173,7 +173,7 @@ class DeliveryResults:
             await tx.resources.rewrite(row.id, rewritten(row.body, {"failing_since": since}))
 
 
-def _why(attempt: StoredAttempt) -> str:
+def _reason_text(attempt: StoredAttempt) -> str:
     return f"it answers {attempt.status_code}" if attempt.status_code else attempt.error
 
 

@@ -62,12 +62,12 @@ class StreamPosition(Struct, frozen=True):
 async def follow_events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     query = call.asked(StreamOptions)
-    place = await _place(ctx.store.reads, call.last_event)
+    place = await _start_position(ctx.store.reads, call.last_event)
     follow = _follow if query.follow else _catch_up
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
-async def _place(source: Reads, last: str | None) -> StreamPosition:
+async def _start_position(source: Reads, last: str | None) -> StreamPosition:
     """After the event that came last; without one, after all that there is."""
     oldest, newest = await source.events.span()
     if last is None:
@@ -79,7 +79,7 @@ async def _place(source: Reads, last: str | None) -> StreamPosition:
 
 async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.is_full, place.number
-    yield _beginning(place)
+    yield _first_message(place)
     with ctx.readers.join(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
         while True:
             if reader.is_at_hand(at):
@@ -97,7 +97,7 @@ async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> 
 
 async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.is_full, place.number
-    yield _beginning(place)
+    yield _first_message(place)
     whole = False
     while not whole:
         batch = await _read(ctx, org, at, full=full)
@@ -107,7 +107,7 @@ async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -
     yield _mark(at) + frames.END
 
 
-def _beginning(place: StreamPosition) -> bytes:
+def _first_message(place: StreamPosition) -> bytes:
     return (_GONE if place.lost else b"") + _mark(place.number)
 
 
@@ -160,12 +160,12 @@ class _EventReader(SharedReader):
             return True
         batch = await _read(self._ctx, self._org, self._place, full=self._full)
         events = [*batch.events, *self._marks(batch.last)]
-        self._keep(batch, events)
+        self._cache_events(batch, events)
         if not batch.whole:
             self._called.set()
         return bool(events) or batch.gone
 
-    def _keep(self, batch: Batch, events: list[SentEvent]) -> None:
+    def _cache_events(self, batch: Batch, events: list[SentEvent]) -> None:
         self._recent += events
         if batch.gone:
             self._recent, self._floor = [], batch.last  # each reads it from the database

@@ -158,7 +158,7 @@ class InstallationMetrics:
 
     async def _places(self) -> list[EngineScrape]:
         places = self._ctx.places.all()[:MOST_PLACES]
-        return await asyncio.gather(*(_look(place, self._patience) for place in places))
+        return await asyncio.gather(*(_scrape_engine(place, self._patience) for place in places))
 
     def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
         """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
@@ -195,7 +195,7 @@ def _count_added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
     return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
 
 
-async def _look(place: Place, patience: float) -> EngineScrape:
+async def _scrape_engine(place: Place, patience: float) -> EngineScrape:
     began, instances = time.perf_counter(), None
     try:
         async with asyncio.timeout(patience):

@@ -85,7 +85,7 @@ class SecurityEvents:
         """Records a token at a new address, or a person who signed in."""
         kind = Event.SIGNED_IN if _is_person(actor) else Event.TOKEN_USED
         family = "member" if _is_person(actor) else "apiToken"
-        self._see(kind, actor, origin, target=actor.id, family=family)
+        self._note_caller(kind, actor, origin, target=actor.id, family=family)
 
     def record_refused(
         self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, origin: Origin
@@ -97,7 +97,9 @@ class SecurityEvents:
             ("path", path),
             ("message", message),
         )
-        self._see(Event.ACCESS_REFUSED, actor, origin, target=operation.subject(ids), family="", data=data)
+        self._note_caller(
+            Event.ACCESS_REFUSED, actor, origin, target=operation.subject(ids), family="", data=data
+        )
 
     def record_denied(self, caller: UnusualCaller, why: str, origin: Origin) -> None:
         """Records a token that is no longer valid, or a person without access."""
@@ -110,13 +112,13 @@ class SecurityEvents:
             (Event.SIGN_IN_REFUSED, "member") if caller.person else (Event.TOKEN_REFUSED, "apiToken")
         )
         orgs = (caller.org,) if caller.org else ()
-        self._keep(
+        self._keep_sighting(
             CallerSeen(
                 kind, now, caller.id, caller.name, orgs, origin, caller.id, family, data=(("message", why),)
             )
         )
 
-    def _see(
+    def _note_caller(
         self,
         kind: Event,
         actor: Actor,
@@ -127,9 +129,9 @@ class SecurityEvents:
         data: tuple[tuple[str, str], ...] = (),
     ) -> None:
         now, orgs = self._ctx.clock.now(), actor.organizations
-        self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
+        self._keep_sighting(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
 
-    def _keep(self, sighting: CallerSeen) -> None:
+    def _keep_sighting(self, sighting: CallerSeen) -> None:
         """A flood, while the database is unavailable, is counted instead of kept."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(sighting)

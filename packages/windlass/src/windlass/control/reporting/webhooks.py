@@ -86,7 +86,9 @@ async def deliveries(ctx: Context, call: Call) -> Reply:
     page, size = paging(call)
     rows, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
     subscription = row.read(Subscription)
-    return Reply(results([encode(_show(ctx, call, subscription, row)) for row in rows], page, size, total))
+    return Reply(
+        results([encode(_shown_webhook(ctx, call, subscription, row)) for row in rows], page, size, total)
+    )
 
 
 @writes("webhook.test")
@@ -100,7 +102,7 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     delivery = await tx.deliveries.get(row.id, id)
     assert delivery is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
-    return Reply(encode(_show(ctx, call, subscription, delivery)))
+    return Reply(encode(_shown_webhook(ctx, call, subscription, delivery)))
 
 
 async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
@@ -205,7 +207,7 @@ def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
     return [signing.key_of(secret) for secret in secrets if secret]
 
 
-def _show(ctx: Context, call: Call, subscription: Subscription, row: DeliveryRow) -> Document:
+def _shown_webhook(ctx: Context, call: Call, subscription: Subscription, row: DeliveryRow) -> Document:
     story = attempts_of(row.story)
     last = story[-1] if story else StoredAttempt(0, subscription.target_url, subscription.kind, 0)
     as_sent = replace(subscription, kind=last.kind)

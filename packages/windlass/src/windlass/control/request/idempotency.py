@@ -53,9 +53,9 @@ async def answer_once(
         if kept.request != request:
             raise Conflict("Use a new Idempotency-Key: this one was used for another request")
         await _require_sight(ctx, tx, call)
-        return await _again(ctx, tx, call, kept, caller, key), True
+        return await _replay(ctx, tx, call, kept, caller, key), True
     reply = await handler(ctx, tx, call)
-    await _keep(ctx, tx, call, reply, IdempotentAnswer(request, tx.now, b"", None), caller, key)
+    await _store_answer(ctx, tx, call, reply, IdempotentAnswer(request, tx.now, b"", None), caller, key)
     return reply, False
 
 
@@ -79,7 +79,7 @@ async def forget(ctx: Context, claim: Claim) -> None:
     await ctx.store.write(change)
 
 
-async def _keep(
+async def _store_answer(
     ctx: Context, tx: Tx, call: Call, reply: Reply, answered: IdempotentAnswer, caller: str, key: str
 ) -> None:
     body, shown = _split(call.operation, reply.body)
@@ -92,7 +92,7 @@ async def _keep(
         await tx.work.schedule(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
-async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
+async def _replay(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
     owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
     answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, *owner), type=StoredAnswer)
     body, held = _split(call.operation, answer.body)

@@ -163,7 +163,7 @@ class Visibility:
         """True if the actor may read a resource below this parent."""
         if self.is_whole:
             return True
-        where = await (self._at(id) if family in LEVELS else self._at(parent))
+        where = await (self._location_of(id) if family in LEVELS else self._location_of(parent))
         if where is None:
             return False
         return may(self._actor, Scope.READ, where if family in LEVELS else where.below(family, id))
@@ -172,7 +172,7 @@ class Visibility:
         """True if the actor may read everything at the place where something happened."""
         if self.is_whole:
             return True
-        where = await self._at(event.environment or event.project or self.org)
+        where = await self._location_of(event.environment or event.project or self.org)
         if where is None:  # it is deleted
             where = ResourceLocation(self.org, project=event.project, environment=event.environment)
         for family, id in ((event.subject_family, event.subject), (event.family, event.target)):
@@ -180,7 +180,7 @@ class Visibility:
                 where = where.below(family, id)
         return may_below(self._actor, Scope.READ, where)
 
-    async def _at(self, id: str) -> ResourceLocation | None:
+    async def _location_of(self, id: str) -> ResourceLocation | None:
         """The place of a project, an environment or a cluster; None if there is none with this id."""
         if id not in self._known:
             chain = await self._source.tree.above(id)

@@ -94,17 +94,17 @@ async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]
     for past in group:
         await check_log_here(ctx, past.row)
         lines = await asyncio.to_thread(ctx.logs.tail, past.service.id, most, deployment=past.row.id)
-        entries += [*_beginning(past), *(_of_line(past, line) for line in lines), *_end(past)]
-        entries.sort(key=_moment)
+        entries += [*_first_entries(past), *(_of_line(past, line) for line in lines), *_end(past)]
+        entries.sort(key=_entry_time)
         del entries[:-most]
     return entries
 
 
-def _moment(entry: LogEntry) -> str:
+def _entry_time(entry: LogEntry) -> str:
     return entry.at
 
 
-def _beginning(past: PastDeployment) -> Iterator[LogEntry]:
+def _first_entries(past: PastDeployment) -> Iterator[LogEntry]:
     who, what = past.details.actor.name, f"{past.row.action} v{past.row.number} of {name_of(past.service)}"
     queued = past.words.queued
     yield _note(past, past.row.created, queued, queued, f"{what} was asked for by {who}")

@@ -83,16 +83,16 @@ class VariableList:
         first = max(0, self._first - self.total)
         most = max(0, self._last - max(self._first, self.total))
         bodies, length = await self._source.lists.page(level.id, family.name, first, most)
-        self.bodies += [_view(self._call, family, body) for body in bodies]
+        self.bodies += [_shared_form(self._call, family, body) for body in bodies]
         self.total += length
 
     def _add_rows(self, family: Family, rows: list[Row]) -> None:
         part = rows[max(0, self._first - self.total) : max(0, self._last - self.total)]
-        self.bodies += [_view(self._call, family, row.body) for row in part]
+        self.bodies += [_shared_form(self._call, family, row.body) for row in part]
         self.total += len(rows)
 
 
-def _view(call: Call, family: Family, body: bytes) -> bytes:
+def _shared_form(call: Call, family: Family, body: bytes) -> bytes:
     """Returns the stored document of a variable or a secret, in the form that both have here."""
     document = msgspec.json.decode(body)
     if family.in_full and call.dialect.is_full:
@@ -241,7 +241,7 @@ async def _derivation(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -> De
     """Finds the variable of the path. The caller sees it itself, or at the level that the body names."""
     here = await _level(ctx, tx, call.actor, named.id)
     inherited = await _find_inherited(ctx, tx, call, here) if here else None
-    if inherited is None and await _own(tx, call) is None:
+    if inherited is None and await _find_variable(tx, call) is None:
         raise absent("variable")
     level = await _level_to_write(ctx, tx, call, named)
     if inherited is None:
@@ -256,7 +256,7 @@ async def _find_inherited(ctx: Context, tx: Tx, call: Call, here: Row) -> Row | 
     return None
 
 
-async def _own(tx: Tx, call: Call) -> Row | None:
+async def _find_variable(tx: Tx, call: Call) -> Row | None:
     for family in _FAMILIES:
         row = await tx.resources.find(family.name, call.ids[0])
         if row is not None and await is_visible(tx, call.actor, row):
@@ -265,4 +265,4 @@ async def _own(tx: Tx, call: Call) -> Row | None:
 
 
 def _answer(call: Call, family: Family, reply: Reply) -> Reply:
-    return Reply(_view(call, family, reply.body), reply.tag)
+    return Reply(_shared_form(call, family, reply.body), reply.tag)

@@ -30,7 +30,7 @@ async def import_at(ctx: Context, tx: Tx, call: Call, here: Row) -> Reply:
     done: list[Imported] = []
     for number, entry in enumerate(body.vars):
         level = await _level(tx, call, levels, f"vars[{number}]", entry)
-        if await _put(ctx, tx, call, level, f"vars[{number}]", entry):
+        if await _import_entry(ctx, tx, call, level, f"vars[{number}]", entry):
             value = msgspec.UNSET if entry.is_secret else entry.value
             done.append(Imported(name=entry.name, scope=entry.scope, is_secret=entry.is_secret, value=value))
     answer = VariableImport(total_variables_to_import=len(body.vars), successful_imported_variables=done)
@@ -49,7 +49,7 @@ async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entr
     return level
 
 
-async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
+async def _import_entry(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
     """Returns whether the variable exists now because of this import."""
     family, other = (secret, variable) if entry.is_secret else (variable, secret)
     row = await tx.resources.named(level.id, family.name, entry.name)

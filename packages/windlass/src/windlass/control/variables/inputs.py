@@ -225,16 +225,17 @@ def _shape(family: Family) -> Mapping[str, Shape]:
 
 def _fields(spec: type[Struct]) -> dict[str, Shape]:
     return {
-        field.encode_name: _below(inspect.type_info(field.type)) for field in msgspec.structs.fields(spec)
+        field.encode_name: _inner_shape(inspect.type_info(field.type))
+        for field in msgspec.structs.fields(spec)
     }
 
 
-def _below(info: inspect.Type) -> Shape:
+def _inner_shape(info: inspect.Type) -> Shape:
     match info:
         case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
-            return _below(inner)
+            return _inner_shape(inner)
         case inspect.UnionType(types=types):
-            return next((shape for inner in types if (shape := _below(inner)) is not None), None)
+            return next((shape for inner in types if (shape := _inner_shape(inner)) is not None), None)
         case inspect.StructType(cls=cls):
             return _fields(cls)
         case _:

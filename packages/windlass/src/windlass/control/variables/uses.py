@@ -59,9 +59,9 @@ class UsedServices:
         return self._injected[nearest]
 
     async def _injected_at(self, levels: list[Row]) -> InjectedVariables:
-        return await injected_variables(self._ctx, self._source, levels, _anywhere)
+        return await injected_variables(self._ctx, self._source, levels, _placeholder_address)
 
 
-async def _anywhere(environment: str, service: str, name: str, port: int) -> ServiceAddress:
+async def _placeholder_address(environment: str, service: str, name: str, port: int) -> ServiceAddress:
     """Stands for the address of a service: what refers to it does not depend on where it is."""
     return ServiceAddress(name, port)

@@ -24,7 +24,7 @@ _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_databa
 
 def give_credentials(draft: Draft[Database]) -> None:
     """Gives a new database its credentials, before it is stored."""
-    draft.sealed |= _new(draft.spec.type)
+    draft.sealed |= _new_credentials(draft.spec.type)
 
 
 async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
@@ -36,7 +36,7 @@ async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin
     return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
 
 
-def _new(type: str) -> dict[str, str]:
+def _new_credentials(type: str) -> dict[str, str]:
     kind = kind_of(type)
     password = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
     return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
@@ -51,7 +51,7 @@ async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str,
         hidden = decrypt_hidden(ctx, current)
         if _PASSWORD in hidden:
             return hidden
-        hidden |= _new(current.read(Database).type)
+        hidden |= _new_credentials(current.read(Database).type)
         sealed = encrypt_hidden(ctx, current.org, current.id, current.tag, hidden)
         await tx.resources.change(msgspec.structs.replace(current, sealed=sealed))
         return hidden

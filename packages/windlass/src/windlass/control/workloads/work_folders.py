@@ -33,7 +33,7 @@ async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
 
 async def sweep_work(ctx: Context) -> None:
     """Removes working copies of builds and detections that are not under way any more."""
-    for folder in await in_thread(_below, ctx.work):
+    for folder in await in_thread(_children, ctx.work):
         if folder.name.startswith(DETECTIONS):
             await in_thread(_remove_abandoned, folder)
             continue
@@ -59,5 +59,5 @@ def _remove_abandoned(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _below(folder: Path) -> list[Path]:
+def _children(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if folder.is_dir() else []

@@ -124,7 +124,9 @@ class Git:
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         """Fetches the files of one commit into a new folder, which is removed again on failure."""
-        return await self._at(source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress)))
+        return await self._run_on(
+            source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress))
+        )
 
     @asynccontextmanager
     async def fetching(
@@ -143,7 +145,7 @@ class Git:
             return await _fetch_kept(Copy(remote, source, into, progress, kept=kept), kept)
 
         with on_failure(kept.close):
-            commit = await self._at(source, action)
+            commit = await self._run_on(source, action)
         try:
             yield commit
         finally:
@@ -162,7 +164,7 @@ class Git:
                 # Commits without their content, from every server that can filter.
                 return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(most)
 
-        return await self._at(source, action)
+        return await self._run_on(source, action)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
         """Returns the name and newest commit of the branch, or of the default branch."""
@@ -172,7 +174,7 @@ class Git:
             answer = await remote.ask("ls-remote", "--symref", "--", remote.url, ref)
             return _head_in(answer, ref) or _refuse_without_head(remote.url, source)
 
-        return await self._at(source, action)
+        return await self._run_on(source, action)
 
     async def branches(self, source: GitSource) -> list[str]:
         """Returns the names of all branches, the default branch first."""
@@ -181,7 +183,7 @@ class Git:
             answer = await remote.ask("ls-remote", "--symref", "--", remote.url, _HEAD, f"{_HEADS}*")
             return branches_in(answer)
 
-        return await self._at(source, action)
+        return await self._run_on(source, action)
 
     async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
         """Returns the paths of all files that differ between two commits, from the top of the repository."""
@@ -191,7 +193,7 @@ class Git:
                 options = ("--filter=blob:none",)
                 return await Copy(remote, source, scratch, options=options).changed_paths(before, after)
 
-        return await self._at(source, action)
+        return await self._run_on(source, action)
 
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
@@ -200,7 +202,7 @@ class Git:
             await subprocesses.in_thread(_remove, left)
         await subprocesses.in_thread(sweep, self._home)
 
-    async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
+    async def _run_on(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
         where = place(source.url)
         wanted_ref(source)
@@ -230,13 +232,13 @@ class Git:
         self._usable = True
 
     async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
-        pinned = await self._judge(where)
+        pinned = await self._checked_addresses(where)
         header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
         variables = environment(where, pinned, self._home, header)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
         return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
 
-    async def _judge(self, where: RemoteAddress) -> Sequence[Address]:
+    async def _checked_addresses(self, where: RemoteAddress) -> Sequence[Address]:
         """Returns the addresses of the host, after every one was found to be allowed."""
         if where.scheme == "file":
             if not self._allow_local:

@@ -38,11 +38,11 @@ class TreeListing:
     def feed(self, piece: bytes) -> None:
         *records, self._rest = (self._rest + piece).split(b"\0")
         if len(self._rest) > 2 * LONGEST:
-            raise _bad(self._rest.partition(b"\t")[2], "is too long a path")
+            raise _bad_entry(self._rest.partition(b"\t")[2], "is too long a path")
         for record in records:
-            self._take(record)
+            self._read_record(record)
 
-    def _take(self, record: bytes) -> None:
+    def _read_record(self, record: bytes) -> None:
         facts, _, path = record.partition(b"\t")
         mode, kind, digest, size = facts.split()
         self._entries += 1
@@ -50,7 +50,7 @@ class TreeListing:
         self._limits.check(self._size, self._entries)
         parts = path.split(b"/")
         if len(path) > LONGEST or len(parts) > DEEPEST or max(map(len, parts)) > 255:
-            raise _bad(path, "is too long a path")
+            raise _bad_entry(path, "is too long a path")
         if parts[-1] == b".gitattributes":
             self.attributes[to_text(path)] = digest.decode()
         if mode == b"120000":
@@ -60,7 +60,7 @@ class TreeListing:
 
     def _link(self, path: bytes, size: int) -> None:
         if not 0 < size <= TARGET:
-            raise _bad(path, "is not a symbolic link that can be made")
+            raise _bad_entry(path, "is not a symbolic link that can be made")
         self.links.append(path)
 
 
@@ -133,5 +133,5 @@ def _endless(link: bytes) -> GitError:
     )
 
 
-def _bad(path: bytes, what: str) -> GitError:
+def _bad_entry(path: bytes, what: str) -> GitError:
     return GitError(f"{to_text(path[:LONGEST])} {what}.")

@@ -78,14 +78,14 @@ class _Folder:
     def read(self) -> FolderContent:
         for entry in self._tar:
             if (path := _clean(entry.path)) and _IGNORED not in path.split(b"/"):
-                self._take(entry, path)
+                self._extract_entry(entry, path)
                 self._check_limits()
         if not self._files:
             raise UploadError("Send a folder with files: the archive has none")
         self._make_links()
         return FolderContent(self._digest(), len(self._files), self._size)
 
-    def _take(self, entry: ArchiveEntry, path: bytes) -> None:
+    def _extract_entry(self, entry: ArchiveEntry, path: bytes) -> None:
         folder, _, _ = path.rpartition(b"/")
         if entry.kind == "folder":
             self._make_folder(path)

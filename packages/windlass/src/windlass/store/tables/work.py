@@ -239,13 +239,13 @@ class WorkChanges(WorkTable):
             claimed = Counter(claim.key for claim in claims)
             left = {key: most_of_it - claimed[key] for key, most_of_it in room.items()}
             pieces, ended = await self.next_pieces(queue, missing, now, only, left)
-            taken = await self._take(pieces, lease, owner)
+            taken = await self._claim_pieces(pieces, lease, owner)
             claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
 
-    async def _take(self, pieces: list[str], lease: int, owner: PlaceHolder | None) -> list[Claim]:
+    async def _claim_pieces(self, pieces: list[str], lease: int, owner: PlaceHolder | None) -> list[Claim]:
         if not pieces:
             return []
         padding = [""] * (_AT_ONCE - len(pieces))
