@@ -40,7 +40,7 @@ CLOSED_NETWORKS: Final = (
     "224.0.0.0/4",  # multicast
     "240.0.0.0/4",  # reserved, and broadcast
 )
-"""IPv4 networks of private machines, of this one and of clouds. A service with a network of its own reaches
+"""IPv4 networks of private machines, of this one and of clouds. A service with its own network reaches
 them only if the operator opens them."""
 _UNUSED_NETWORKS = (
     "192.0.2.0/24",  # documentation, as the last two
@@ -116,7 +116,7 @@ async def resolve(name: str, port: int) -> Sequence[Address]:
 
 
 async def in_a_thread(ask: Callable[[], T]) -> T:
-    """Runs a function in a thread of its own, which does not delay the end of the process.
+    """Runs a function in its own thread, which does not delay the end of the process.
 
     Resolving a name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio
     has a few for everything: several such names would block all others.

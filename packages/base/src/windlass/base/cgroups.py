@@ -128,7 +128,7 @@ class Cgroups:
         return [*dict.fromkeys(self._v1.values())] if self.controllers else ()
 
     def _prefix(self) -> str:
-        """Another engine may divide the same group, over a folder of its own."""
+        """Another engine may divide the same group, over its own folder."""
         return f"{_SERVICE}{self._folder.stat().st_ino:x}."
 
 

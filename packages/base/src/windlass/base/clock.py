@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It also counts while the machine sleeps, and does not change when its clock is set."""
+"""A clock that also counts while the machine sleeps, and is not affected by changes of the wall clock."""
 _TOLERANCE: Final = 500
 """Milliseconds that a followed clock may differ: less is not worth a step."""
 _PACE: Final = 9, 10

@@ -63,13 +63,13 @@ class Amount(Struct, frozen=True):
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """Not all of it can be counted: the program closed folders to the server, made them too deep, has too
-    many files open, or has some in messages where they cannot be seen."""
+    """True if a part cannot be counted: the program closed folders to the server, made them too deep, has
+    too many files open, or has some in messages where they cannot be seen."""
     new_bytes: int = 0
     new_files: int = 0
-    """Of these, in files that changed since most was free."""
+    """The number of new files in files that changed since most space was free."""
     has_unmeasured: bool = False
-    """There are files whose size cannot be seen."""
+    """True if there are files whose size cannot be determined."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
@@ -96,7 +96,7 @@ class DiskShare(Struct, frozen=True):
     """The part of the disk that an instance holds, or several together."""
 
     own: Amount
-    """In its own folders, which are erased when it is ended."""
+    """The usage in its own folders, which are erased when it is ended."""
     changed: Amount
     """Files in its volumes that changed in the last minute. They stay when it is ended."""
     stored: int = 0
@@ -153,7 +153,7 @@ def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
 
 
 def has_little(folder: Path) -> bool:
-    """Returns whether a write may have failed for want of room, which was perhaps given back since."""
+    """Returns whether a write may have failed for lack of space, which was perhaps given back since."""
     return any(room.free * _MUCH < room.whole for room in rooms(folder, 0))
 
 

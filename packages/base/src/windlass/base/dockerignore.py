@@ -36,7 +36,8 @@ class Ignore(Struct, frozen=True):
     patterns: tuple[Pattern, ...] = ()
 
     def __call__(self, path: PurePosixPath) -> bool:
-        """True if a path below the folder of the file is ignored. Everything below an ignored folder is."""
+        """Returns whether a path below the folder of the file is ignored. Everything below an ignored
+        folder is."""
         ignored = False
         for pattern in self.patterns:
             if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
@@ -50,7 +51,7 @@ class Ignore(Struct, frozen=True):
 
     @property
     def prunes(self) -> bool:
-        """True if nothing below an ignored folder can be taken back."""
+        """Returns whether nothing below an ignored folder can be taken back."""
         return not any(pattern.keeps for pattern in self.patterns)
 
 

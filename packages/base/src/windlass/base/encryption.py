@@ -79,7 +79,7 @@ class Encryption:
         self._sealing = self._key(id)
 
     def is_present(self, encrypted: bytes) -> bool:
-        """True if a value has the key that values get now."""
+        """Returns whether a value has the key that values get now."""
         return encrypted.startswith(self._sealing.head)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:

@@ -6,7 +6,7 @@ import os
 
 
 def wants_no_colour() -> bool:
-    """True if NO_COLOR is set and not empty; see https://no-color.org."""
+    """Returns whether NO_COLOR is set and not empty; see https://no-color.org."""
     return bool(os.environ.get("NO_COLOR"))
 
 

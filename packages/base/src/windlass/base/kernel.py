@@ -54,7 +54,7 @@ class Stat(Struct, frozen=True, gc=False):
     thread: int
     """The number under which /proc shows what it has: its own, unless its first thread has ended."""
     dead: bool
-    """It has ended, though it may not have been reaped yet."""
+    """True if the process has ended; it may not have been reaped yet."""
 
 
 @cache

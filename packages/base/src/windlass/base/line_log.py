@@ -55,7 +55,7 @@ class LineLog:
             self._descriptor = os.open(self._path, _FLAGS, 0o600)
 
     def has_room(self) -> bool:
-        """True if a line can be put. Otherwise it counts as dropped, unless the log is closed."""
+        """Returns whether a line can be put. Otherwise it counts as dropped, unless the log is closed."""
         if self._is_closed:
             return False
         if len(self._lines) < MOST_WAITING:

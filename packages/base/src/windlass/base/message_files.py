@@ -81,8 +81,8 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
 
 
 def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int]) -> Iterator[os.stat_result]:
-    """Takes one of the waiting sockets, closes it, and yields the facts of the files in it. Those that are
-    sockets with files wait, too."""
+    """Closes one of the waiting sockets, and yields the `stat` results of the files in its messages. Those
+    that are sockets with files wait, too."""
     with socket.socket(fileno=waiting.pop()) as sock:
         while True:
             try:

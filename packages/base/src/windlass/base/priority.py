@@ -18,7 +18,7 @@ _SERVER: Final = -15
 
 def prefer_session() -> None:
     """Gives the session of this process a larger share. Only root may; otherwise nothing changes. Programs
-    that the server starts have sessions of their own."""
+    that the server starts have their own sessions."""
     with suppress(OSError), open("/proc/self/autogroup", "w") as file:  # noqa: PTH123 (as in oom_score.py)
         file.write(str(_SERVER))
 

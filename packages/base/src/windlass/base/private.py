@@ -39,7 +39,7 @@ def owner_of(path: Path) -> str:
 
 
 def is_traversable(folder: Path) -> bool:
-    """True if other users may enter the folder."""
+    """Returns whether other users may enter the folder."""
     return bool(folder.stat().st_mode & 0o011)
 
 

@@ -1,6 +1,6 @@
 """The language of settings: each is declared once, with its name, default and meaning.
 
-The product has settings of its own; a package brings further ones as a struct, which it names as an entry
+The product has its own settings; a package brings further ones as a struct, which it names as an entry
 point of the group `windlass.settings`.
 """
 

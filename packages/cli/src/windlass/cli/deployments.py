@@ -120,7 +120,8 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
 
 
 def _is_plain(port: Mapping[str, Any]) -> bool:
-    """True if a port is public, for HTTP, and has no other settings: its name follows from its number."""
+    """Returns whether a port is public, for HTTP, and has no other settings: its name follows from its
+    number."""
     usual: dict[str, tuple[Any, ...]] = {
         "publicly_accessible": (True,),
         "protocol": ("HTTP",),
@@ -145,7 +146,7 @@ def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
 
 
 def is_gone(problem: Exception) -> bool:
-    """True if the answer means that the resource no longer exists."""
+    """Returns whether the answer means that the resource no longer exists."""
     return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.NOT_FOUND
 
 
@@ -210,7 +211,7 @@ def _outcome_of_run(deployment: Mapping[str, Any]) -> str:
 
 
 def serves(ended: EndedDeployment) -> bool:
-    """True if the service runs now and may have an address."""
+    """Returns whether the service runs now and may have an address."""
     action, status = ended.deployment["action"], ended.deployment["status"]
     return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
 

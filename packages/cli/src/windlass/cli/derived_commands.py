@@ -62,35 +62,37 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> bool:
-        """True if the command means the caller's own resource without a name. Never true for deleting."""
+        """Returns whether the command means the caller's own resource without a name. Never true for
+        deleting."""
         is_top = self.family is not None and self.family.parent is None
         return is_top and bool(self.paths[0].subject) and self.operation.method != "DELETE"
 
     @property
     def has_choice(self) -> bool:
-        """True if the command reads one service, whose name may be left out if there is only one."""
+        """Returns whether the command reads one service, whose name may be left out if there is only one."""
         is_of_service = self.family is not None and is_service(self.family)
         return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
 
     @property
     def takes_versions(self) -> bool:
-        """True if the command is about a deployment, which users know by its version."""
+        """Returns whether the command is about a deployment, which users know by its version."""
         return self.takes_numbers and self.operation.own_family.shown is Deployment
 
     @property
     def takes_numbers(self) -> bool:
-        """True if the command is about a resource that its parent counts, such as a deployment or a run."""
+        """Returns whether the command is about a resource that its parent counts, such as a deployment or
+        a run."""
         is_one = self.operation.itself is not None and bool(self.paths[0].subject)
         return self.family is not None and is_one and is_numbered(self.family)
 
     @property
     def is_of_newest(self) -> bool:
-        """True if the command reads the newest deployment or run where none is named."""
+        """Returns whether the command reads the newest deployment or run where none is named."""
         return self.takes_numbers and self.operation.method == "GET"
 
     @property
     def starts(self) -> bool:
-        """True if it starts work in a service or an environment that continues after its answer."""
+        """Returns whether it starts work in a service or an environment that continues after its answer."""
         if not self.operation.starts or self.family is None or self.family.parent is None:
             return False
         answer = self.operation.answer
@@ -98,18 +100,18 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts_run(self) -> bool:
-        """True if it starts a job run instead of a deployment."""
+        """Returns whether it starts a job run instead of a deployment."""
         answer = self.operation.answer
         return self.operation.starts and answer is not None and issubclass(answer, JobRun)
 
     @property
     def cancels(self) -> bool:
-        """True if deployments are expected to end as cancelled."""
+        """Returns whether deployments are expected to end as cancelled."""
         return self.operation.body is CancelRequest
 
     @property
     def lists_services(self) -> bool:
-        """True if the command lists services, which users want to see with state and address."""
+        """Returns whether the command lists services, which users want to see with state and address."""
         family = self.family
         return (
             family is not None
@@ -129,7 +131,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
 
 def is_numbered(family: Family) -> bool:
-    """True if resources of a family have numbers instead of names."""
+    """Returns whether resources of a family have numbers instead of names."""
     return family.names is None and "number" in family.shown.__struct_fields__
 
 

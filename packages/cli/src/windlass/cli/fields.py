@@ -51,7 +51,7 @@ class ShortForm(Struct, frozen=True):
 class Field(Struct, frozen=True, kw_only=True):
     path: Path
     kind: type | None
-    """None is any JSON."""
+    """The Python type of the field; None for any JSON."""
     many: bool = False
     choices: tuple[str, ...] = ()
     meaning: str = ""
@@ -69,7 +69,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
     @property
     def deep(self) -> bool:
-        """True for fields so deep that the list of options leaves them out."""
+        """Returns True for fields so deep that the list of options leaves them out."""
         return len(self.path) > 2
 
     def name_option(self, named: str, option: str = "") -> str:

@@ -116,8 +116,8 @@ def _without_filters(folder: Path) -> list[str] | None:
 
 
 def _counts(path: str) -> bool:
-    """False for files that are never part of an application: the link of the folder, and what is never
-    uploaded."""
+    """Returns False for files that are never part of an application: the link of the folder, and what is
+    never uploaded."""
     return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))
 
 

@@ -42,13 +42,13 @@ def git_rules(text: str, folder: str = "") -> list[IgnoreRule]:
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str, is_folder: bool) -> bool:
-    """True if the last rule that matches a path leaves it out."""
+    """Returns whether the last rule that matches a path leaves it out."""
     last = next((rule for rule in reversed(rules) if rule.matches(path, is_folder)), None)
     return last is not None and not last.brings_back
 
 
 def is_ignored_for_docker(ignore: Ignore, path: PurePosixPath) -> bool:
-    """True if a .dockerignore leaves a file out. What an image is built by is not left out."""
+    """Returns whether a .dockerignore leaves a file out. What an image is built by is not left out."""
     return not path.name.startswith(_KEPT_FOR_DOCKER) and ignore(path)
 
 

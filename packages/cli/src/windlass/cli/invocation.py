@@ -69,7 +69,8 @@ class Invocation:
     # Lists of services
 
     def is_overview(self, *, as_json: bool) -> bool:
-        """True if services are listed with state and address: for people, and if no environment was named."""
+        """Returns whether services are listed with state and address: for people, and if no environment
+        was named."""
         if any(values("query", self._options.query, self._given)):
             return False
         return not as_json or not any(name in self._above for name, _ in self.command.paths[0].above)

@@ -35,7 +35,7 @@ _REASONS: Final = frozenset({"message"})
 _TEXTS: Final = frozenset({"text"})
 """Texts of many lines: that of the first row is below the table."""
 _MADE_BY: Final = "deployment_id"
-"""Names a row without an id of its own, such as a plan."""
+"""Names a row without its own id, such as a plan."""
 _FOR_PROGRAMS: Final = frozenset({"icon_uri"})
 """Fields that users do not read."""
 _DEPLOYMENT: Final = (
@@ -85,7 +85,7 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
-    """Prints the reasons that have no column, each on a line of its own with the name of its row."""
+    """Prints the reasons that have no column, each on its own line with the name of its row."""
     for row in rows:
         if text := short_cell(row.get(reason)):
             label = short_cell(row.get("version") if first == "status" else row.get(first))
@@ -164,7 +164,7 @@ def _is_first(operation: Operation, name: str) -> bool:
 
 
 def _is_of_numbered(operation: Operation) -> bool:
-    """True if rows are known by their numbers, and not by names."""
+    """Returns whether rows are known by their numbers, and not by names."""
     family = operation.family
     return family is not None and operation.answer is family.view and is_numbered(family)
 
@@ -174,7 +174,7 @@ def _is_id(rows: Sequence[Any], name: str) -> bool:
 
 
 def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """True for ids of resources and their parents, fields without effect, and the time of the last
+    """Returns True for ids of resources and their parents, fields without effect, and the time of the last
     change."""
     if name in _order(operation):
         return False
@@ -232,7 +232,8 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
 
 
 def _is_informative(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """True if a value carries information: not if it is empty, or the same for all rows, such as an icon."""
+    """Returns whether a value carries information: not if it is empty, or the same for all rows, such as
+    an icon."""
     usual = None if name in STATES else _default_value(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 
@@ -252,7 +253,7 @@ def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
 
 
 def _has_annotation(annotation: Any, meta: msgspec.Meta) -> bool:
-    """True if a type, or a part of it, is annotated so."""
+    """Returns whether a type, or a part of it, is annotated so."""
     return meta in getattr(annotation, "__metadata__", ()) or any(
         _has_annotation(part, meta) for part in get_args(annotation)
     )

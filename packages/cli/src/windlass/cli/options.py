@@ -277,7 +277,7 @@ def _metavar(field: Field) -> str | None:
 
 
 def _has_many(field: Field) -> bool:
-    """True if there are so many choices that they are listed in the help text."""
+    """Returns whether there are so many choices that they are listed in the help text."""
     return len("|".join(field.choices)) > _LONGEST_CHOICE
 
 

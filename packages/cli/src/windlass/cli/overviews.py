@@ -38,7 +38,7 @@ def show_environment(api: Api, environment: ResolvedResource, state: str) -> Non
 
 
 def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> list[Any]:
-    """Returns a list of resources, each with its status where reading it takes a call of its own."""
+    """Returns a list of resources, each with its status where reading it takes its own call."""
     family = operation.family
     reading = registry().handled_by(f"{family.name}.status") if family else ()
     if not any(status.outside for status in reading):

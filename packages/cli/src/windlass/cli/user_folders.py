@@ -21,7 +21,7 @@ def cache_folder() -> Path:
 
 
 def has_display() -> bool:
-    """True if the user has a screen on which a browser can open a window."""
+    """Returns whether the user has a screen on which a browser can open a window."""
     environment = for_tools()
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 

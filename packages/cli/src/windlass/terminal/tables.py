@@ -29,8 +29,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 
 
 def wants_json(chosen: bool | None) -> bool:
-    """True if JSON was asked for, at the command or before it. Otherwise a terminal gets text, and a pipe
-    JSON."""
+    """Returns whether JSON was asked for, at the command or before it. Otherwise a terminal gets text, and
+    a pipe JSON."""
     if chosen is None:
         chosen = click.get_current_context().find_root().params.get(FORM)
     return not sys.stdout.isatty() if chosen is None else chosen

@@ -1,6 +1,6 @@
 """The files of the console, read once: the page, and below an address with their version what it loads.
 
-The page is looked at again each time, and names the version. What is below a version never changes.
+The page is checked again each time, and names the version. What is below a version never changes.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _variables_of(values: Sequence[str]) -> list[str]:
 
 
 def _is_whole(settings: str) -> bool:
-    """True if nothing else sets values, such as a package to which all of them are passed."""
+    """Returns whether nothing else sets values, such as a package to which all of them are passed."""
     return "locals()" not in settings and "globals()" not in settings
 
 

@@ -25,7 +25,7 @@ class Language(Struct, frozen=True, kw_only=True):
 
     name: str
     manifests: tuple[str, ...]
-    """Files that make a folder an application of its own: their paths, or endings such as `*.csproj`."""
+    """Files that make a folder its own application: their paths, or endings such as `*.csproj`."""
     code: tuple[str, ...] = ()
     """Files that show an application only where no other application is around them."""
     rank: int
@@ -48,7 +48,8 @@ class Language(Struct, frozen=True, kw_only=True):
         return next(matching_files(tree, markers, folder), "")
 
     def needs_files_outside(self, tree: Tree) -> bool:
-        """True if a manifest of the top folder names a path that leads out, or has an inherited value."""
+        """Returns whether a manifest of the top folder names a path that leads out, or has an inherited
+        value."""
         files = KnownFiles(tree)
         names = islice(matching_files(tree, self.manifests_with_paths), _MOST_MANIFESTS)
         texts = [files.text(name) for name in names]

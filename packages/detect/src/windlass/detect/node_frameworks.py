@@ -42,7 +42,7 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     build_variables: Finder = _find_nothing
     """Variables of the build, as `env` takes them."""
     missing: str = ""
-    """The way out, if neither a server nor static files come of the build."""
+    """The remedy, if the build produces neither a server nor static files."""
     is_single_page: bool = False
     """True if its static files are one page, which may route in the browser."""
     ignores_start: bool = False
@@ -206,7 +206,7 @@ FRAMEWORKS: Final = (
 
 
 def is_built(framework: str) -> bool:
-    """True for a framework that runs only after its build."""
+    """Returns True for a framework that runs only after its build."""
     return framework in {entry.name for entry in FRAMEWORKS}
 
 

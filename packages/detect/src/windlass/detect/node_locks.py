@@ -11,7 +11,7 @@ _PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
 
 
 def needs_development(commands: Iterable[str], development: Collection[str]) -> bool:
-    """True if one of these commands names a package for development."""
+    """Returns whether one of these commands names a package for development."""
     if not development:
         return False
     words = (word for command in commands for word in _END.split(command))

@@ -24,7 +24,7 @@ class Processes(Struct, frozen=True):
     commands: Mapping[str, str] = {}
     release: str = ""
     problem: str = ""
-    """What to do about the file. Empty if it can be followed."""
+    """The remedy for a malformed file; empty if the file is valid."""
 
     @property
     def main(self) -> str:
@@ -69,6 +69,6 @@ def main_process(names: Collection[str], usual: str = WEB) -> str:
 
 
 def exists_only_at_heroku(command: str) -> bool:
-    """True for the commands by which PHP is served there, such as `heroku-php-apache2 web/`."""
+    """Returns True for the commands by which PHP is served there, such as `heroku-php-apache2 web/`."""
     program = next(iter(command.split()), "")
     return program.removeprefix("vendor/bin/").startswith("heroku-php-")

@@ -107,7 +107,8 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def starts_a_server(self) -> bool:
-        """True if running the file serves others on a port that its author chose, or does more than to serve.
+        """Returns whether running the file serves others on a port that its author chose, or does more
+        than to serve.
 
         Frameworks listen on this machine alone unless a host is named: for others a server of its own loads
         the application."""
@@ -170,7 +171,7 @@ def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
 
 
 def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
-    """True if a folder holds one of these modules or packages."""
+    """Returns whether a folder holds one of these modules or packages."""
     inner = f"{folder}/" if folder else ""
     return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
 

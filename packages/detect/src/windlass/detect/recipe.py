@@ -22,7 +22,7 @@ class ProcessType(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True):
-    """A folder of a repository that holds an application of its own."""
+    """A folder of a repository that holds its own application."""
 
     root_path: Annotated[str, Meta(description="Value for git_repository.root_path")]
     language: str

@@ -27,7 +27,7 @@ class RecipeSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def asks_for_recipe(self) -> bool:
-        """True if one of them cannot apply to a Dockerfile, which installs and builds by itself."""
+        """Returns whether one of them cannot apply to a Dockerfile, which installs and builds by itself."""
         return any(
             (
                 self.install_command,

@@ -75,7 +75,7 @@ def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> No
 
 
 def _holds_others(files: KnownFiles) -> bool:
-    """True if this folder or one below holds an application of its own, of which the site is the manual."""
+    """Returns whether this folder or one below holds its own application, of which the site is the manual."""
     if files.has("package.json"):
         return True
     return any(

@@ -85,7 +85,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
         return numbers[1:] if len(numbers) > 1 and numbers[0] == self.former_major else numbers
 
     def is_old(self, version: str, wanted: str) -> bool:
-        """True if a version is older than the wanted one, where both are known and `wanted` names a least
-        one."""
+        """Returns whether a version is older than the wanted one, where both are known and `wanted` names
+        a least one."""
         least, present = self.numbers_in(wanted), self.numbers_in(version)
         return bool(least and present) and "<" not in wanted and present < least[: len(present)]

@@ -23,7 +23,7 @@ Numbers = tuple[int, ...]
 
 
 def is_in_range(version: str, wanted: str) -> bool:
-    """True if the version, such as 20.11.1, is in the range."""
+    """Returns whether the version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
     return any(_satisfies(present, alternative) for alternative in wanted[:LONGEST].split("||"))
 

@@ -273,5 +273,5 @@ WHEELS: Final[dict[str, str]] = {
         "0.9=6-6 0.10=6-7 0.13=6-8 0.14.1=6-9 0.16=6-10 0.19=6-11 0.21=7-11 0.22=8-12 0.23=8-13 0.24=9-14 "
     ),
 }
-"""By package: the first version of each range, with the oldest and the newest minor version that
-has a wheel, such as 1.24=8-11. 0 is no limit."""
+"""Keyed by package: the first version of each range, with the oldest and the newest minor version that has
+a wheel, such as 1.24=8-11. 0 is no limit."""

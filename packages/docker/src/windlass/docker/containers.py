@@ -214,7 +214,8 @@ class ContainerClient:
             raise
 
     def skip_port(self, refused: EngineRefused) -> bool:
-        """True if another port may be free, where the engine refused the start for one that is taken."""
+        """Returns whether another port may be free, where the engine refused the start for one that is
+        taken."""
         return self._ports.skip(refused)
 
     async def _fill(self, container: str, workload: Workload) -> None:

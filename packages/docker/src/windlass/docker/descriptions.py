@@ -64,7 +64,7 @@ NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
 
 
 def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """True if an object has all these labels; `service` stands for `windlass.service`."""
+    """Returns whether an object has all these labels; `service` stands for `windlass.service`."""
     return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
 
 

@@ -35,7 +35,7 @@ _LOST: Final = 137
 
 
 class ExecutionFiles:
-    """The files of commands under way: one for each, named after its mark, with the id of its container."""
+    """The files of commands in progress: one for each, named after its mark, with the id of its container."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

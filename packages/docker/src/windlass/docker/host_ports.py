@@ -35,7 +35,7 @@ class HeldPorts(Struct):
     """Ports that containers have, running or not."""
 
     of: dict[str, frozenset[int]] = field(default_factory=dict)
-    """By the id of the container."""
+    """Keyed by the id of the container."""
     by_org: Counter[str] = field(default_factory=Counter)
 
     @property

@@ -42,7 +42,7 @@ class LastExit(Struct, frozen=True):
 
 
 def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
-    """True if a container ran, and still runs without having been started again."""
+    """Returns whether a container ran, and still runs without having been started again."""
     if before is None or after is None or not before["State"]["Running"]:
         return False
     was, now = before["State"], after["State"]

@@ -115,8 +115,8 @@ def filters(**labels: str) -> dict[str, list[str]]:
 
 
 def is_instance(installation: str, name: str, labels: Mapping[str, Any]) -> bool:
-    """True if a container has the name that follows from its labels. A Dockerfile may set any labels, and
-    containers of its steps get them, but the engine chooses their names."""
+    """Returns whether a container has the name that follows from its labels. A Dockerfile may set any
+    labels, and containers of its steps get them, but the engine chooses their names."""
     try:
         return name == container(installation, *identity(labels))
     except (KeyError, ValueError):

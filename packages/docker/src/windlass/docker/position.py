@@ -34,7 +34,7 @@ class Position(Struct):
 
 
 def is_container_id(id: object) -> bool:
-    """True for ids that are safe as names of files. The engine is not trusted."""
+    """Returns True for ids that are safe as names of files. The engine is not trusted."""
     return isinstance(id, str) and _ID.fullmatch(id) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a server asks of the Docker engine beyond its verbs; see `windlass.engines.provider`.
+"""The provider of the Docker engine; see `windlass.engines.provider`.
 
 What only an open engine needs is loaded when one is opened: its HTTP client is a third of the time to start.
 """
@@ -274,7 +274,7 @@ async def _certificate_end(remote: RemoteEngine) -> float:
 
 
 async def answers(host: str) -> bool:
-    """True if a Docker engine answers. Does not load the code that uses it."""
+    """Returns whether a Docker engine answers. Does not load the code that uses it."""
     kind, _, place = host.partition("://")
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(2):

@@ -35,7 +35,7 @@ SHARE: Final = 8
 
 
 class NetworksUsedUp(EngineError):
-    """No further network can be made before another one goes."""
+    """Raised if no network can be created until another one is removed."""
 
 
 class DockerResources:
@@ -44,11 +44,11 @@ class DockerResources:
         self._docker, self._pool = docker, pool
         self._installation = installation
         self._locks = Locks()
-        """By environment."""
+        """Keyed by environment."""
         self._making = Locks()
-        """By organization."""
+        """Keyed by organization."""
         self._entering: Counter[str] = Counter()
-        """By environment: how many are about to be put into its network."""
+        """Keyed by environment: how many are about to be put into its network."""
 
     @asynccontextmanager
     async def network(self, wanted: Workload) -> AsyncIterator[str]:

@@ -110,7 +110,7 @@ class EventWatcher:
         return self._ends.get(container)
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
-        """Reads the output of a container from now on. Does nothing if that is under way."""
+        """Reads the output of a container from now on. Does nothing if that is in progress."""
         org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
         if self._task is None or not self._may_follow(container, org):
             return

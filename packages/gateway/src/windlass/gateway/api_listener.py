@@ -202,7 +202,7 @@ class ConnectedServer:
 
 
 def _listens(held: socket.socket) -> bool:
-    """False for a socket that only holds a port."""
+    """Returns False for a socket that only holds a port."""
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 

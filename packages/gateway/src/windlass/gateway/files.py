@@ -120,8 +120,9 @@ def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socke
 
 
 def is_of_windlass(connection: socket.socket) -> bool:
-    """True if the other side of a local connection belongs to this user, or to root, and is no program of a
-    service. On a kernel without namespaces, those are of this user, too, but have a mark (marks.py).
+    """Returns whether the other side of a local connection belongs to this user, or to root, and is no
+    program of a service. On a kernel without namespaces, those are of this user, too, but have a mark
+    (marks.py).
 
     One that has ended is refused: its connection may be held by a program with a mark."""
     process, user = _other_side(connection)

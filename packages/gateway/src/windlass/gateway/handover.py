@@ -71,7 +71,7 @@ class Predecessor:
         self._channel.send(SuccessorServes())
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Waits until the predecessor has no more requests and connections under way to these endpoints."""
+        """Waits until the predecessor has no more requests and connections in progress to these endpoints."""
         parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
         await asyncio.gather(*(self._drain(part, patience) for part in parts))
 

@@ -84,7 +84,7 @@ class JournaledRoutes:
 
     @property
     def is_empty(self) -> bool:
-        """True if there are no routes, and no programs that the gateway has to stay for."""
+        """Returns whether there are no routes, and no programs that the gateway has to stay for."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
         return not self.stays and not any(route.endpoints or route.site for route in routes)
 
@@ -109,7 +109,7 @@ class Journal:
         self._file = -1
         self._size = 0
         self._is_removed = False
-        """It could not be written, and is written as a whole with the next change."""
+        """True if the journal could not be written; it is written completely with the next change."""
         self.told = JournaledRoutes()
 
     def open(self) -> None:

@@ -54,7 +54,7 @@ class Forget(Struct, frozen=True, tag=True):
 
 
 class Retire(Struct, frozen=True, tag=True):
-    """Closes a door and all its ports. Requests under way may continue for `patience` seconds."""
+    """Closes a door and all its ports. Requests in progress may continue for `patience` seconds."""
 
     door: str
     patience: float
@@ -102,7 +102,7 @@ class ServiceTraffic(Struct, frozen=True, array_like=True):
     requests: int
     """Requests and TCP connections so far."""
     active: int
-    """Requests and connections under way."""
+    """Requests and connections in progress."""
     answers: tuple[int, ...]
     """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
     buckets: tuple[int, ...]
@@ -184,7 +184,7 @@ class AskSockets(Struct, frozen=True, tag=True):
     host: str
     port: int
     listens: bool
-    """The one that asks is about to listen there: sockets at other addresses with this port are closed."""
+    """True if the caller is about to listen there: sockets at other addresses with this port are closed."""
 
 
 class KeepSockets(Struct, frozen=True, tag=True):

@@ -76,7 +76,7 @@ class GatewayRouter:
             await self._link.stop()
 
     async def retire(self, patience: float) -> None:
-        """Accepts no further connections. Requests under way may continue for `patience` seconds."""
+        """Accepts no further connections. Requests in progress may continue for `patience` seconds."""
         await self._link.call(Retire(self._door, patience))
         await self.stop()
 

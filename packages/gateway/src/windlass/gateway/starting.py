@@ -52,7 +52,7 @@ class LogFile:
             os.close(file)
 
     def _is_open(self) -> bool:
-        """True if standard error is the file at this path."""
+        """Returns whether standard error is the file at this path."""
         with suppress(OSError):
             return os.path.samestat(os.fstat(2), self._path.stat())
         return False

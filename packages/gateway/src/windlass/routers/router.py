@@ -28,7 +28,7 @@ class Listen(Struct, frozen=True):
 
     port: int
     local: bool = False
-    """Only for this machine itself, whatever addresses public ports are on."""
+    """True to listen on loopback only, whatever address public ports use."""
     inside: str = ""
     """An address in another network, as `network/address`."""
 
@@ -37,11 +37,11 @@ class Absence(StrEnum):
     """Why no instance serves a route, for the page that is shown then."""
 
     UNREADY = "unready"
-    """It is meant to run, and no instance is ready."""
+    """The service should run, but no instance is ready."""
     NONE_WANTED = "none wanted"
-    """It is scaled to 0 instances."""
+    """The service is scaled to 0 instances."""
     FILES_MISSING = "files missing"
-    """It is a static site whose files are not in place, as after a restore of a backup."""
+    """The service is a static site whose files are missing, as after a restore of a backup."""
     FIRST = "first"
     """The service is being deployed for the first time."""
     DEPLOYING = "deploying"
@@ -52,7 +52,7 @@ class Absence(StrEnum):
 
 
 class ServedElsewhere(Struct, frozen=True):
-    """Another machine serves a route, at a gateway of its own."""
+    """Another machine serves a route, at its own gateway."""
 
     machine: str
     """The name of the machine."""
@@ -71,13 +71,13 @@ class Route(Struct, frozen=True, kw_only=True):
     org: str = ""
     """The organization of the service, for the access log."""
     kind: Literal["http", "tcp"]
-    """By host name on the gateway, or all that arrives at `external`."""
+    """Keyed by host name on the gateway, or all that arrives at `external`."""
     hosts: tuple[str, ...] = ()
     """Lower case, without port. A name that begins with `*.` stands for every name one label longer."""
     held: int = 0
     """The number of the reservation of `hosts`. All of a host belongs to the service with the greatest."""
     path: str = "/"
-    """Only requests below this path; the longest path of a host wins."""
+    """The path prefix of the route; the longest matching prefix of a host is used."""
     rewrite: str | None = None
     """The replacement of `path` on the way to the instance; None leaves it."""
     external: int | None = None
@@ -107,11 +107,11 @@ class Router(Protocol):
         ...
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        """Replaces the routes of this service. Requests under way stay with their instances."""
+        """Replaces the routes of this service. Requests in progress stay with their instances."""
         ...
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Returns when nothing is under way to these endpoints any more, or after `patience` seconds."""
+        """Returns when nothing is in progress to these endpoints any more, or after `patience` seconds."""
         ...
 
     async def forget(self, service: str) -> None: ...

@@ -50,7 +50,7 @@ PlaceName = Annotated[
 EngineWord = Literal["LOCAL", "DOCKER"]
 THIS_MACHINE: Final[EngineWord] = "LOCAL"
 _ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
-"""Engines at an address of their own: they need the address, and credentials."""
+"""Engines at their own address: they need the address, and credentials."""
 Pem = Annotated[
     str,
     Meta(
@@ -148,7 +148,7 @@ class Cluster(Spec):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if its services run on an engine at another address."""
+        """Returns whether its services run on an engine at another address."""
         return self.engine in _ELSEWHERE
 
 

@@ -134,7 +134,7 @@ class QueuedService(Shown):
 
 
 class QueuedDeployment(Shown):
-    """A deployment of one service that waits or is under way."""
+    """A deployment of one service that waits or is in progress."""
 
     identifier: QueuedService
     auditing_data: AuditingData
@@ -163,7 +163,7 @@ class QueuedStage(Shown):
 
 
 class QueuedEnvironment(Shown):
-    """The deployments of one request that wait or are under way, by stage."""
+    """The deployments of one request that wait or are in progress, by stage."""
 
     identifier: QueuedInEnvironment
     auditing_data: AuditingData

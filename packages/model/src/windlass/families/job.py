@@ -252,7 +252,7 @@ def normalise(spec: Job) -> None:
 
 
 def _is_empty(part: Spec) -> bool:
-    """True for `{}`, which existing clients send for the alternative that they do not use."""
+    """Returns True for `{}`, which existing clients send for the alternative that they do not use."""
     return all(getattr(part, name) in (UNSET, None, []) for name in part.__struct_fields__)
 
 

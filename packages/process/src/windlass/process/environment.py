@@ -38,8 +38,7 @@ class InstanceEnvironment:
     def ports(
         self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
     ) -> dict[int, int]:
-        """Returns the port for each port inside: the same in a network of its own, else one of this
-        machine."""
+        """Returns the port for each port inside: the same in its own network, else one of this machine."""
         internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
         if has_network:
             return {port: port for port in internal}

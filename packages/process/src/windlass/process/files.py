@@ -200,7 +200,7 @@ def working_directory(home: Path, workdir: str) -> Path:
 
 
 def volume_folder(volumes: Path, service: str, name: str) -> Path:
-    """No two names have the same one."""
+    """Returns the folder of a volume; different names have different folders."""
     return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):x}", name)
 
 

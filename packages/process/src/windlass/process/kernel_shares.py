@@ -17,7 +17,7 @@ User = TypeVar("User", bound=Hashable)
 _SCARCE: Final = 2
 """A resource is scarce once one part in so many of it is used."""
 _SHARE: Final = 4
-"""Of a scarce resource, one organization may have one part in so many."""
+"""One organization may use this fraction (one part in so many) of a scarce resource."""
 _RESERVE: Final = 8
 """One part in so many is the reserve. Once it is used, smaller users are ended, too."""
 _FEW: Final = 16
@@ -27,12 +27,12 @@ _KNOWN: Final = 2
 
 
 class KernelUse(Struct, frozen=True):
-    """What an instance or a service has of a resource that the kernel counts."""
+    """The usage of an instance or a service of a resource that the kernel counts."""
 
     org: str
     count: int
     environment: str = ""
-    """Empty for builds, which count beside each environment."""
+    """The environment; empty for builds, which are added to each environment."""
 
 
 class Scarce(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Scarce(Struct, frozen=True):
     name: str
     most: int
     present: int
-    """Those in use on the machine, by anybody."""
+    """The number in use on the machine, by any program."""
 
     def is_scarce(self) -> bool:
         return self.present > self.most // _SCARCE

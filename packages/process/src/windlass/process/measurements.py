@@ -1,4 +1,4 @@
-"""Measures instances in threads of their own, and waits some seconds for each.
+"""Measures instances in their own threads, and waits some seconds for each.
 
 A measurement may touch a file system that never answers, such as NFS, or FUSE of the instance. Its thread
 cannot be ended. It returns at the latest when the processes of that file system end.

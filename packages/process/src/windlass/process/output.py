@@ -108,7 +108,7 @@ class OutputFile:
         self._next, self._next_in_hole = self._current_position()
 
     def current(self) -> bool:
-        """False for an instance that was removed and created again under the same name."""
+        """Returns False for an instance that was removed and created again under the same name."""
         return self._mark.exists() and self._path.exists()
 
     def waiting(self) -> bool:

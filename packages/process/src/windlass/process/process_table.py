@@ -48,7 +48,7 @@ class OwnedProcess(Struct, frozen=True, gc=False):
     """The number of its process namespace, or of the one above that is a child of ours; 0 if there is
     none."""
     is_told: bool = False
-    """Whether its environment could be read. It cannot be while the process executes another program."""
+    """True if its environment could be read. It cannot be read while the process executes another program."""
     mark: int = 0
     """See `marks`."""
 
@@ -245,7 +245,7 @@ def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool
 
 
 def _is_of(process: OwnedProcess, record: Record) -> bool:
-    """Returns False if the service has a user of its own and another user runs the process."""
+    """Returns False if the service has its own user and another user runs the process."""
     cell = record.cell
     return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 

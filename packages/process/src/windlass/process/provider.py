@@ -1,4 +1,4 @@
-"""What a server asks of the engine process beyond its verbs; see `windlass.engines.provider`.
+"""The provider of the process engine; see `windlass.engines.provider`.
 
 What only an open engine needs is loaded when it is opened: a start waits for all that is loaded.
 """

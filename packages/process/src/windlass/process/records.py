@@ -99,7 +99,7 @@ class Record(Struct, frozen=True, kw_only=True):
     pause: float = 0.0
     resume_at: int = 0
     once: bool = False
-    """Whether it runs to its end and is never restarted."""
+    """True if it runs to completion and is never restarted."""
     ended_at: int = 0
     """The time of its end, if it runs once."""
     peak_memory: int = 0
@@ -114,7 +114,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 @lru_cache(4096)
 def _home(services: Path, key: InstanceKey) -> Path:
-    """Cached, because all instances are looked at again and again, and making a path is slow."""
+    """Cached, because all instances are checked again and again, and making a path is slow."""
     return services / safe(key.service) / f"{key.generation}-{key.index}"
 
 

@@ -397,8 +397,8 @@ class ResourceMonitor:
         await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
 
     def _without_limits(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
-        """Returns the instances that no control group holds to their memory. One that was started before
-        this machine offered groups continues without."""
+        """Returns the instances without a memory cgroup, such as those that were started before the
+        machine had cgroups."""
         records = {key: record for key in keys if (record := self._records.known(key))}
         return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
 

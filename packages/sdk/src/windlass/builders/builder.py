@@ -17,7 +17,7 @@ from windlass.engines.workload import Artifact
 
 BuilderChoice = Literal["AUTO", "DOCKERFILE", "RECIPE"]
 FILES: Final = "FILES"
-"""No choice of clients: the files are taken as they are, and nothing is built."""
+"""A builder that clients cannot choose: the files are used unchanged, and nothing is built."""
 
 
 class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
 
     @property
     def is_dockerfile_left_out(self) -> bool:
-        """True if a Dockerfile is not looked for."""
+        """Returns whether a Dockerfile is not looked for."""
         if self.dockerfile_raw:
             return False
         return self.builder == "RECIPE" or (self.builder == "AUTO" and self.asks_for_recipe)
@@ -104,7 +104,7 @@ class Builder(Protocol):
     makes: Literal["native", "image"]
 
     async def stop(self) -> None:
-        """Closes what it holds open. Builds under way were cancelled before."""
+        """Closes what it holds open. Builds in progress were cancelled before."""
         ...
 
     async def find(self, service: str, key: str) -> Artifact | None:

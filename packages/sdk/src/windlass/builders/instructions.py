@@ -1,9 +1,9 @@
 """One instruction of a Dockerfile: its flags, its words, its heredocs (`RUN cat <<EOF > /x`), and the errors
 that do not depend on other lines.
 
-`dockerfile` cuts a file into instructions and stages. BuildKit has a parser of its own: if it saw one more
-heredoc, or one less, it would take the content of a heredoc for instructions, and those were not checked. So
-a line with `<<` may only have words that all parsers read alike.
+`dockerfile` cuts a file into instructions and stages. BuildKit has its own parser: if it saw one more
+heredoc, or one less, it would take the content of a heredoc for instructions, and those were not checked.
+So a line with `<<` may only have words that all parsers read alike.
 """
 
 from __future__ import annotations

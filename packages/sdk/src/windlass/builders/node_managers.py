@@ -30,7 +30,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 
     @property
     def is_berry(self) -> bool:
-        """True for Yarn 2 and later, a program of its own."""
+        """Returns True for Yarn 2 and later, its own program."""
         return self.name == "yarn" and bool(self.version) and not self.version.startswith("1")
 
     @property
@@ -43,7 +43,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
         return f"{self.name} {self.version}".strip()
 
     def accepts(self, version: str) -> bool:
-        """True if a program of this version can follow the lock."""
+        """Returns whether a program of this version can follow the lock."""
         numbers = self.version.split(".")
         return not self.version or version.split(".")[: len(numbers)] == numbers
 
@@ -68,7 +68,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
         return (self.name, "run", script)
 
     def settings(self, cache: Path, registry: str) -> dict[str, str]:
-        """Returns the variables that direct where it keeps downloads. What it installs are copies of its own:
+        """Returns the variables that direct where it keeps downloads. What it installs are its own copies:
         a build that changes them in place changes no download of other builds."""
         match self.name:
             case "pnpm":
@@ -150,7 +150,7 @@ def _yaml_list(text: str, key: str) -> list[str]:
 
 
 def is_matched(path: str, patterns: list[str]) -> bool:
-    """True if a folder, by its path from the root of the workspace, is in it."""
+    """Returns whether a folder, by its path from the root of the workspace, is in it."""
     parts = path.split("/")
     included = any(_matches(parts, pattern) for pattern in patterns if not pattern.startswith("!"))
     return included and not any(

@@ -83,7 +83,8 @@ def read_manifest(file: Path) -> dict[str, Any]:
 
 
 def runs_build(package: Package, started: str) -> bool:
-    """True if the start command, or a script that runs with it or with the installation, builds already."""
+    """Returns whether the start command, or a script that runs with it or with the installation, builds
+    already."""
     names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
     return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
 

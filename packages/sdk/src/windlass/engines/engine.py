@@ -79,7 +79,7 @@ PORTS_OF_ENGINES: Final = range(10_000, 30_000)
 
 
 class DiskMeasurement(Struct, frozen=True):
-    """What organizations hold of the disk of this machine, as it was last measured."""
+    """The disk usage of organizations on this machine, by the last measurement."""
 
     share: int = 0
     """Bytes that an organization may hold."""
@@ -94,7 +94,7 @@ class ExecutionRequest(Struct, frozen=True):
 
     command: Sequence[str]
     terminal: TerminalSize | None = None
-    """None: it gets pipes instead of a terminal."""
+    """The size of the terminal; None for pipes instead of a terminal."""
 
 
 class TerminalSize(Struct, frozen=True):
@@ -219,13 +219,13 @@ class Engine(Protocol):
 
     @property
     def is_unavailable(self) -> bool:
-        """True if the engine has not answered for some seconds: nothing is known of what it runs."""
+        """Returns whether the engine has not answered for some seconds: nothing is known of what it runs."""
         return False
 
     @property
     def measures_memory(self) -> bool:
-        """False if the memory of an instance, which no control group limits, could not be measured for a
-        minute."""
+        """Returns False if the memory of an instance, which no control group limits, could not be measured
+        for a minute."""
         return True
 
     @property
@@ -273,11 +273,12 @@ class Engine(Protocol):
         ...
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
-        """Brings a generation to exactly `count` instances, beside other generations: starts those that are
-        missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
-        as it is then, without waiting until the instances are ready; an engine with a controller of its own
-        may start them a little later. Raises VolumeLost instead of making a volume that `is_known`, and an
-        EngineError for a generation that was removed. Otherwise raises ArtifactLost if what it runs is gone.
+        """Brings a generation to exactly `count` instances, beside other generations: starts those that
+        are missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the
+        service as it is then, without waiting until the instances are ready; an engine with its own
+        controller may start them a little later. Raises VolumeLost instead of making a volume that
+        `is_known`, and an EngineError for a generation that was removed. Otherwise raises ArtifactLost if
+        what it runs is gone.
 
         From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""

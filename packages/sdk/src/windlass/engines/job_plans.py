@@ -18,7 +18,7 @@ class RunState(StrEnum):
     FAILED = "FAILED"
     CANCELED = "CANCELED"
     SKIPPED = "SKIPPED"
-    """It was due, and nothing was started; its message has the reason."""
+    """The run was due, but was not started; its message has the reason."""
 
 
 OPEN_RUNS: Final = frozenset({RunState.QUEUED, RunState.RUNNING})

@@ -26,7 +26,7 @@ PROVIDERS = "windlass.engines"
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """What a server gives to an engine that it opens."""
+    """The arguments that a server passes to an engine when it opens it."""
 
     folder: Path
     """The data directory. An engine keeps its files in folders of its own there."""
@@ -44,18 +44,18 @@ class OpenedEngine(Struct, frozen=True, kw_only=True):
     builder: Builder
     servers: Servers
     reconnect: Callable[[RemoteEngine], Awaitable[None]] | None = None
-    """Goes on with another address or other credentials, if it is at an address of its own."""
+    """Goes on with another address or other credentials, if it is at another address."""
 
 
 class Availability(Struct, frozen=True):
-    """Whether an engine can be used here, and the reason, such as `Docker answers at …`."""
+    """Tells if an engine can be used on this machine, and why, such as `Docker answers at …`."""
 
     is_there: bool
     why: str
 
 
 class RemoteEngine(Struct, frozen=True, kw_only=True):
-    """An engine at an address of its own, as a cluster names it."""
+    """An engine at another address, as a cluster names it."""
 
     cluster: str
     name: str
@@ -69,7 +69,7 @@ class RemoteEngine(Struct, frozen=True, kw_only=True):
 
 
 class EngineReport(Struct, frozen=True, kw_only=True):
-    """The answers of an engine at an address of its own."""
+    """The answers of an engine at another address."""
 
     title: str
     """Its product and its version."""
@@ -82,18 +82,18 @@ class EngineReport(Struct, frozen=True, kw_only=True):
 
 
 class StartReport(Struct, frozen=True):
-    """What an operator should know about an engine when the server starts."""
+    """Information about an engine that the server logs when it starts."""
 
     warnings: Sequence[str] = ()
     protection: Sequence[str] = ()
-    """What each service has, to be kept apart from others, such as `its own user`."""
+    """The isolation of each service, such as `its own user`."""
 
 
 class SharedResource(Struct, frozen=True):
     """A resource of the machine that services of all organizations share without a limit."""
 
     what: str
-    """What they share, and what one of them can do to others."""
+    """The shared resource, and what one service can do to others with it."""
     advice: str
 
 
@@ -154,7 +154,7 @@ class EngineProvider(Protocol):
 
 
 class RemoteProvider(EngineProvider, Protocol):
-    """An engine that can be at an address of its own."""
+    """An engine that can be at another address."""
 
     word: str
     """The word of the field `engine` of a cluster."""

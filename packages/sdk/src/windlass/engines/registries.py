@@ -17,7 +17,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class LoginSource(StrEnum):
-    """The way to the user name and the password that a registry takes."""
+    """Provides the user name and the password for a registry."""
 
     NONE = "none"
     """The registry is public."""
@@ -230,8 +230,9 @@ def other_registry(url: str, image_name: str) -> str:
 
 
 def may_give_tokens(kind: str, url: str, realm: str) -> bool:
-    """True if a login of the registry may be sent to this address, which asks for it on its behalf: the
-    registry itself, a host that is known to belong to it, or a neighbour of it under the same domain."""
+    """Returns whether a login of the registry may be sent to this address, which asks for it on its
+    behalf: the registry itself, a host that is known to belong to it, or a neighbour of it under the same
+    domain."""
     registry = urlsplit(api_url(url))
     try:
         server = urlsplit(realm)
@@ -249,14 +250,15 @@ def may_give_tokens(kind: str, url: str, realm: str) -> bool:
 
 
 def _are_neighbours(registry: str, other: str) -> bool:
-    """True for `registry.example.com` beside `gitlab.example.com`, and for `registry.git.example.com` below
-    `git.example.com`."""
+    """Returns True for `registry.example.com` beside `gitlab.example.com`, and for
+    `registry.git.example.com` below `git.example.com`."""
     domain = registry.partition(".")[2]
     return _is_domain(domain) and (other == domain or other.endswith(f".{domain}"))
 
 
 def _is_domain(domain: str) -> bool:
-    """False for an address in numbers, and for domains of a whole country, such as `uk` and `co.uk`."""
+    """Returns False for an address in numbers, and for domains of a whole country, such as `uk` and
+    `co.uk`."""
     labels = domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit():
         return False

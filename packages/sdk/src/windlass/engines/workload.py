@@ -49,7 +49,8 @@ has it."""
 
 
 def is_of_release(pod: str) -> bool:
-    """True for the name of the run of a release command, or of a one-off run. Names end with the index."""
+    """Returns True for the name of the run of a release command, or of a one-off run. Names end with the
+    index."""
     return pod.endswith(f"-{RELEASE_INDEX}")
 
 
@@ -79,7 +80,7 @@ class Artifact(Struct, frozen=True, kw_only=True):
 
     @property
     def is_files_alone(self) -> bool:
-        """True for the image of a static site, in which no program is."""
+        """Returns True for the image of a static site, in which no program is."""
         return self.kind == "image" and self.static is not None
 
 
@@ -157,7 +158,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str] = field(default_factory=dict)
     """Instead of the artifact's own of the same name. PORT is set by the engine where it is not given."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """By the path where the instance finds them."""
+    """Keyed by the path where the instance finds them."""
     hidden: frozenset[str] = frozenset()
     """Names of variables and paths of files whose content is shown nowhere."""
     cpu: int = 500
@@ -167,9 +168,10 @@ class Workload(Struct, frozen=True, kw_only=True):
     ports: tuple[WorkloadPort, ...] = ()
     volumes: tuple[Volume, ...] = ()
     alone: bool = False
-    """It cannot run beside its older generation, because they share what they write to."""
+    """True if two generations cannot run at the same time, because they would write to the same files."""
     direct: bool = False
-    """It is `alone`, and listens on all of its addresses: other services connect to it without a router."""
+    """True if it is `alone` and listens on all its addresses: other services connect to it without a
+    router."""
     instances: int = 1
     most: int = 1
     """The minimum and the maximum number of instances."""
@@ -180,7 +182,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     alive: tuple[HealthProbe, ...] = ()
     """If one fails, the instance is restarted."""
     settle: float = 3.0
-    """Without probes: the seconds that it must have run."""
+    """Without probes: the seconds after which a running instance counts as healthy."""
     patience: float = 300.0
     """The seconds that it may take to become ready."""
     grace: float = 10.0
@@ -188,11 +190,11 @@ class Workload(Struct, frozen=True, kw_only=True):
     time_limit: float = 3600.0
     """Seconds after which a workload that runs once is ended."""
     writes_output: bool = False
-    """It may write a file for Windlass: `Engine.read_output` returns it."""
+    """True if it may write an output file, which `Engine.read_output` returns."""
     calls_server: bool = False
-    """It sends requests to the server: it finds the machine of that by `Engine.server_host`."""
+    """True if it sends requests to the server, whose machine it finds by `Engine.server_host`."""
     job: JobPlan | None = None
-    """The schedule of a job: its runs start this workload, each with a command of its own."""
+    """The schedule of a job: its runs start this workload, each with its own command."""
 
     @property
     def secrets(self) -> Iterator[str]:
@@ -310,7 +312,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The end of a workload that runs once."""
 
     exit_code: int | None
-    """As a shell counts: a signal is 128 and its number. None: it was lost with its machine."""
+    """The exit code as in a shell: 128 plus the number of a signal. None if it was lost with its machine."""
     reason: str
     """For people: `exited with code 1`, `was killed: out of memory`."""
     started_at: int
@@ -327,7 +329,7 @@ class StoredData(Struct, frozen=True, kw_only=True):
     instances: int = 0
     volumes: int = 0
     is_lost: bool = False
-    """It runs, and its files are not where they were: perhaps a disk is not mounted yet."""
+    """True if it runs but its files are missing: perhaps a disk is not mounted yet."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):

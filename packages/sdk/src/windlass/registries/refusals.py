@@ -34,7 +34,7 @@ class RegistryFailure(Exception):
 
     @property
     def is_silent(self) -> bool:
-        """True if the registry did not answer: its settings may be right."""
+        """Returns whether the registry did not answer: its settings may be right."""
         return self.problem in {Problem.NAME, Problem.UNREACHABLE, Problem.RATE_LIMIT}
 
 

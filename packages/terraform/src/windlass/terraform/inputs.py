@@ -146,14 +146,14 @@ async def _has_managed(ctx: Context, service: Row) -> bool:
 
 
 def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
-    """True if Windlass kept the state of a run; None if nothing was started."""
+    """Returns whether Windlass kept the state of a run; None if nothing was started."""
     workload = decrypt_workload(ctx, run)
     return bool(msgspec.json.decode(workload.variables[RUN])["keeps_state"]) if workload else None
 
 
 async def has_resources(ctx: Context, service: Row) -> bool:
-    """True if there may be anything to destroy. The copy of a state that another backend keeps is from the
-    last run that succeeded, so it does not contain what a later one has made."""
+    """Returns whether there may be anything to destroy. The copy of a state that another backend keeps is
+    from the last run that succeeded, so it does not contain what a later one has made."""
     _, state = await newest_state(ctx, ctx.store.reads, service.id)
     if state is not None and has_managed(state):
         return True

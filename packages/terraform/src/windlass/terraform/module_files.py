@@ -92,7 +92,7 @@ class _ModuleReader:
         self._top = top
         self._left = MOST_OF_ALL
         self._sensitive: dict[str, frozenset[str]] = {}
-        """By folder."""
+        """Keyed by folder."""
 
     def files_of_module(self, folder: str = "") -> dict[str, bytes]:
         """Returns the files of the module in a folder. A link may lead to another folder of the repository:

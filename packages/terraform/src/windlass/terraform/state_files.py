@@ -154,7 +154,7 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
 
 
 def has_managed(state: StateFile) -> bool:
-    """True if there is anything to destroy."""
+    """Returns whether there is anything to destroy."""
     return any(resource.mode == "managed" and resource.instances for resource in state.resources)
 
 

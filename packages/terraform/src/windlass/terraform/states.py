@@ -76,7 +76,8 @@ def run_credential(
 async def run_of(
     ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
 ) -> DeploymentRow | None:
-    """Returns the deployment under way of which one of these has the credential; None for any other text."""
+    """Returns the deployment in progress of which one of these has the credential; None for any other
+    text."""
     deployment, _, _ = credential.partition(".")
     own = [run_credential(ctx, deployment, holder) for holder in holders if ids.is_id(deployment)]
     if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):

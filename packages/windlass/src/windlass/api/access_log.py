@@ -20,12 +20,12 @@ class AccessLine(Struct, frozen=True, gc=False):
     """The method, the path and the status, as readable text."""
     method: str
     path: str
-    """Without the query: it may contain a secret."""
+    """The path without the query, which may contain a secret."""
     operation: str
     status: int
     ms: float
     bytes: int
-    """Of the body; 0 for a stream, which has only begun."""
+    """The size of the body; 0 for a stream, which has only begun."""
     actor: str | None
     """The id of the token or of the person, if it was known."""
     organization: str | None

@@ -225,9 +225,9 @@ def _log_fields(request: Request, name: str) -> dict[str, str]:
 
 
 def _is_sent_by_another_site(request: Request) -> bool:
-    """True if the headers of the browser show that a page of another origin began this request. Such a
-    page, as of an application on the same domain, would replace the session of the person who looks at
-    it."""
+    """Returns whether the headers of the browser show that a page of another origin began this request.
+    Such a page, as of an application on the same domain, would replace the session of the person who looks
+    at it."""
     return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
 
 

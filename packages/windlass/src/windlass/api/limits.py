@@ -85,7 +85,7 @@ class Budgets:
             return window, True
 
     def _is_spent(self, window: Window, now: int, limit: int) -> bool:
-        """True if nothing was left a moment ago: the database is not asked again for every refused
+        """Returns whether nothing was left a moment ago: the database is not asked again for every refused
         request."""
         return window.is_open(now, limit) and window.left == 0 and now < window.asked_at + SECOND
 

@@ -33,7 +33,7 @@ _GROUPS: Final = (
     "Clusters", "Environment Variables", "Secrets", "Deployment Rules", "Webhooks", "Cloud Provider", "Helm",
     "Terraform", "Alert Rules", "Members", "Backups", "Billing",
 )  # fmt: skip
-"""In the order of the contract; others follow."""
+"""The groups in the order of the contract; other groups follow."""
 
 
 class _ErrorResponse(NamedTuple):
@@ -258,7 +258,7 @@ def _subject_of(operation: Operation) -> str:
 
 
 def _can_follow(operation: Operation) -> bool:
-    """True if an operation can answer with a stream."""
+    """Returns whether an operation can answer with a stream."""
     return operation.query is not None and "follow" in operation.query.__struct_encode_fields__
 
 

@@ -66,7 +66,7 @@ _KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
 
 
 class Request(Struct):
-    """A request under way, with all that is known of it so far."""
+    """A request in progress, with all that is known of it so far."""
 
     id: bytes
     scope: Scope

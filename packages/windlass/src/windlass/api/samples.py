@@ -99,7 +99,7 @@ class Samples:
         }
 
     def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
-        """True if an optional field is worth showing."""
+        """Returns whether an optional field is worth showing."""
         if not self._whole and schema.get("default", _MADE) is None:
             return False
         values = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]

@@ -93,8 +93,8 @@ class Schemas:
 
 
 def is_one_and_many(operation: Operation) -> bool:
-    """True for `GET /organization`: it answers the caller's organization, and beside its fields all
-    others."""
+    """Returns True for `GET /organization`: it answers the caller's organization, and beside its fields
+    all others."""
     match operation.family:
         case Family(parent=None, view=view):
             return operation.listing and operation.answer is view
@@ -138,7 +138,7 @@ def _list(answer: type[Struct], *, paged: bool, pages_if_asked: bool, is_alone: 
 
 
 def _is_alone(answer: type[Struct], lists: Iterable[tuple[type[Struct] | None, bool, bool]]) -> bool:
-    """True if all lists of these are answered in the same way."""
+    """Returns whether all lists of these are answered in the same way."""
     return sum(listed is answer for listed, *_ in lists) == 1
 
 

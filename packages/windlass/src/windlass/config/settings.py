@@ -326,7 +326,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def signs_people_in(self) -> bool:
-        """True if people can sign in, and not only those who have an API token."""
+        """Returns whether people can sign in, and not only those who have an API token."""
         return bool(self.oidc_issuer or self.oidc_providers)
 
     @property

@@ -61,7 +61,7 @@ from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
-"""Services that run as users of their own come to their files through these folders."""
+"""Services that run as their own users come to their files through these folders."""
 _TRIES, _MOMENT = 11, 0.1
 
 

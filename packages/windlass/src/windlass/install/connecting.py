@@ -47,7 +47,7 @@ class EngineReach(Reach):
 
 
 def _is_own(address: Address) -> bool:
-    """True for addresses of this machine: programs can listen there."""
+    """Returns True for addresses of this machine: programs can listen there."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as tried, suppress(OSError):
         tried.bind((str(address), 0))
@@ -81,7 +81,7 @@ def remote_provider(word: str) -> RemoteProvider:
 
 
 class ClusterConnector:
-    """Makes places of clusters whose engine is at an address of its own."""
+    """Makes places of clusters whose engine is at another address."""
 
     def __init__(self, settings: Settings, server: Server, link: GatewayLink) -> None:
         try:

@@ -284,7 +284,7 @@ class Installation:
         self.routes.note_all(await self.ctx.store.reads.statuses.services())
 
     def note_change(self, service: str) -> None:
-        """The engine saw something begin or end."""
+        """Called when an engine saw an instance begin or end."""
         self._changed[service] = time.monotonic()
         self._something_changed.set()
 

@@ -74,7 +74,7 @@ def _folder(settings: Settings) -> str:
 
 def original_of(settings: Settings) -> Path | None:
     """Returns the data directory that this one was copied from with its database, if that is still there.
-    Servers that share a database may be made from copies: each has an id of its own."""
+    Servers that share a database may be made from copies: each has its own id."""
     seen = read(settings)
     if seen is None or not seen.folder or settings.database_url:
         return None

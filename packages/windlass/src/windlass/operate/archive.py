@@ -49,7 +49,7 @@ _DAMAGE = (
 
 
 class BadArchive(CommandRefused):
-    """This file cannot be restored."""
+    """Raised if a file cannot be restored."""
 
 
 class ArchiveFile(Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     key_fingerprint: str
     """The id of the key that sealed new values, and signs the manifest."""
     migrations: dict[int, str]
-    """By number, with their checksums: the form in which the tables are."""
+    """Keyed by number, with their checksums: the form in which the tables are."""
     counts: dict[str, int]
     """Rows of each table."""
     tables: list[ArchiveFile]

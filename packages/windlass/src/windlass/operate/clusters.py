@@ -48,7 +48,7 @@ _APART: Final = 30.0
 
 
 class ConnectedCluster(Struct, frozen=True, kw_only=True):
-    """A cluster with an engine at an address of its own, by the database."""
+    """A cluster with an engine at another address, by the database."""
 
     title: str
     access: EngineAccess

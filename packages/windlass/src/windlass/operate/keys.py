@@ -148,7 +148,7 @@ def _check_owner(settings: Settings) -> None:
 
 
 def _has_begun(state: KeyState, encryption: Encryption) -> bool:
-    """True if the first key that is given does not seal everything yet."""
+    """Returns whether the first key that is given does not seal everything yet."""
     wanted = encryption.fingerprint
     if wanted in state.retired or (wanted != state.current and not state.is_settled):
         raise CommandRefused(

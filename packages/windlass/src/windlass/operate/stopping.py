@@ -73,7 +73,7 @@ def through(api: Api, sure: Sure) -> int:
 
 
 def answers(api: Api) -> bool:
-    """True if a server answers, be it with a refusal."""
+    """Returns whether a server answers, be it with a refusal."""
     try:
         api.call("GET", "/healthz")
     except ServerUnreachable:
@@ -216,7 +216,8 @@ def _services_on(
 
 
 async def _was_used(ctx: Context, cluster: str) -> bool:
-    """True if services were deployed on a cluster: instances may be left of one that is stopped by now."""
+    """Returns whether services were deployed on a cluster: instances may be left of one that is stopped by
+    now."""
     reads = ctx.store.reads
     statuses = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
     return any(status and status.deployed_at for status in statuses)

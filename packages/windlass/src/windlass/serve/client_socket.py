@@ -59,7 +59,7 @@ class ClientSocket(asyncio.Protocol):
         self._port = port
         self._table = port.table
         self._held = HeadBuffer(port.bounds.head_bytes, port.bounds.target_bytes)
-        """Bytes of requests that wait for the one under way."""
+        """Bytes of requests that wait for the one in progress."""
         # The connection
         self._served = self._closing = False
         self._blocked = False
@@ -69,7 +69,7 @@ class ClientSocket(asyncio.Protocol):
         self._unsent = 0
         # The request under way
         self._busy = False
-        """It has not been answered to its end."""
+        """True while the request has not been answered completely."""
         self._whole = True
         """All of it has arrived."""
         self._body_began = 0.0

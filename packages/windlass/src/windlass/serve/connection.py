@@ -3,8 +3,8 @@
 Heads are read by `base.http_in`, as on the gateway, and not by uvicorn: its parser has no limits, takes
 trailers for fields and accepts what the gateway refuses. uvicorn's part is the answer and the stop.
 
-A connection has at most one request under way; further requests wait in order, up to a limit. Flow control
-and time limits are in `serve.client_socket`.
+A connection has at most one request in progress; further requests wait in order, up to a limit. Flow
+control and time limits are in `serve.client_socket`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Connection(ClientSocket):
         self._head: RequestHead | None = None
         """The head of the last request, which the next one usually repeats."""
         self._cycle: RequestResponseCycle | None = None
-        """The request under way, and how far its answer is."""
+        """The request in progress, and how far its answer is."""
         self._body: RequestBody | None = None
 
     def _join(self) -> None:
@@ -76,7 +76,7 @@ class Connection(ClientSocket):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Ends the connection because the server stops; a request under way may end first."""
+        """Ends the connection because the server stops; a request in progress may end first."""
         if self._busy and self._cycle is not None:
             self._cycle.keep_alive = False
         else:
@@ -162,7 +162,7 @@ class Connection(ClientSocket):
         return data
 
     def _read_body(self, data: bytes) -> None:
-        """Reads bytes of the body, and perhaps of the requests after it."""
+        """Reads bytes of the body, and of pipelined requests after it."""
         body = self._body
         if body is None:  # it was refused meanwhile
             return
@@ -250,7 +250,8 @@ class Connection(ClientSocket):
     # Websockets
 
     def _takes_websocket(self, method: bytes, head: RequestHead) -> bool:
-        """True for the proper opening of a websocket. Any other request is answered as an ordinary one."""
+        """Returns True for the proper opening of a websocket. Any other request is answered as an ordinary
+        one."""
         return self._config.ws_protocol_class is not None and opens_websocket(method, head.fields)
 
     def _become_websocket(self, head: bytes) -> None:
@@ -284,7 +285,7 @@ class Connection(ClientSocket):
 
 
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:
-    """True for a request that opens a websocket by the rules of RFC 6455, section 4.2.1."""
+    """Returns True for a request that opens a websocket by the rules of RFC 6455, section 4.2.1."""
     fields = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
     times = sum(name in _ONCE for name, _ in headers)
     return (

@@ -140,10 +140,10 @@ class ApiServer(uvicorn.Server):
 def tune_interpreter() -> None:
     """Lets the garbage collector run less often, and threads wait less for each other.
 
-    Objects of the start stay to the end, and those of a few dozen requests under way are no garbage: with
-    Python's own thresholds, made for small programs, it would look at them several times for each request.
-    Beside a thread that computes, such as one that unpacks a build, Python lets the event loop wait for 5 ms
-    each time it wakes up, which is longer than most requests take."""
+    Objects of the start stay to the end, and those of a few dozen requests in progress are no garbage:
+    with Python's own thresholds, made for small programs, it would look at them several times for each
+    request. Beside a thread that computes, such as one that unpacks a build, Python lets the event loop
+    wait for 5 ms each time it wakes up, which is longer than most requests take."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()  # a start goes without

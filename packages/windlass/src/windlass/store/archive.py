@@ -137,7 +137,7 @@ class Refill:
         """The statements that make indexes, by the name of the index."""
 
     async def occupied(self) -> bool:
-        """True if there is data that a refill would destroy."""
+        """Returns whether there is data that a refill would destroy."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
     async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:

@@ -64,7 +64,7 @@ class Fault(Enum):
     REMOVED = "removed"
     """Events before this one are not there."""
     CHANGED = "changed"
-    """It does not follow from the hash before it."""
+    """The event does not match the previous hash."""
 
 
 class ChainWalk:

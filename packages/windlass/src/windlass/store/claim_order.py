@@ -2,9 +2,9 @@
 turns; within an environment, the piece that has waited longest comes first. Pure.
 
 The turn of a piece of work is its place among the due work of its environment, plus the pieces of that
-environment that are under way; that of an organization likewise. So pieces can be taken one by one: each time
-from the organization with the least under way, and there from the environment with the least under way, or of
-several the one whose first piece waits longest.
+environment that are in progress; that of an organization likewise. So pieces can be taken one by one: each
+time from the organization with the least in progress, and there from the environment with the least in
+progress, or of several the one whose first piece waits longest.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ ALL_HAVE_ROOM: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Idle(IntEnum):
-    """Those with nothing under way, for which work is taken although all slots are."""
+    """The kinds of extra slots: for an organization or an environment with no work in progress while all
+    slots are taken."""
 
     ORGANIZATION = 1
     ENVIRONMENT = 2
-    """An environment of an organization that has something under way."""
+    """An environment of an organization that has something in progress."""
 
 
 def turn_key(org: str, environment: str = "") -> str:
@@ -45,7 +46,7 @@ class Due(Struct, frozen=True, order=True, gc=False):
     since: int
     id: str
     key: str
-    """Whose turn it takes, see `turn_key`."""
+    """The organization and environment whose turn this is; see `turn_key`."""
 
 
 class EnvironmentQueue(Struct, gc=False):
@@ -70,7 +71,7 @@ class ClaimOrder:
     taken."""
 
     def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
-        """`held` counts the pieces under way, by key; `room` is how many more of a key may be taken."""
+        """`held` counts the pieces in progress, by key; `room` is how many more of a key may be taken."""
         self._held, self._room = held, room
         self._held_by_org: Counter[str] = Counter()
         for key, count in held.items():
@@ -80,7 +81,7 @@ class ClaimOrder:
         self._heap: list[tuple[int, Due]] | None = None
 
     def idle(self) -> int:
-        """Counts the known organizations that have nothing under way."""
+        """Counts the known organizations that have nothing in progress."""
         return sum(not queue.held for queue in self._orgs.values())
 
     def add(self, pieces: Iterable[Due], *, whole: bool) -> None:
@@ -100,7 +101,7 @@ class ClaimOrder:
         self.add([piece for key, piece in firsts.items() if key not in self._queues], whole=False)
 
     def take(self, only: Idle | None = None) -> Due | None:
-        """Takes the next piece, if any is known; `only`: of those with nothing under way."""
+        """Takes the next piece, if any is known; `only`: of those with nothing in progress."""
         if self._heap is None:
             self._heap = [self._turn(queue) for queue in self._orgs.values() if queue.heap]
             heapq.heapify(self._heap)
@@ -116,7 +117,7 @@ class ClaimOrder:
         return None
 
     def lacks(self, key: str) -> bool:
-        """True if the next piece of work of an environment has to be read from the database."""
+        """Returns whether the next piece of work of an environment has to be read from the database."""
         queue = self._queues[key]
         return queue.taken == len(queue.pieces) and not queue.whole
 

@@ -42,7 +42,7 @@ class ChangingSession(DatabaseSession, Protocol):
 
     @property
     def touched(self) -> bool:
-        """True if the change that was tried last has written something."""
+        """Returns whether the change that was tried last has written something."""
         ...
 
     async def begin(self) -> None: ...
@@ -75,7 +75,7 @@ class GroupCommit:
         """Changes of background work."""
         self._committing: asyncio.Task[None] | None = None
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
-        """By the first part of the word; those of all words by an empty one."""
+        """Keyed by the first part of the word; those of all words by an empty one."""
         self._measurer: Measurer = _count_nothing
         self._measured: list[Measured] = []
         """Measurements of the group that is being committed."""
@@ -212,7 +212,7 @@ def _failure_fields(error: Exception, group: Sequence[QueuedChange]) -> dict[str
 
 
 def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
-    """Gives each caller an exception of its own: a shared one would collect the traces of all of them."""
+    """Gives each caller its own exception: a shared one would collect the traces of all of them."""
     message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
     for queued in group:
         refusal = Unavailable(message)

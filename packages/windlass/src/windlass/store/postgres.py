@@ -219,7 +219,7 @@ class PostgresStore(GroupCommit):
         return await RowSizeTable(self.reads.session).all()
 
     async def close(self) -> None:
-        """Waits for changes under way, but not for a database that stalls: then connections are cut."""
+        """Waits for changes in progress, but not for a database that stalls: then connections are cut."""
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._wind_up()

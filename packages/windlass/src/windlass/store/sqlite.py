@@ -61,7 +61,7 @@ _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
 class TooOld(Exception):
-    """This SQLite may lose committed data."""
+    """Raised for a version of SQLite that may lose committed data."""
 
 
 class InUse(Exception):
@@ -139,9 +139,9 @@ class SqliteWriter(SqliteSession):
 class ReadingSession(SqliteSession):
     """Reads outside a change: a file that cannot be read now raises `Unavailable`.
 
-    Looking for new data in the file takes longer than most reads. So all reads of one turn of the event loop
-    share a transaction. Not while a commit is under way: a log with a reader cannot be restarted, and would
-    grow."""
+    Looking for new data in the file takes longer than most reads. So all reads of one turn of the event
+    loop share a transaction. Not while a commit is in progress: a log with a reader cannot be restarted,
+    and would grow."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
@@ -169,7 +169,7 @@ class ReadingSession(SqliteSession):
         return rows
 
     def pause(self) -> None:
-        """From now on, each read has a transaction of its own."""
+        """From now on, each read has its own transaction."""
         self._paused = True
         self._end_transaction()
 
@@ -308,7 +308,7 @@ class SqliteStore(GroupCommit):
             raise _unreadable() from error
 
     def snapshot(self) -> apsw.Connection:
-        """Opens a connection of its own, for a long read of one moment."""
+        """Opens its own connection, for a long read of one moment."""
         return connect(self._path)
 
 

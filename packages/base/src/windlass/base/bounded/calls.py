@@ -65,7 +65,7 @@ class BoundedCalls:
         server.thread.submit(server.prepare)
 
     async def run(self, org: str, function: Callable[..., T], *arguments: object) -> T:
-        """Calls a function of a module in a process of its own, and returns or raises what it does. Arguments
+        """Calls a function of a module in its own process, and returns or raises what it does. Arguments
         and result are copies. May raise OutOfBounds."""
         own = self._free_of.setdefault(org, asyncio.Semaphore(self._limits.of_one))
         async with own, self._free:

@@ -44,7 +44,7 @@ def raise_limit(wanted: int) -> int:
     """Raises the soft limit of open files to as many as wanted, if the machine allows it, and returns it.
 
     The usual limit of 1024 exists for programs that use select(), which this one does not; engines give
-    instances limits of their own.
+    instances their own limits.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

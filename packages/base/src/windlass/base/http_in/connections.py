@@ -1,10 +1,11 @@
 """The open connections of one public port: how many are allowed, and which one is closed for a new one.
 
 When all slots are taken, the connection that has kept the server waiting longest is closed: one that is
-silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes itself.
-No address may hold more than half of the slots, except a trusted proxy, which has many clients behind it.
-Organizations whose services call from networks of their own have one address each there: together they have
-half of the slots, and each as many as it leaves free of those, so that there is room for the next one.
+silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes
+itself. No address may hold more than half of the slots, except a trusted proxy, which has many clients
+behind it. Organizations whose services call from their own networks have one address each there: together
+they have half of the slots, and each as many as it leaves free of those, so that there is room for the
+next one.
 
 One tick moves the coarse clock and checks every connection. A timer for each request would cost more than all
 other handling of the request.
@@ -232,7 +233,7 @@ def _is_far_above(connections: int, limit: int) -> bool:
 
 @lru_cache(4096)
 def is_inside(network: str) -> bool:
-    """Returns whether the client is a service in a network of its own."""
+    """Returns whether the client is a service in its own network."""
     try:
         return ip_address(network) in _INSIDE
     except ValueError:

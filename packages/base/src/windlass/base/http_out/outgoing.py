@@ -78,7 +78,7 @@ class HttpSender:
         return await document(url)
 
     async def close(self) -> None:
-        """Stops sending; requests under way fail."""
+        """Stops sending; requests in progress fail."""
         self._closed = True
         client, self._client = self._client, None
         if client:

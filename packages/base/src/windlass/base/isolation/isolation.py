@@ -177,7 +177,7 @@ class Isolation:
         return findings(self._numbers[0], self._numbers[-1])
 
     def has_networks(self) -> bool:
-        """Returns whether each instance has a network of its own."""
+        """Returns whether each instance has its own network."""
         return self._rules is not None and self.mode != "off" and self._findings()["network"]
 
     def makes_networks_as_user(self) -> bool:
@@ -185,7 +185,7 @@ class Isolation:
         return self.has_networks() and self._findings()["identity"] == "namespace"
 
     def why_no_egress(self) -> str:
-        """Returns why instances with networks of their own reach no public address; empty if they do."""
+        """Returns why instances with their own networks reach no public address; empty if they do."""
         return self._findings().get("egress", "") if self.has_networks() else ""
 
     def egress_advice(self) -> str:
@@ -249,7 +249,7 @@ class Isolation:
         return cast("CellNetwork", {**fresh, **kept})
 
     def gives_users(self) -> bool:
-        """Returns whether each service has a user of its own."""
+        """Returns whether each service has its own user."""
         return self.mode != "off" and self._findings()["identity"] == "user"
 
     def readable_private_files(self) -> list[str]:

@@ -54,9 +54,9 @@ class LaunchRequest(TypedDict):
     has_terminal: bool
     """True if that input is a terminal, which the program controls."""
     holder_file: NotRequired[str]
-    """Set in place of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
+    """Set instead of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
     module: NotRequired[Sequence[str]]
-    """Set in place of a command: a module and the arguments of its `main`, which runs in no cell and ends
+    """Set instead of a command: a module and the arguments of its `main`, which runs in no cell and ends
     with the server."""
     groups: Sequence[str]
     """The control groups that it enters before anything else; none to stay in those of the launcher."""

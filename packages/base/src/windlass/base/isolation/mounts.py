@@ -1,10 +1,10 @@
 """The file system that a program sees: the system read-only, its own folders, and nothing of others.
 
-Every path keeps its name. A program with a user of its own sees the machine as that user may; hidden folders
-are covered by empty ones, in which only the parts that the program needs appear again. This also gives access
-to folders whose parents its user may not enter. A program of an ordinary user, who is the user of Windlass,
-gets a root of its own, in which only the system and those parts are mounted: nothing else of the machine can
-be seen, whenever it appears.
+Every path keeps its name. A program with its own user sees the machine as that user may; hidden folders
+are covered by empty ones, in which only the parts that the program needs appear again. This also gives
+access to folders whose parents its user may not enter. A program of an ordinary user, who is the user of
+Windlass, gets its own root, in which only the system and those parts are mounted: nothing else of the
+machine can be seen, whenever it appears.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _MountPoint(NamedTuple):
 
 
 def arrange(cell: Cell) -> None:
-    """Mounts the file system of a cell. Called in a mount namespace of its own."""
+    """Mounts the file system of a cell. Called in its own mount namespace."""
     calls.set_attributes("/", 0, private=True)
     places = _places(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}

@@ -34,7 +34,7 @@ SERVERS: Final = "servers"
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
 """Interfaces in /proc/net/dev of the networks that use this one."""
 _OOM_SCORE: Final = -900
-"""If memory runs out, the kernel ends nearly everything else first."""
+"""With this score, the kernel kills nearly all other processes first when memory runs out."""
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
 _TRUNK_CAPABILITIES: Final = 1 << 12 | 1 << 21

@@ -1,7 +1,7 @@
 """Files of the machine that the user of Windlass may read and other users may not.
 
 Services of an ordinary user run as the same user, so their cells hide these files. Only what all users may
-read stays visible, as it does to a service that has a user of its own.
+read stays visible, as it does to a service that has its own user.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def try_all(uid: int, last: int) -> Findings:
 
 
 def _no_users(first: int, last: int) -> str:
-    """Returns why root cannot give a service a user of its own; empty if it can."""
+    """Returns why root cannot give a service its own user; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
     if missing := [name for name, number in _NEEDED.items() if not has >> number & 1]:

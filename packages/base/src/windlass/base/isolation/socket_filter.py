@@ -6,16 +6,16 @@ kernel runs the filter for each system call of the program. The filter also refu
 sockets that no filter sees, keyrings, because the kernel allows few keys for each user, and `memfd_secret`,
 whose memory nothing counts. They fail with ENOSYS, as on a kernel without them.
 
-In namespaces of its own, a program could fill what the kernel counts for no user: the table of neighbours of
-all networks, System V memory, file systems in memory. Containers refuse namespaces, too. `clone3` passes its
-flags through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
+In its own namespaces, a program could fill what the kernel counts for no user: the table of neighbours of
+all networks, System V memory, file systems in memory. Containers refuse namespaces, too. `clone3` passes
+its flags through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
 
 It refuses leases of files, too: a program that writes to a leased file waits up to 45 seconds for its
 holder, and the server writes files that services see.
 
-A process has one table of open files, which the server reads in /proc to count files and memory. The filter
-refuses calls that give a thread a table of its own. It refuses `vmsplice` and SO_ZEROCOPY, by which 4 KiB in
-a pipe or a socket keep 2 MiB of memory.
+A process has one table of open files, which the server reads in /proc to count files and memory. The
+filter refuses calls that give a thread its own table. It refuses `vmsplice` and SO_ZEROCOPY, by which 4
+KiB in a pipe or a socket keep 2 MiB of memory.
 
 Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
 sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
@@ -69,7 +69,7 @@ _LARGEST_SET: Final = 32
 _LARGEST_SEGMENT: Final = 16 << 10
 """Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
 _SUCCESS: Final = 0
-"""In the place of an error: the call does nothing."""
+"""A return value instead of an error: the call does nothing."""
 _LOAD, _AND, _IF_EQUAL, _IF_ABOVE, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000

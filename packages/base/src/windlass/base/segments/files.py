@@ -180,7 +180,7 @@ def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Ti
 
 
 class FollowStep(Struct, frozen=True):
-    """The lines that a follower finds at its position, and its next position."""
+    """The lines at a follower's position, and its next position."""
 
     chunk: bytes
     place: int

@@ -1,8 +1,8 @@
 """Many log streams below one folder: writing, reading, following and expiry.
 
-The number of open files is bounded, and an idle stream costs no memory. Writing never fails: lines that could
-not be written are counted, and reported in the log as soon as there is room again. Use it from one thread;
-only `tail` may be called from any.
+The number of open files is bounded, and an idle stream costs no memory. Writing never fails: lines that
+could not be written are counted, and reported in the log as soon as there is space again. Use it from one
+thread; only `tail` may be called from any.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Segments:
             self._wake(stream)
 
     def report(self, at: int) -> None:
-        """Writes in each log what it lost, if there is room again and nothing was written since."""
+        """Writes in each log what it lost, if there is space again and nothing was written since."""
         for stream, loss in list(self._losses.items()):
             self._write_after_loss(stream, (), loss, at)
             self._wake(stream)

@@ -27,9 +27,9 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     """The images of a language; `{version}` stands for the version."""
 
     build: str
-    """Of the stage that installs and builds: with compilers."""
+    """The image of the build stage, with compilers."""
     run: str
-    """Of the last stage: with the language alone."""
+    """The image of the last stage, with the language runtime only."""
     default: str = ""
     versions: tuple[str, ...] = ()
     """Versions that a range chooses from, the oldest first."""
@@ -158,4 +158,4 @@ BASE_IMAGES: Final = {
     "Shell": BaseImages(build=SLIM, run=SLIM),
     "": BaseImages(build=SLIM, run=SLIM),
 }
-"""By language; the empty name is for a folder without a language that is known."""
+"""Keyed by language; the empty name is for a folder without a language that is known."""

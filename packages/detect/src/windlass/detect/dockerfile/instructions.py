@@ -33,7 +33,8 @@ class CacheMount(Struct, frozen=True):
 
 
 def is_plain_path(path: str) -> bool:
-    """True for names that an instruction takes as they are: no blanks, patterns, variables or options."""
+    """Returns True for names that an instruction takes as they are: no blanks, patterns, variables or
+    options."""
     return bool(_PLAIN_PATH.fullmatch(path)) and ".." not in path.split("/")
 
 

@@ -157,7 +157,7 @@ def _version(manager: str, files: KnownFiles) -> str:
 
 
 def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -> bool:
-    """True if the installation reads more than manifests and locks."""
+    """Returns whether the installation reads more than manifests and locks."""
     if not any(
         recipe.install.startswith(command) for command in (*_WITHOUT_TOOLS, "yarn install", "pnpm install")
     ):

@@ -128,7 +128,7 @@ def _has_members(files: KnownFiles) -> bool:
 
 
 def _is_package(files: KnownFiles) -> bool:
-    """True if the code can only be imported, or its scripts only be run, where it is installed."""
+    """Returns whether the code can only be imported, or its scripts only be run, where it is installed."""
     content = files.toml("pyproject.toml")
     scripts = table(content, "project", "scripts") or table(content, "tool", "poetry", "scripts")
     return bool(scripts) or any(folder.startswith("src/") for folder in files.tree.folders())

@@ -73,7 +73,7 @@ def _is_one_program(text: str) -> bool:
 
 
 def _is_closed(text: str) -> bool:
-    """True if no quote is open at the end of the text."""
+    """Returns whether no quote is open at the end of the text."""
     return not set("'\"`\\") & set(_QUOTED.sub("X", text))
 
 
@@ -122,7 +122,7 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
     "Shell": scripted_stages.plain,
     "": scripted_stages.plain,
 }
-"""By language."""
+"""Keyed by language."""
 
 
 def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = None) -> str:
@@ -146,7 +146,7 @@ def is_static(recipe: Recipe) -> bool:
 
 
 def serves(recipe: Recipe) -> bool:
-    """True if the first process is one that listens."""
+    """Returns whether the first process is one that listens."""
     return bool(recipe.start) and (not recipe.processes or recipe.processes[0].name in _WEB)
 
 

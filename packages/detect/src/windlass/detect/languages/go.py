@@ -67,7 +67,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def may_listen(files: KnownFiles) -> bool:
-    """False if all sources are known, and none imports a package that may open a port."""
+    """Returns False if all sources are known, and none imports a package that may open a port."""
     folders = ["", *files.tree.folders()]
     sources = [
         f"{folder}/{name}".strip("/")
@@ -120,8 +120,8 @@ def _main_folder(files: KnownFiles) -> str | None:
 
 
 def _holds_main(files: KnownFiles, folder: str) -> bool:
-    """True for a folder of package main. A few files are enough: all files of a folder belong to one
-    package."""
+    """Returns True for a folder of package main. A few files are enough: all files of a folder belong to
+    one package."""
     sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
     return any(
         not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))

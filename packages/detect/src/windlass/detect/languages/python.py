@@ -169,8 +169,8 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
 
 
 def _settings_module(files: KnownFiles) -> str:
-    """Returns the settings that manage.py names, itself or by a variable of its own: a module of a package
-    that servers can load."""
+    """Returns the settings that manage.py names, itself or by its own variable: a module of a package that
+    servers can load."""
     manage = files.text("manage.py")
     plain = [match[1] for match in SETTINGS.finditer(manage)]
     named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]

@@ -33,7 +33,7 @@ class BuildTurns:
         """The number of the last turn of each organization and environment that has had one and waits."""
 
     def is_free(self, owner: BuildOwner) -> bool:
-        """True if a build of this service would not wait."""
+        """Returns whether a build of this service would not wait."""
         if not self._running:
             return not self._waiting
         return self._holder == owner and all(waiting == owner for waiting in self._waiting.values())

@@ -373,7 +373,8 @@ class DockerBuilder:
         }
 
     async def _has_buildkit(self) -> bool:
-        """False if the engine reports version 1, because BuildKit is switched off, or if it is not Docker."""
+        """Returns False if the engine reports version 1, because BuildKit is switched off, or if it is not
+        Docker."""
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
@@ -491,8 +492,8 @@ class DockerBuilder:
             self._left.append((progress, scope))
 
     async def _is_layer_of(self, scope: str, layer: str) -> bool:
-        """True if builds of a service made this image without a name. A step can print ids of other
-        images."""
+        """Returns whether builds of a service made this image without a name. A step can print ids of
+        other images."""
         try:
             history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])
         except EngineRefused:

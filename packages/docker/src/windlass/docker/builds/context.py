@@ -41,7 +41,7 @@ class BuildContext(Struct, frozen=True):
     """True if a .dockerignore must not hold: the engine would follow it, too, so that it is left out."""
 
     def leaves_out(self, path: str) -> bool:
-        """True for files that the engine does not get. It always gets the Dockerfile and the
+        """Returns True for files that the engine does not get. It always gets the Dockerfile and the
         .dockerignore."""
         if self.is_whole:
             return path == DOCKERIGNORE
@@ -105,7 +105,7 @@ async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
 
 
 class Parcel:
-    """The pieces of a tar archive. The thread that writes to it waits until there is room."""
+    """The pieces of a tar archive. The thread that writes to it waits until there is space."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

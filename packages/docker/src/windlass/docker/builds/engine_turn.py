@@ -80,7 +80,7 @@ class EngineTurn:
         """Seconds that the clock of the engine is ahead of this one."""
 
     async def is_free(self, service: str) -> bool:
-        """True if a build of this service would not wait, as far as is known."""
+        """Returns whether a build of this service would not wait, as far as is known."""
         return not self._marks_of_others(await self._marks(), self._holder(service))
 
     @asynccontextmanager
@@ -119,7 +119,7 @@ class EngineTurn:
                 await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
 
     async def _is_behind(self, waiting: _TurnMark) -> bool:
-        """True if another service builds, or waits longer. Removes marks of killed servers."""
+        """Returns whether another service builds, or waits longer. Removes marks of killed servers."""
         marks = await self._marks()
         for stale in (mark for mark in marks if self._is_stale(mark)):
             await self._remove(stale.name)

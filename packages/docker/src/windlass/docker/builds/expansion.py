@@ -39,10 +39,10 @@ _NOT_PLAIN: Final = re.compile(r"[$'\"\\`]")
 
 
 class FromImages(Struct, frozen=True):
-    """What the images give that a Dockerfile begins with."""
+    """The settings that a Dockerfile inherits from its base images."""
 
     lengths: Mapping[str, int] = {}
-    """Of the longest value of each variable."""
+    """The length of the longest value of each variable."""
     several: frozenset[str] = frozenset()
     """Variables that could name several ports."""
     settings: int = 0
@@ -159,7 +159,7 @@ class _SizeCount:
         return abs(int(ports["last"]) - int(ports["first"])) + 1
 
     def _can_be_several(self, text: str) -> bool:
-        """True if an expanded text could have a blank or a hyphen."""
+        """Returns whether an expanded text could have a blank or a hyphen."""
         if _SEVERAL.search(_OTHERWISE.sub(r"\1", text)) or _REPLACES.search(text):
             return True
         return any(

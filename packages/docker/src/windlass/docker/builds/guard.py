@@ -99,7 +99,7 @@ class Around(Struct, frozen=True, kw_only=True):
     stage: str | None = None
     """The stage that is built; None is the last."""
     inherited: FromImages = FromImages()
-    """What the images that were checked give."""
+    """The settings inherited from the checked images."""
 
 
 class Rewritten(Struct, frozen=True):
@@ -137,8 +137,8 @@ def rewritten(text: str, around: Around) -> Rewritten:
 
 
 def is_plain_image(image: Mapping[str, Any]) -> bool:
-    """True if both builders make the same of an image as a base: the classic builder drops what steps write
-    into its volumes, and makes the folder of a WORKDIR as root."""
+    """Returns whether both builders make the same of an image as a base: the classic builder drops what
+    steps write into its volumes, and makes the folder of a WORKDIR as root."""
     config = image.get("Config") or {}
     is_root = (config.get("User") or "root") in _ROOT
     return is_root and not config.get("Volumes") and not config.get("OnBuild")
@@ -178,8 +178,8 @@ def _repository(ref: str) -> str:
 
 
 def _is_platform(platform: str, own: str) -> bool:
-    """True if a platform is that of the engine, such as `linux/amd64`. All variants of 32-bit ARM are
-    accepted: engines do not report theirs."""
+    """Returns whether a platform is that of the engine, such as `linux/amd64`. All variants of 32-bit ARM
+    are accepted: engines do not report theirs."""
     os, _, rest = platform.lower().partition("/")
     processor, _, variant = rest.partition("/")
     processor = _SAME_PROCESSORS.get(processor, processor)
@@ -226,8 +226,8 @@ class _DockerfileWriter:
             yield from self._stage(stage)
 
     def is_plain(self) -> bool:
-        """True if both builders make the same of the stage that is built. The classic builder also executes
-        stages before it that it does not need."""
+        """Returns whether both builders make the same of the stage that is built. The classic builder also
+        executes stages before it that it does not need."""
         target = self._read.stage(self._around.stage)
         if target is None:
             return False
@@ -476,15 +476,15 @@ def _check_heredocs(instruction: Instruction, line: str) -> None:
 
 
 def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
-    """True if no WORKDIR comes after a USER: BuildKit makes the folder for that user, the classic builder for
-    root."""
+    """Returns whether no WORKDIR comes after a USER: BuildKit makes the folder for that user, the classic
+    builder for root."""
     later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT, steps)
     return all(each.name != "WORKDIR" for each in later)
 
 
 def _is_plain_copy(copy: Instruction) -> bool:
-    """True if the sources are written out, and go into a folder if they can be several: what else there is,
-    the classic builder refuses."""
+    """Returns whether the sources are written out, and go into a folder if they can be several: what else
+    there is, the classic builder refuses."""
     *sources, target = copy.json or copy.text.split()
     is_one = len(sources) == 1 and not _WILD_CARD.search(sources[0])
     return (is_one or target.endswith("/")) and all(

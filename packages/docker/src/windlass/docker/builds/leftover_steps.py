@@ -43,10 +43,10 @@ class LeftSteps:
         self._builds = 0
         """Builds of the service that has the turn. Their steps look like left ones."""
         self._seen = (-math.inf, -math.inf)
-        """When a left step was seen for the first and the last time."""
+        """The times at which a leftover step was first and last seen."""
 
     async def are_there(self) -> bool:
-        """True if a build would wait for them."""
+        """Returns whether a build would wait for them."""
         began = _loop_time()
         while not self._builds and await _count(self._docker):
             if _loop_time() - began > _SOON:

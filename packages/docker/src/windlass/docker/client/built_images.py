@@ -56,7 +56,7 @@ class BuiltImages:
         return True
 
     async def _is_build_of(self, remote: str, ref: str) -> bool:
-        """True if the image was built for the service and the key in its name."""
+        """Returns whether the image was built for the service and the key in its name."""
         labels = ((await image(self._docker, remote) or {}).get("Config") or {}).get("Labels") or {}
         named = parse_ref(ref)
         return (labels.get(SERVICE), labels.get(KEY)) == (named.name.removeprefix(OURS), named.tag)

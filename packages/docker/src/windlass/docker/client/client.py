@@ -103,7 +103,7 @@ class Docker:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True for the engine of a cluster, at an address that its organization gave."""
+        """Returns True for the engine of a cluster, at an address that its organization gave."""
         return self._transport.is_elsewhere
 
     async def keep_pace(self, count: int) -> None:

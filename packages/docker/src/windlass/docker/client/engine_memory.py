@@ -64,12 +64,12 @@ async def limited_memory(docker: Docker) -> AsyncIterator[None]:
 
 
 class PullBackoff:
-    """Refuses pulls of an organization for longer after each one for which the engine needed too much memory.
-    One costs nothing: pulls that are under way at the same time end together."""
+    """Refuses pulls of an organization for longer after each one for which the engine needed too much
+    memory. One costs nothing: pulls that are in progress at the same time end together."""
 
     def __init__(self) -> None:
         self._pauses: dict[str, tuple[float, float]] = {}
-        """By organization: how long the last pause was, and when it ended."""
+        """Keyed by organization: how long the last pause was, and when it ended."""
 
     @contextmanager
     def of(self, org: str) -> Iterator[None]:

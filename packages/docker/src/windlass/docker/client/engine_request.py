@@ -12,7 +12,7 @@ class EngineRequest(ClientRequest):
     """A request whose connection may close before it is sent.
 
     aiohttp sends a request in a task, and its caller learns of a closed connection while it waits for the
-    answer. Without this class, the event loop would report the end of the task as an error of its own.
+    answer. Without this class, the event loop would report the end of the task as its own error.
     """
 
     async def write_bytes(self, *args: Any, **kwargs: Any) -> None:

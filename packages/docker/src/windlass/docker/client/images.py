@@ -220,7 +220,8 @@ _REASONS: Final = (
 
 
 def is_undecided(message: str) -> bool:
-    """True if it is unknown whether a registry has an image: it is unavailable, or limits requests."""
+    """Returns whether it is unknown whether a registry has an image: it is unavailable, or limits
+    requests."""
     return _reason(message)[0] in (_AWAY, _BUSY)
 
 

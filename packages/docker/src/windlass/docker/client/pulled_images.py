@@ -163,6 +163,6 @@ def _unlink(path: Path) -> None:
 
 
 def _has_tag_beside(inspection: Mapping[str, Any], ref: str) -> bool:
-    """True if an image also has a tag of the repository in a reference by digest."""
+    """Returns whether an image also has a tag of the repository in a reference by digest."""
     name = spelled_out(parse_ref(ref).name)
     return any(spelled_out(parse_ref(tag).name) == name for tag in inspection.get("RepoTags") or ())

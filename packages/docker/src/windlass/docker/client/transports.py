@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 HERE: Final = "127.0.0.1"
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
-"""In seconds, and how many times the kernel asks: a host that does not answer is noticed after 8 seconds."""
+"""TCP keepalive settings, in seconds, and the number of probes: a host that does not answer is detected
+after 8 seconds."""
 _LOOKS, _LOOK = 100, 0.01
 
 
@@ -45,7 +46,7 @@ class DockerTransport(Protocol):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True for the engine of a cluster, at an address that its organization gave."""
+        """Returns True for the engine of a cluster, at an address that its organization gave."""
         ...
 
     @property

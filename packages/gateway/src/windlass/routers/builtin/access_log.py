@@ -28,7 +28,7 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     port: int
     """The public port."""
     path: str | None
-    """Without the query: it may contain a secret."""
+    """The path without the query, which may contain a secret."""
     status: int | None
     """101 for a websocket, at its end; None for a TCP connection, and where the client left before."""
     ms: float
@@ -77,7 +77,7 @@ class LoggedHead(NamedTuple):
 
 
 class RequestEntry:
-    """A request or TCP connection under way, which is logged at its end."""
+    """A request or TCP connection in progress, which is logged at its end."""
 
     __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_route", "_transport")
 

@@ -1,8 +1,8 @@
 """An HTTP connection of a client: routes each request to an instance, by host and path.
 
-There is no object and no task for a request. A connection has at most one request under way. Everything that
-a request needs is a few attributes of the connection, and it is passed on in one write: head and body, as far
-as it is there.
+There is no object and no task for a request. A connection has at most one request in progress. Everything
+that a request needs is a few attributes of the connection, and it is passed on in one write: head and
+body, as far as it is there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClientConnection(InstanceClient):
         self._tried: list[Peer] = []
         self._retried = False
         self._began, self._weight = 0.0, 0
-        """When it began, and for how many requests its time counts; 0 if it is not timed."""
+        """The start time of the request, and for how many requests its time counts; 0 if it is not timed."""
         self._entry: RequestEntry | None = None
         """For the access log, if there is one."""
 
@@ -230,7 +230,7 @@ class ClientConnection(InstanceClient):
     # Answers of the router itself
 
     def _fail(self, page: ErrorPage) -> None:
-        """Answers the request under way with a page, because no instance does."""
+        """Answers the request in progress with a page, because no instance does."""
         self.status = page.status
         entry, self._entry = self._entry, None
         self._end_request()

@@ -1,4 +1,4 @@
-"""Cuts the bytes of a client into requests. One is under way at a time; further ones wait in order.
+"""Cuts the bytes of a client into requests. One is in progress at a time; further ones wait in order.
 
 Heads are judged here by the rules of both public ports. `client` routes the requests.
 """
@@ -39,7 +39,7 @@ class RequestReader(GatewaySocket):
         raise NotImplementedError
 
     def _pass_on(self, data: bytes) -> None:
-        """Passes on more of the body of the request under way."""
+        """Passes on more of the body of the request in progress."""
         raise NotImplementedError
 
     # Bytes that arrive

@@ -43,7 +43,7 @@ class SiteClient(RequestReader):
     # Left to `client`
 
     def _fail(self, page: ErrorPage) -> None:
-        """Answers the request under way with a page of the router."""
+        """Answers the request in progress with a page of the router."""
         raise NotImplementedError
 
     def _continue(self, whole: bool) -> None:
@@ -58,7 +58,7 @@ class SiteClient(RequestReader):
         return self.close
 
     def _serve_file(self, backend: Backend, method: bytes, target: bytes) -> None:
-        """Answers the request under way with a file of a static site."""
+        """Answers the request in progress with a file of a static site."""
         closes = self._closes()
         if method == b"GET" and not closes:
             answer = self._shared.sites.ready(backend.site, target, self._fields.raw)

@@ -57,13 +57,13 @@ class GatewaySocket(asyncio.Protocol):
         self._port = port
         self._phase = IDLE
         self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
-        """Bytes of requests that wait for the one under way."""
+        """Bytes of requests that wait for the one in progress."""
         self._eof = False
         """The client sends no more. It may have gone, or only be waiting for its answer."""
         self._blocked = False
         """The client does not read, so that what is written waits here."""
         self._paused = False
-        """The client is not read."""
+        """True while reading from the client is paused."""
         self._waits_for_turn = False
         """A part of the body that has arrived is passed on in a later turn of the event loop."""
         self._served = False
@@ -71,9 +71,9 @@ class GatewaySocket(asyncio.Protocol):
         self._since = shared.loop.time()
         """Since when the gateway has been waiting for the client."""
         self.whole = True
-        """All of the request under way has arrived."""
+        """All of the request in progress has arrived."""
         self._upstream: AnswerSource | None = None
-        """The connection to an instance that carries the request under way, or the file that answers it."""
+        """The connection to an instance that carries the request in progress, or the file that answers it."""
 
     # Left to the requests
 

@@ -1,4 +1,4 @@
-"""An endpoint, as the router knows it: requests under way there, and idle connections to it."""
+"""An endpoint, as the router knows it: requests in progress there, and idle connections to it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from windlass.routers.router import Endpoint
 
 _log = log("router")
 _REFUSED: Final = 1_000_000
-"""Added to the burden of an endpoint that refuses: more than can be under way anywhere."""
+"""Added to the burden of an endpoint that refuses: more than can be in progress anywhere."""
 _MOST_DOUBLINGS: Final = 4
 
 
 class AnswerSource(Protocol):
-    """The source of an answer that is under way: a connection to an instance, or a file."""
+    """The source of an answer that is in progress: a connection to an instance, or a file."""
 
     blocked: bool
-    """It takes no more of the request's body."""
+    """True while the source accepts no more of the request's body."""
 
     @property
     def begun(self) -> bool:
@@ -69,7 +69,7 @@ class Peer:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.active = 0
-        """Requests, tunnels and pipes under way, and those being connected."""
+        """Requests, tunnels and pipes in progress, and those being connected."""
         self.idle: list[InstanceConnection] = []
         self.routes = 0
         """Routes that lead to it. Without any, no connection to it is kept."""
@@ -127,7 +127,7 @@ class Peer:
             self.idle.pop(0).hang_up()
 
     async def wait_until_idle(self) -> None:
-        """Returns when nothing is under way."""
+        """Returns when nothing is in progress."""
         while self.active:
             waiting = asyncio.get_running_loop().create_future()
             self._empty.append(waiting)

@@ -204,7 +204,7 @@ class Caller(PipeEnd):
         return None
 
     def age(self, now: float) -> None:
-        """Does nothing: connecting has a time limit of its own."""
+        """Does nothing: connecting has its own time limit."""
 
     def abort(self) -> None:
         self.transport.abort()

@@ -121,7 +121,7 @@ class BuiltinRouter:
         return len(self._shared.connections.members)
 
     def traffic(self) -> Mapping[str, Traffic]:
-        """Returns, by service, the requests (and TCP connections) so far, and those under way."""
+        """Returns, by service, the requests (and TCP connections) so far, and those in progress."""
         return self._table.traffic
 
     async def start(self) -> None:
@@ -155,7 +155,7 @@ class BuiltinRouter:
                 await self.log_to("")
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
+        """Takes no more connections. Stops when all in progress has finished, or after `patience` seconds."""
         if self._gateway is not None:
             self._gateway.close()
         self._release_held_port()

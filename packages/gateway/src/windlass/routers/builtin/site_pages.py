@@ -1,6 +1,6 @@
 """Pages of a static site: the file for each path, and the fields of its answer. No I/O.
 
-A release never changes, so that the answer of a path is computed once and kept while there is room.
+A release never changes, so that the answer of a path is computed once and kept while there is space.
 
 The path of a request is a name in an index, and never one of the machine.
 """
@@ -66,7 +66,7 @@ _MOST_KEPT: Final = 8 * 1024 * 1024
 write a path."""
 _LONGEST_LOCATION: Final = 8000
 _Fields = dict[str, tuple[str, str]]
-"""By name in lower case: the name and the value."""
+"""Keyed by name in lower case: the name and the value."""
 
 
 class SiteContent:
@@ -84,7 +84,7 @@ class SiteContent:
         if encoding:
             own["content-encoding"] = ("Content-Encoding", encoding)
         self.lines = _lines(own)
-        """All but the length, each with its line end."""
+        """The header lines without the content length, each with its line end."""
         self.whole = self.lines + b"Content-Length: %d\r\n" % size
         self.lines_unchanged = _lines(unchanged)
         """The lines of an answer without content, because the client has it."""

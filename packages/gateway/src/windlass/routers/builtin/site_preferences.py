@@ -29,7 +29,7 @@ class SitePreferences(NamedTuple):
     range: bytes = b""
     if_range: bytes = b""
     is_plain: bool = True
-    """It asks for the whole answer, whatever it has."""
+    """True if the request has no conditions and no range."""
 
 
 def preferences_of(fields: bytes) -> SitePreferences:
@@ -64,8 +64,8 @@ def _takes_gzip(value: bytes) -> bool:
 
 
 def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:
-    """True if the client has this content already. A date counts only if it is exactly the same: files of two
-    releases may be of the same second, and an older release may come back."""
+    """Returns whether the client has this content already. A date counts only if it is exactly the same:
+    files of two releases may be of the same second, and an older release may come back."""
     if wishes.unless_match:
         return wishes.unless_match.strip(b"\t ") == b"*" or content.etag in wishes.unless_match
     return bool(wishes.unless_modified) and wishes.unless_modified == page.modified

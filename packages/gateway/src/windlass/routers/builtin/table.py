@@ -60,8 +60,8 @@ class Backend:
         self._turn = 0
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
-        """Returns the peer with the fewest requests under way, taking turns among equals. One that refused a
-        moment ago is taken only if there is no other: it may be back."""
+        """Returns the peer with the fewest requests in progress, taking turns among equals. One that
+        refused a moment ago is taken only if there is no other: it may be back."""
         if self._only is not None and not tried:
             return self._only
         peers = self.peers
@@ -212,7 +212,7 @@ def port_key(host: str, port: int) -> Port:
 
 
 def is_inside(host: str) -> bool:
-    """True for an address in another network."""
+    """Returns True for an address in another network."""
     return "/" in host
 
 

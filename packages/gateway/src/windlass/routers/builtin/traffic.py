@@ -19,7 +19,7 @@ _OFTEN: Final = 0.01
 
 
 class Traffic:
-    """The requests of a service, and its TCP connections: those so far, and those under way."""
+    """The requests of a service, and its TCP connections: those so far, and those in progress."""
 
     __slots__ = ("_last", "_most", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
 
@@ -32,7 +32,7 @@ class Traffic:
         self.closed = 0
         """TCP connections that ended."""
         self.switched = 0
-        """Requests that were answered with a switch of protocols, and are still under way."""
+        """Requests that were answered with a switch of protocols, and are still in progress."""
         self.buckets = [0] * (len(BOUNDS) + 1)
         """The same by the time until the end of the answer; the last has no bound."""
         self.seconds = 0.0
@@ -40,7 +40,8 @@ class Traffic:
 
     @property
     def active(self) -> int:
-        """Requests and TCP connections under way. Counting them one by one would cost each request twice."""
+        """Requests and TCP connections in progress. Counting them one by one would cost each request
+        twice."""
         return self.requests - sum(self.answers) - self.closed + self.switched
 
     def time_all(self, timed: bool) -> None:

@@ -16,7 +16,7 @@ from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-"""Only on Linux. The kernel forgets the option after a while, so it is set again for each answer in
+"""A socket option of Linux. The kernel resets it after a while, so it is set again for each answer in
 pieces."""
 _BEFORE_HEAD: Final = -10
 """Value of `_left` until the first byte of an answer."""
@@ -49,12 +49,12 @@ class InstanceClient(SiteClient):
 
     @property
     def old(self) -> bool:
-        """True if the request under way is of HTTP/1.0."""
+        """Returns whether the request in progress is of HTTP/1.0."""
         return self._fields.old
 
     @property
     def upgrade(self) -> bytes:
-        """The protocol that the request under way asks for, if any."""
+        """The protocol that the request in progress asks for, if any."""
         return self._fields.upgrade
 
     # Left to `client`
@@ -104,7 +104,7 @@ class Upstream(asyncio.Protocol):
         """The last head, parsed. The next one is often the same."""
         self._left = _BEFORE_HEAD
         self._interim = 0
-        """Interim answers to the request under way."""
+        """Interim answers to the request in progress."""
         self._keep = False
         self._chunks = Chunks(shared.bounds)
         self._is_held_back = False

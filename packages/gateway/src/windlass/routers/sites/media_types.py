@@ -115,7 +115,7 @@ def is_compressible(path: str) -> bool:
 
 
 def is_asset(path: str) -> bool:
-    """True if a path looks like one of a file other than a page: a script, an image and so on."""
+    """Returns whether a path looks like one of a file other than a page: a script, an image and so on."""
     suffix = suffix_of(path)
     return suffix not in {"html", "htm", "xhtml"} and (
         suffix in _TEXTS or suffix in _COMPACTED or suffix in _OTHERS

@@ -27,7 +27,7 @@ class PathPattern:
         self._before = list(zip(parts[::2], parts[1::2], strict=True))
         """A text and the name that follows it, again and again; the last name is empty."""
         self.is_plain = not star and len(self._before) == 1
-        """It stands for one path only."""
+        """True if the pattern matches one path only."""
         self.beginning = self._before[0][0]
         """The text with which each of its paths begins; if it is plain, all of it."""
 
@@ -68,7 +68,7 @@ class PatternTable:
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
         self._plain: dict[str, list[int]] = {}
         self._others: dict[str, list[int]] = {}
-        """By the folder in which all paths of a pattern lie."""
+        """Keyed by the folder in which all paths of a pattern lie."""
         for number, pattern in enumerate(patterns):
             if pattern.is_plain:
                 self._plain.setdefault(pattern.beginning, []).append(number)

@@ -47,7 +47,7 @@ _CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
 
 
 def has_content_hash(path: str) -> bool:
-    """True if the content at this path never changes. `path` is relative to the site."""
+    """Returns whether the content at this path never changes. `path` is relative to the site."""
     suffix = suffix_of(path)
     if not is_asset(path) or suffix in _DATA:
         return False
@@ -218,7 +218,7 @@ def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
 
 
 def is_servable(path: str) -> bool:
-    """True if the last part of a path is not hidden, and an address can name it."""
+    """Returns whether the last part of a path is not hidden, and an address can name it."""
     name = path.rpartition("/")[2]
     if name.startswith(".") and path != WELL_KNOWN:
         return False

@@ -43,7 +43,7 @@ class Redirect(Struct, frozen=True, array_like=True):
     target: str
     status: int = 301
     force: bool = False
-    """Also where there is a file."""
+    """True if the redirect applies even if a file exists at the path."""
 
     @property
     def moves(self) -> bool:

@@ -33,7 +33,7 @@ class ResourceLocation(Struct, frozen=True, gc=False):
 
     @property
     def holds_projects(self) -> bool:
-        """True for the organization and for a project itself."""
+        """Returns True for the organization and for a project itself."""
         return not (self.environment or self.cluster or self.item)
 
     def below(self, family: str, id: str, mode: str = "") -> ResourceLocation:

@@ -17,7 +17,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.spec import Chosen, Spec
 
 WORD: Final = ""
-"""In the `ids` of an action: the parameter is a word, not the id of a resource."""
+"""A value in `ids` of an action: the parameter is a word, not the id of a resource."""
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 

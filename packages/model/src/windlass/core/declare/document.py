@@ -180,7 +180,7 @@ def replace_spec(
 
 
 def _is_left_out(document: Document, path: str) -> bool:
-    """True if a field is absent, and the object that would hold it is there."""
+    """Returns whether a field is absent, and the object that would hold it is there."""
     above, dot, _ = path.rpartition(".")
     is_held = not dot or isinstance(value_at(document, above), dict)
     return is_held and value_at(document, path) is msgspec.UNSET

@@ -1,4 +1,4 @@
-"""Commands of services: beside the program of an instance, over a websocket, and in a run of their own."""
+"""Commands of services: beside the program of an instance, over a websocket, and in their own run."""
 
 from __future__ import annotations
 

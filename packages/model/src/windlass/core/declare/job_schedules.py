@@ -1,4 +1,4 @@
-"""When jobs run: at the times of a timetable, or at events of their environment."""
+"""Schedules of jobs: a timetable, or events of their environment."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def ends_something(self) -> bool:
-        """True if it stops, cancels or deletes, which has to work on a full disk."""
+        """Returns whether it stops, cancels or deletes, which has to work on a full disk."""
         return self.method == "DELETE" or self.path.rpartition("/")[2].startswith(("stop", "cancel"))
 
     @property
@@ -110,7 +110,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def pages_if_asked(self) -> bool:
-        """True if it is a list that is answered whole, unless a page of it is asked for."""
+        """Returns whether it is a list that is answered whole, unless a page of it is asked for."""
         return self.query is not None and issubclass(self.query, PageOfWhole)
 
     @property
@@ -119,7 +119,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_repeatable(self) -> bool:
-        """True if it honours an `Idempotency-Key`."""
+        """Returns whether it honours an `Idempotency-Key`."""
         return self.method == "POST" and not self.only_reads
 
     @property

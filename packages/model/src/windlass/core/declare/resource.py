@@ -180,7 +180,7 @@ class Family:
 
     @cached_property
     def exact_names(self) -> bool:
-        """True if names that differ only in case are distinct."""
+        """Returns whether names that differ only in case are distinct."""
         return any(entry.name == self.names and "exact" in entry.extra for entry in self.sent_fields)
 
     @cached_property

@@ -23,7 +23,7 @@ class DatabaseType(Struct, frozen=True, kw_only=True):
     login: str
     """Login of the superuser; empty if there is only a password."""
     database: str
-    """The one that is there from the start."""
+    """The name of the database that exists from the start."""
     scheme: str
     query: str = ""
     """The query of its URLs."""

@@ -33,7 +33,8 @@ def candidates(wish: str, id: str) -> Iterator[str]:
 
 
 def is_candidate(name: str, wish: str, id: str) -> bool:
-    """True if a label was derived from this requested label. For rows that do not record their wish."""
+    """Returns whether a label was derived from this requested label. For rows that do not record their
+    wish."""
     return name in itertools.islice(candidates(wish, id), 3) or name.endswith(f"-{id}")
 
 

@@ -34,7 +34,7 @@ class UnknownZone(Exception):
 
 
 def is_zone(name: str) -> bool:
-    """True for names of the IANA database, letter by letter: file systems may ignore case."""
+    """Returns True for names of the IANA database, letter by letter: file systems may ignore case."""
     return name in _zones()
 
 
@@ -91,7 +91,7 @@ def _next_month(day: date) -> date:
 
 
 def _matches(timetable: Timetable, day: date) -> bool:
-    """True if a day of a right month is a right one."""
+    """Returns whether a day of a right month is a right one."""
     in_days, in_weekdays = day.day in timetable.days, day.isoweekday() % 7 in timetable.weekdays
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 

@@ -175,8 +175,8 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes. Where
-    nothing follows, the last digit depends on the value alone: it has a form of its own."""
+    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes.
+    Where nothing follows, the last digit depends on the value alone: it has its own form."""
     raw = value.encode(errors="replace")
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + raw).rstrip(b"=").decode()

@@ -39,12 +39,12 @@ _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
 def has_references(value: str) -> bool:
-    """True if a part of the value stands for the value of another variable."""
+    """Returns whether a part of the value stands for the value of another variable."""
     return _MENTION.search(value) is not None
 
 
 class UnresolvableVariable(Exception):
-    """No process can run with these variables. The message is for the person who deployed."""
+    """Raised if no process can run with these variables. The message is for the person who deployed."""
 
 
 class DeclaredVariable(Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ class _Text(NamedTuple):
 
 
 class _Expansion:
-    """Replaces references by values; resolves each name once."""
+    """Replaces references in values by the values of the variables; each name is resolved once."""
 
     def __init__(self, entries: Mapping[str, DeclaredVariable]) -> None:
         self.warnings: list[str] = []

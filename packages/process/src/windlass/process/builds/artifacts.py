@@ -48,7 +48,7 @@ LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager",
 """Links of an artifact to what it depends on. `packages` were copied for its build, as for the next one."""
 
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
-"""The end of the name of a folder that was made with a name of its own."""
+"""The end of the name of a folder that was made with its own name."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
@@ -257,7 +257,7 @@ def mark_complete(folder: Path) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """True if the folder is whole and where it was made."""
+    """Returns whether the folder is whole and where it was made."""
     try:
         return (folder / COMPLETE).read_text() == str(folder)
     except OSError:

@@ -41,13 +41,13 @@ def name_of_image(base: str) -> str:
 
 
 def starts_web_server(image: str, argv: Sequence[str]) -> bool:
-    """True if an image is that of a web server, and the command is none or its own."""
+    """Returns whether an image is that of a web server, and the command is none or its own."""
     return name_of_image(image) in _FOLDERS and (not argv or posixpath.basename(argv[0]) in _PROGRAMS)
 
 
 def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:
-    """True if the Dockerfile only copies one folder of the repository for a web server, and the recipe serves
-    this folder as it is."""
+    """Returns whether the Dockerfile only copies one folder of the repository for a web server, and the
+    recipe serves this folder as it is."""
     stage = read.stages[-1]
     if len(read.stages) > 1 or recipe.build or not recipe.static_folder:
         return False
@@ -111,8 +111,8 @@ class NeedsContainer(BuildError):
         return type(self), (str(self), self.reason, self.recipe)
 
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
-        """True if the recipe gives the same application: it serves the same folder; or a stage is built in an
-        image of its language, and the Dockerfile sets no variables that a recipe lacks."""
+        """Returns whether the recipe gives the same application: it serves the same folder; or a stage is
+        built in an image of its language, and the Dockerfile sets no variables that a recipe lacks."""
         if serves_the_site(read, self.recipe) and not hinted.environment:
             return True
         images = _IMAGES.get(self.recipe.language)

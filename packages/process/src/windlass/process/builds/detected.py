@@ -48,7 +48,7 @@ _NUMBER: Final = re.compile(r"[\d.]+")
 
 
 class RecipeSteps(Struct, frozen=True):
-    """Commands of a recipe whose language is not installed by a way of its own."""
+    """Commands of a recipe whose language is not installed by its own way."""
 
     toolchain: Toolchain
     commands: tuple[tuple[str, str], ...]
@@ -179,8 +179,8 @@ def _steps_of(
     *,
     is_named: bool,
 ) -> RecipeSteps | None:
-    """Returns the steps of a language without a way of its own. None if there are none, or if the machine
-    lacks the toolchain and something else can be started."""
+    """Returns the steps of a language without its own way. None if there are none, or if the machine lacks
+    the toolchain and something else can be started."""
     language = language_named(recipe.language)
     toolchain = language.toolchain if language and language.name not in NATIVE else None
     if toolchain is None or (procfile and _starts_another(procfile, toolchain, package, folder)):
@@ -208,7 +208,8 @@ def _steps_of(
 
 
 def _starts_another(procfile: Start, toolchain: Toolchain, package: Package | None, folder: Path) -> bool:
-    """True if there are dependencies of Python or Node, and the Procfile starts nothing of the toolchain."""
+    """Returns whether there are dependencies of Python or Node, and the Procfile starts nothing of the
+    toolchain."""
     if package is None and python.declaration_of(folder) is None:
         return False
     program = next(iter(programs_of(procfile.text)), "")
@@ -233,7 +234,7 @@ def _version(recipe: Recipe) -> str:
 
 
 def _is_generated(recipe: Recipe) -> bool:
-    """True if a build of another language than Node makes static files."""
+    """Returns whether a build of another language than Node makes static files."""
     return recipe.language != "Node" and bool(recipe.build and recipe.static_folder) and not recipe.start
 
 

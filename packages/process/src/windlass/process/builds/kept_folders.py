@@ -90,8 +90,8 @@ def _is_real_folder(top: Path, name: str) -> bool:
 
 
 def _is_free_of_links(top: Path, name: str) -> bool:
-    """True for a path without links below `top`. A step of the build could put one anywhere on the way, and
-    we read and write more than it may."""
+    """Returns True for a path without links below `top`. A step of the build could put one anywhere on the
+    way, and we read and write more than it may."""
     return (top / name).resolve() == top.resolve() / name
 
 

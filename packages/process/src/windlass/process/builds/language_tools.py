@@ -39,7 +39,7 @@ class FoundToolchain(Struct, frozen=True):
 
 
 def is_installed(toolchain: Toolchain) -> bool:
-    """True if this machine has the programs, in whatever version."""
+    """Returns whether this machine has the programs, in whatever version."""
     return bool(find_program(toolchain.program, machine_path()) or _other_homes(toolchain))
 
 

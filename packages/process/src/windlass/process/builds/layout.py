@@ -58,5 +58,5 @@ def folder_of(order: Order) -> Path:
 
 
 def below(path: str, top: str) -> bool:
-    """True if a path of the image is this folder, or in it."""
+    """Returns whether a path of the image is this folder, or in it."""
     return path == top or path.startswith(top.rstrip("/") + "/")

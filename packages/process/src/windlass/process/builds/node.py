@@ -60,18 +60,19 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
 
     @property
     def is_installed_in_place(self) -> bool:
-        """True if it can only be installed beside the code."""
+        """Returns whether it can only be installed beside the code."""
         return bool(self.command or self.root.workspaces) or self.manager.is_berry
 
     @property
     def belongs_to_commit(self) -> bool:
-        """True if the packages belong to this commit alone, because its code changes them or adds to them."""
+        """Returns whether the packages belong to this commit alone, because its code changes them or adds
+        to them."""
         return self.is_installed_in_place or bool(self.build or self.package.own_scripts)
 
     @property
     def may_keep_copy(self) -> bool:
-        """True if packages change only where a build changes them: scripts of the application run after each
-        copy, and links to packages of the repository lead to their present code."""
+        """Returns whether packages change only where a build changes them: scripts of the application run
+        after each copy, and links to packages of the repository lead to their present code."""
         return not self.package.own_scripts and not any(path.is_dir() for path in self.local)
 
     @property

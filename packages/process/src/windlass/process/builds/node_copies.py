@@ -42,7 +42,7 @@ class PackageCopy:
         self._packages, self._place = packages, folder / "node_modules"
 
     def put_in(self) -> bool:
-        """True if the copy of an earlier build is in its place now. Otherwise nothing is there."""
+        """Returns whether the copy of an earlier build is in its place now. Otherwise nothing is there."""
         self._place.unlink(missing_ok=True)
         note = self._note()
         if note and note.packages == self._packages.name and _is_folder(self._kept):
@@ -60,7 +60,8 @@ class PackageCopy:
         write_whole(self._file, msgspec.json.encode(note), durable=False)
 
     def take_out(self) -> bool:
-        """True if nothing has changed the copy, which is kept now. Otherwise it stays in its place."""
+        """Returns whether nothing has changed the copy, which is kept now. Otherwise it stays in its
+        place."""
         note = self._note()
         if note is None or self._is_changed(note.finished):
             return False

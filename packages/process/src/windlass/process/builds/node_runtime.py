@@ -72,7 +72,8 @@ async def _present_version(tools: Tools) -> str:
 
 
 def _suits(present: str, wanted: str) -> bool:
-    """True if the version is in the range. Of one version that is named exactly, its major number counts."""
+    """Returns whether the version is in the range. Of one version that is named exactly, its major number
+    counts."""
     named = plain_version(wanted)
     if named:
         return present.partition(".")[0] == named.partition(".")[0]

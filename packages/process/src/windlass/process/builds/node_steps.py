@@ -81,8 +81,8 @@ async def _packages_with_their_node(state: BuildState, needed: node.NodeDependen
 
 
 def _wants_node(state: BuildState, package: Package) -> bool:
-    """True if a start command needs Node: in a Python project, package.json is often there for tools
-    only."""
+    """Returns whether a start command needs Node: in a Python project, package.json is often there for
+    tools only."""
     start = state.sources.start
     if (
         state.sources.declaration is None

@@ -44,7 +44,7 @@ async def pip_install(
 
 
 async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path) -> None:
-    """Installs packages that carry programs into a folder of their own, without an environment."""
+    """Installs packages that carry programs into their own folder, without an environment."""
     if pip := await find_pip(tools, own_python()):
         argv: list[str | Path] = [*pip, "install", "--no-compile", "--target", folder, *packages]
         await tools.run(argv, cwd=tools.home, what="pip install")

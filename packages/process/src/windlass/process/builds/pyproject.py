@@ -36,14 +36,16 @@ def dependencies_in(pyproject: Mapping[str, Any]) -> list[str] | None:
 
 
 def is_installable(pyproject: Mapping[str, Any], folder: Path) -> bool:
-    """True for a package. A project without a build system, or without files of one, is code to run."""
+    """Returns True for a package. A project without a build system, or without files of one, is code to
+    run."""
     if "build-system" not in pyproject or poetry_table(pyproject).get("package-mode") is False:
         return False
     return _holds_package(pyproject, folder)
 
 
 def _holds_package(pyproject: Mapping[str, Any], folder: Path) -> bool:
-    """True if the build system finds files to install: many look for a folder with the project's name."""
+    """Returns whether the build system finds files to install: many look for a folder with the project's
+    name."""
     backend = table(pyproject, "build-system").get("build-backend")
     name = table(pyproject, "project").get("name", poetry_table(pyproject).get("name"))
     if not (isinstance(backend, str) and isinstance(name, str)) or not backend.startswith(_BY_NAME):
@@ -60,7 +62,7 @@ def _holds_package(pyproject: Mapping[str, Any], folder: Path) -> bool:
 
 
 def names_folders(pyproject: Mapping[str, Any]) -> bool:
-    """True if dependencies are folders of the repository: members of a workspace, or paths."""
+    """Returns whether dependencies are folders of the repository: members of a workspace, or paths."""
     tools = table(pyproject, "tool")
     uv, poetry = table(tools, "uv"), table(tools, "poetry", "dependencies")
     named = [*table(uv, "sources").values(), *poetry.values()]

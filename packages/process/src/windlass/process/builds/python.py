@@ -307,7 +307,7 @@ async def project(
     site: Path,
     variables: Mapping[str, str],
 ) -> None:
-    """Installs the project itself into a folder of its own: the next commit can share the dependencies."""
+    """Installs the project itself into its own folder: the next commit can share the dependencies."""
     assert needed.project
     cwd = await scratch(tools, needed)
     source = cwd / needed.project.relative_to(needed.cwd)

@@ -1,4 +1,4 @@
-"""Managers of Python dependencies that follow a lock of their own: uv, Poetry and PDM.
+"""Managers of Python dependencies that follow their own lock: uv, Poetry and PDM.
 
 Each installs into an environment that Windlass has made. A manager that this machine does not have is
 fetched.

@@ -30,7 +30,7 @@ _EXAMPLES: Final = (
 
 class Start(Struct, frozen=True):
     command: Command | None
-    """None: the settings of the application name what runs."""
+    """The start command; None if the settings of the application define it."""
     origin: str
     remarks: tuple[str, ...] = ()
     """Lines for the build log on other processes that the same file names."""

@@ -1,7 +1,7 @@
 """Toolchains that registries carry: package managers and Node, uv and Pythons, fetched once for all builds of
 a server and kept by version.
 
-They are installed by steps in a cell of their own, so that no organization can change what others run.
+They are installed by steps in their own cell, so that no organization can change what others run.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ LONGEST: Final = 2000
 MOST: Final = 5000
 """Maximum number of lines of one program in the log. Of more, the end is worth reading."""
 MOST_READ: Final = 10_000
-"""Maximum number of output lines that are inspected as they come, empty ones included; of more, the end
-is looked at."""
+"""Maximum number of output lines that are inspected as they come, empty ones included; of more, the end is
+checked."""
 _END: Final = 64 * 1024
 KEPT: Final = 200
 """Last lines of a step, which show why it failed: npm puts a hundred lines of its usage below the reason."""
@@ -94,7 +94,7 @@ class ToolFailed(BuildError):
         self.lines = lines
         """The end of its output."""
         self.was_killed = was_killed
-        """True if it was ended while it may have been writing to a cache."""
+        """True if the tool was killed while it may have been writing to a cache."""
 
 
 class Tools:

@@ -60,7 +60,7 @@ def copy(source: Path, to: Path) -> None:
 
 
 def place(source: Path, to: Path, *, own: bool = False) -> None:
-    """Puts a file or link in place of another. It shares its bytes unless it has to be a copy of its own."""
+    """Puts a file or link in place of another. It shares its bytes unless it has to be its own copy."""
     if to.is_symlink() or to.exists():
         to.unlink()
     if source.is_symlink():

@@ -51,7 +51,7 @@ class Copies(Protocol):
         ...
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
-        """True if a copy answers HTTP on a port, which need not be one of its service."""
+        """Returns whether a copy answers HTTP on a port, which need not be one of its service."""
         ...
 
 

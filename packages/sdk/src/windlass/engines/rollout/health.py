@@ -37,7 +37,7 @@ class ProbeStreak(Struct):
 
 
 Streaks = dict[tuple[str, int, str, int], ProbeStreak]
-"""By instance, its restarts, what the probe is for, and its number."""
+"""Keyed by instance, its restarts, what the probe is for, and its number."""
 
 
 class HealthMonitor:

@@ -33,8 +33,8 @@ class ListeningPort(Struct, frozen=True, order=True):
     address: str
 
     def takes(self, *, from_outside: bool, own_network: bool = False) -> bool:
-        """True if it takes the connections of Windlass, which come from outside of a container, or else to
-        127.0.0.1; in a network of its own also to [::1]."""
+        """Returns whether it takes the connections of Windlass, which come from outside of a container, or
+        else to 127.0.0.1; in a network of its own also to [::1]."""
         if self.address in _EVERYWHERE:
             return True
         is_loopback = self.address.startswith("127.") or self.address == "::1"

@@ -24,7 +24,7 @@ _LOOKS = 2
 _HERE = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _FIRST_PAUSE_ELSEWHERE = 0.02
-"""Longer than the last packet of a connection to another machine is under way."""
+"""Longer than the last packet of a connection to another machine is in progress."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -180,7 +180,7 @@ def _no_http_message(probe: HealthProbe) -> str:
 
 
 async def speaks_http(address: str, port: int, network: str = "") -> bool:
-    """True if a server answers HTTP there, whatever it answers."""
+    """Returns whether a server answers HTTP there, whatever it answers."""
     try:
         async with asyncio.timeout(_ANSWERED):
             reader, writer = await open_connection(network, address, port)

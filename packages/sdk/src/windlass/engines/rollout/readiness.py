@@ -59,7 +59,7 @@ class ReadinessWait:
         self._note, self._noted = note, ""
         self._next_look = LOOK_EVERY
         self._misplaced: PortMismatch | None = None
-        """Where the program listens instead of its port, by the last check."""
+        """The port on which the program listens instead of its own, by the last check."""
         self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int, int]] = Counter()
         """Consecutive successes, by instance, its restarts, and number of the probe."""
@@ -109,8 +109,8 @@ class ReadinessWait:
             raise ListensElsewhere(misplaced.advice, number)
 
     def _is_hopeless(self, misplaced: PortMismatch) -> bool:
-        """True if waiting longer changes nothing. A program with volumes may prepare its data first, and a
-        declared probe has its own time limit."""
+        """Returns whether waiting longer changes nothing. A program with volumes may prepare its data
+        first, and a declared probe has its own time limit."""
         return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
 
     async def _failure(self, obstacle: Obstacle) -> str:

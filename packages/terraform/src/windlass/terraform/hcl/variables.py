@@ -26,7 +26,8 @@ class InputVariable(Struct, frozen=True, kw_only=True):
     source: str
     """The file that declares it."""
     default: str | None
-    """As on the command line of the program; None for none, for null, and for a sensitive variable."""
+    """The default as on Terraform's command line; None if there is none, and for null and sensitive
+    variables."""
     description: str | None
     sensitive: bool
     nullable: bool
@@ -38,7 +39,7 @@ class _Declaration(Struct):
 
 
 def is_module_file(name: str) -> bool:
-    """True for a file of a folder that Terraform reads as a part of the module."""
+    """Returns True for a file of a folder that Terraform reads as a part of the module."""
     return name.endswith((".tf", ".tf.json")) and not name.startswith(".")
 
 

@@ -114,8 +114,8 @@ class Pages:
         return 200, encode(answer), _JSON, ()
 
     async def _readyz(self) -> Rendered:
-        """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
-        instance on this machine has a network of its own, whether the disk is short of its reserve, and
+        """Answers 200 if the database answers and no stop is in progress, and 503 otherwise. Tells whether
+        each instance on this machine has its own network, whether the disk is short of its reserve, and
         whether memory that no control group limits is measured."""
         problem = await self._ready()
         if problem:
@@ -144,7 +144,7 @@ class Pages:
 
 
 def _accepts_html(accept: bytes) -> bool:
-    """True if the header names text/html; `*/*` alone is not a browser."""
+    """Returns whether the header names text/html; `*/*` alone is not a browser."""
     for part in accept.lower().split(b","):
         kind, *parameters = (word.strip() for word in part.split(b";"))
         if kind == b"text/html":

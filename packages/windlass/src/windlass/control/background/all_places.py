@@ -50,7 +50,7 @@ async def run_at_all_places(ctx: Context, action: Callable[[Place], Awaitable[No
 
 
 async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Acts at all clusters with an engine of their own at once. A slow engine delays no round: its call
+    """Acts at all clusters with their own engine at once. A slow engine delays no round: its call
     continues in the background, and rounds of this kind leave it out until it has finished."""
     tasks: list[asyncio.Task[None]] = []
     for place in ctx.places.all():

@@ -177,9 +177,9 @@ class PathFilters(NamedTuple):
     """Patterns that a changed path must pass. Without any, all paths pass."""
 
     watched: Sequence[str]
-    """Those of `watch_paths`."""
+    """The patterns of `watch_paths`."""
     allowed: Sequence[str]
-    """Those of the deployment restrictions."""
+    """The patterns of the deployment restrictions."""
 
 
 async def _read_filters(source: Reads, service: Row) -> PathFilters:
@@ -208,8 +208,8 @@ def _why_skipped(filters: PathFilters) -> str:
 async def _changes_watched(
     ctx: Context, source: GitSource, filters: PathFilters, seen: str, head: str
 ) -> bool:
-    """True if a watched file differs. Commits that cannot be compared count as different, as after a
-    rewrite of the branch."""
+    """Returns whether a watched file differs. Commits that cannot be compared count as different, as after
+    a rewrite of the branch."""
     if not any(filters):
         return True
     try:
@@ -221,8 +221,9 @@ async def _changes_watched(
 
 
 def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
-    """True if one of the paths passes all filters: in each, the last pattern that matches it decides. If all
-    patterns of a filter exclude, everything else passes it. True as well if there is too much to compare."""
+    """Returns whether one of the paths passes all filters: in each, the last pattern that matches it
+    decides. If all patterns of a filter exclude, everything else passes it. True as well if there is too
+    much to compare."""
     tests = [_filter_of(patterns) for patterns in filters]
     length = sum(path.count("/") + 1 for path in paths)
     if length * sum(passes.length for passes in tests) > MOST_STEPS:

@@ -29,7 +29,7 @@ SOON: Final = 60.0
 _FIRST: Final = 20.0
 _TURN: Final = 0.02
 _REST: Final = 19
-"""A turn of the count is followed by so many times its length without."""
+"""The pause after a count, as a multiple of its duration."""
 _LONG_REST: Final = 50
 _VOLUMES: Final = "run/volumes"
 _CACHES: Final = "builds/cache/.services"

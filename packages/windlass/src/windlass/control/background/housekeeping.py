@@ -29,8 +29,8 @@ from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
-"""The same work on clusters with an engine of their own. Any server may claim it, because all servers reach
-all clusters."""
+"""The same work on clusters with their own engine. Any server may claim it, because all servers reach all
+clusters."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
 UNKNOWN = "the database does not know it"
@@ -85,7 +85,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
 
 
 async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
-    """Does the work of `tidy` on all clusters with an engine of their own."""
+    """Does the work of `tidy` on all clusters with their own engine."""
 
     async def at(place: Place) -> None:
         await _sweep(ctx, place)
@@ -172,10 +172,10 @@ class Sample(Struct):
 
 class Autoscaler(Struct):
     elsewhere: bool = False
-    """True to scale services on clusters with an engine of their own; false for those of this machine."""
+    """True to scale services on clusters with their own engine; false for those of this machine."""
     samples: dict[str, Sample] = field(default_factory=dict)
     known: dict[str, Workload | None] = field(default_factory=dict)
-    """By deployment, of which it never changes; None if there is nothing to decide."""
+    """Keyed by deployment, of which it never changes; None if there is nothing to decide."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
         """Looks at how busy everything is, and asks for more or fewer instances."""

@@ -136,7 +136,7 @@ class InstanceCheck:
         return (await self._ctx.places.at(status.cluster)).id == place.id
 
     async def _stray(self, place: Place, running: Collection[str]) -> list[str]:
-        """Returns services of which something runs and nothing should. Runs that are under way should."""
+        """Returns services of which something runs and nothing should. Runs that are in progress should."""
         reads, stray = self._ctx.store.reads, []
         for service in sorted(running)[:MOST_LOOK_UPS]:
             status = await reads.statuses.get(service)

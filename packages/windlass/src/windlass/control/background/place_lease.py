@@ -75,7 +75,7 @@ class PlaceLease:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
         self._seen: dict[str, ObservedLease] = {}
-        """By place: the lease at the last check."""
+        """Keyed by place: the lease at the last check."""
         self._outage = Outage(
             _log, "the lease of the place waits for the database", "the lease of the place is renewed again"
         )

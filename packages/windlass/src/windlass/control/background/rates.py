@@ -106,7 +106,7 @@ def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLo
 
 
 def _rate(before: int, now: int, passed: int) -> float | None:
-    """None if the count went back: the instance was started again, or a process of it has ended."""
+    """Returns None if the count went back: the instance was started again, or a process of it has ended."""
     return (now - before) * SECOND / passed if now >= before else None
 
 

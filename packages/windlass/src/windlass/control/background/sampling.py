@@ -40,7 +40,7 @@ class Sampler:
         """The last check at each place."""
         self._requests: RequestLook | None = None
         self._names: dict[str, dict[str, InstanceKey | None]] = {}
-        """By place: its instances by their ids in the engine. An id never means another instance."""
+        """Keyed by place: its instances by their ids in the engine. An id never means another instance."""
 
         self._silent: set[str] = set()
         """Parts that did not answer the last check."""

@@ -79,7 +79,7 @@ def work_functions() -> dict[str, WorkFunction]:
 
 
 class WorkQueue(Struct):
-    """A class of work with slots of its own, so that quick work never waits behind slow work."""
+    """A class of work with its own slots, so that quick work never waits behind slow work."""
 
     number: int
     slots: int
@@ -87,7 +87,7 @@ class WorkQueue(Struct):
     waiting: set[asyncio.Task[None]] = field(default_factory=set)
     """The running pieces that only wait: for other work, or for a program to become ready."""
     of_environments: set[asyncio.Task[None]] = field(default_factory=set)
-    """The running pieces that environments with nothing under way have besides."""
+    """The running pieces that environments with nothing in progress have besides."""
 
     @property
     def holding_slots(self) -> set[asyncio.Task[None]]:
@@ -99,8 +99,8 @@ class WorkQueue(Struct):
         return self.slots - len(self.holding_slots)
 
     def room_of_environments(self) -> dict[str, int]:
-        """Returns how many more pieces may be started of each environment that has some under way. Those that
-        wait count here, so a thousand restarts of one environment do not start at once."""
+        """Returns how many more pieces may be started of each environment that has some in progress. Those
+        that wait count here, so a thousand restarts of one environment do not start at once."""
         running = Counter(claim.key for claim in self.running.values())
         return {key: self.slots - count for key, count in running.items()}
 
@@ -109,8 +109,8 @@ class WorkQueue(Struct):
         return min(self.slots, self.room, *self.room_of_environments().values()) > 0
 
     def has_spare(self, idle: Idle) -> bool:
-        """True if an organization, or an environment, with nothing under way may have an extra slot while
-        all slots are taken. There is one for each of the two."""
+        """Returns whether an organization, or an environment, with nothing in progress may have an extra
+        slot while all slots are taken. There is one for each of the two."""
         if idle is Idle.ENVIRONMENT:
             return not self.holding_slots & self.of_environments
         return len(self.holding_slots - self.of_environments) <= self.slots
@@ -211,8 +211,8 @@ class Worker:
         return len(claims)
 
     async def _spare_of(self, queue: WorkQueue) -> Idle | None:
-        """Returns who has nothing under way and waits behind the slots of others, if one of them may have a
-        slot besides."""
+        """Returns who has no work in progress and waits behind the slots of others, if one of them may
+        have a slot besides."""
         if not _has_spares(queue.number):
             return None
         now = self._ctx.clock.now()
@@ -361,8 +361,8 @@ class Worker:
 
 
 def _has_spares(number: int) -> bool:
-    """True for queues of deployments and of branch checks, which have extra slots for organizations and
-    environments with nothing under way."""
+    """Returns True for queues of deployments and of branch checks, which have extra slots for
+    organizations and environments with nothing in progress."""
     return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 

@@ -30,8 +30,9 @@ class Dialect(Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """True for the full interface. Its clients also get whole lists where they ask for no page, built-in
-        variables, and the id of the service from a deploy; unknown fields of a body are ignored."""
+        """Returns True for the full interface. Its clients also get whole lists where they ask for no
+        page, built-in variables, and the id of the service from a deploy; unknown fields of a body are
+        ignored."""
         return self.name == "full"
 
 
@@ -97,7 +98,7 @@ class Reply(Struct, frozen=True):
     body: bytes = b""
     tag: str | None = None
     status: int | None = None
-    """Only where it is not the operation's usual one."""
+    """The status code, if it is not the operation's usual one."""
     stream: AsyncGenerator[bytes, None] | None = None
     """Server-sent events instead of a body, for as long as the client listens."""
     org: str = ""
@@ -127,7 +128,7 @@ def reads(*names: str) -> Callable[[Reading], Reading]:
 
 
 def writes(*names: str) -> Callable[[Writing], Writing]:
-    """Handles an operation inside a transaction of its own; it may be run again from the start."""
+    """Handles an operation inside its own transaction; it may be run again from the start."""
 
     def register(handler: Writing) -> Writing:
         WRITING.update(dict.fromkeys(names, handler))

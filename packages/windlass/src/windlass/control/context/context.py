@@ -93,7 +93,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """Its id; see `mark`."""
     registry: Registry
     kinds: Mapping[str, AnyKind]
-    """By family: how services of this family are made and run."""
+    """Keyed by family: how services of this family are made and run."""
     store: Store
     clock: Clock
     encryption: Encryption
@@ -113,7 +113,7 @@ class Context(Struct, frozen=True, kw_only=True):
     variable_digests: VariableDigests
     """Digests of the variables that services inherit."""
     out: OutgoingHttp
-    """The one way out over HTTP, guarded."""
+    """The client for all outgoing HTTP requests, which checks addresses."""
     work: Path
     """The folder for working copies during builds."""
     sites: SiteStore

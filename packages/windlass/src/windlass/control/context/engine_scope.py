@@ -30,7 +30,7 @@ class EngineScope:
         self._places, self._cluster = places, cluster
         self._notice, self._sink = notice, sink
         self._looking = 0
-        """Look-ups under way."""
+        """Look-ups in progress."""
 
     def notice(self, service: str) -> None:
         self._pass_on(service, lambda: self._notice(service))

@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 60.0
 MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
 """Reads at a time, in all, of one organization, and of one caller in it."""
 SPARE, SPARE_OF_CALLERS = 4, 2
-"""Reads besides: for organizations that have none under way, and for callers in them that have none."""
+"""Reads besides: for organizations that have none in progress, and for callers in them that have none."""
 
 
 T = TypeVar("T")
@@ -42,14 +42,14 @@ class GitReader(Protocol):
 class ReadKey(Struct, frozen=True):
     org: str
     service: str
-    """Empty where there is none yet."""
+    """The service; empty if it does not exist yet."""
     source: GitSource
     purpose: str = ""
     """Distinguishes reads of the same repository that answer different questions."""
 
 
 class ReadCaller(NamedTuple):
-    """Those in whose name a repository is read. A result is for all callers of the organization."""
+    """The caller for whom a repository is read. A result is shared by all callers of the organization."""
 
     org: str
     caller: str
@@ -155,7 +155,8 @@ class LimitedGitReader:
 
 
 def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
-    """True if one more read may begin. Who has none under way does not wait for those who have many."""
+    """Returns whether one more read may begin. Who has none in progress does not wait for those who have
+    many."""
     of_org = sum(other.org == reader.org for other in running)
     of_caller = running.count(reader)
     besides = 0 if of_caller else SPARE_OF_CALLERS

@@ -145,7 +145,7 @@ class Logs:
         self.find_secrets: FindSecrets | None = None
         self._waiting: dict[str, WaitingLines] = {}
         self._cut: dict[tuple[str, str], CutLine] = {}
-        """By stream and instance: its last line, if that is unfinished."""
+        """Keyed by stream and instance: its last line, if that is unfinished."""
 
     # Writing
 

@@ -37,6 +37,6 @@ class Ownership:
         return PlaceHolder(self.place, owner) if owner else None
 
     def may_claim(self, queue: int) -> bool:
-        """True for queues of work that this server can do: at its own place, if it is the owner, and at
-        engines that all servers reach."""
+        """Returns True for queues of work that this server can do: at its own place, if it is the owner,
+        and at engines that all servers reach."""
         return self.is_owner if abs(queue) in self.queues else not is_owned(queue)

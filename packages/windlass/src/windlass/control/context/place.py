@@ -42,7 +42,7 @@ class HttpRouter(Router, Protocol):
         ...
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
+        """Takes no more connections. Stops when all in progress has finished, or after `patience` seconds."""
         ...
 
 
@@ -55,7 +55,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     engine: str
     """The word of the engine; empty if the cluster names none."""
     is_elsewhere: bool = False
-    """True for an engine at an address of its own."""
+    """True for an engine at another address."""
     address: str = ""
     ca_certificate: str = ""
     certificate: str = ""
@@ -140,7 +140,7 @@ class Connector(Protocol):
         ...
 
     def router(self, access: EngineAccess) -> HttpRouter:
-        """Makes the router of a cluster with a port of its own."""
+        """Makes the router of a cluster with its own port."""
         ...
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:

@@ -2,8 +2,8 @@
 
 An environment names its cluster, and a cluster names its engine. Everything that starts, builds, routes or
 erases something of a service asks the place of that service. All clusters with the engine of this machine
-share one place; each cluster at another address has a place of its own. A cluster may also name the machine
-of another server of this database, which alone reaches its engine.
+share one place; each cluster at another address has its own place. A cluster may also name the machine of
+another server of this database, which alone reaches its engine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ machine."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
 LAST_REQUESTS: Final = 60.0
-"""Seconds for requests under way at a router whose cluster got another port."""
+"""Seconds for requests in progress at a router whose cluster got another port."""
 _log = log("places")
 
 
@@ -50,30 +50,30 @@ class Places:
         self.local = local
         self._reads, self._find, self._connector = reads, find, connector
         self._open: dict[str, tuple[EngineAccess, Place]] = {}
-        """By cluster."""
+        """Keyed by cluster."""
         self._clusters: dict[str, str] = {}
-        """By service: a service never changes its cluster."""
+        """Keyed by service: a service never changes its cluster."""
         self._locks = Locks()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: set[str] = set()
         self._must_look = asyncio.Event()
         self._watch: tuple[Notice, Sink, MissedAt] | None = None
         self.erasing: Counter[str] = Counter()
-        """By cluster: deleted services whose data is being erased."""
+        """Keyed by cluster: deleted services whose data is being erased."""
         self.under_way: set[tuple[str, str]] = set()
-        """Kinds of work under way in the background, each with its cluster."""
+        """Kinds of work in progress in the background, each with its cluster."""
         self.slow_until: dict[str, int] = {}
-        """By cluster: the time until which deleted services are left to the next sweep."""
+        """Keyed by cluster: the time until which deleted services are left to the next sweep."""
         self.adopts = False
         """The operator accepts this database although services run that it does not know (`--adopt`)."""
         self.examined: set[str] = set()
         """Places where nothing runs that is newer than the database."""
         self.examining = Locks()
-        """By place: held while it is compared with the database."""
+        """Keyed by place: held while it is compared with the database."""
         self.newer: set[str] = set()
         """Clusters where something runs that is newer than the database."""
         self.remarks: dict[str, str] = {}
-        """By cluster: what is there that the database does not know, as readable text."""
+        """Keyed by cluster: what is there that the database does not know, as readable text."""
 
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
@@ -84,7 +84,7 @@ class Places:
 
     @property
     def has_unavailable(self) -> bool:
-        """True if an engine does not answer."""
+        """Returns whether an engine does not answer."""
         return self.local.engine.is_unavailable or any(
             place.engine.is_unavailable for _, place in self._open.values()
         )
@@ -118,7 +118,7 @@ class Places:
             await self._connector.check_port(access, self.local)
 
     async def has_router(self, door: str) -> bool:
-        """True if this is the door of the router of a cluster at the port that it has now."""
+        """Returns whether this is the door of the router of a cluster at the port that it has now."""
         access = await self._find(door.partition(":")[0])
         return access is not None and access.router_port > 0 and access.door == door
 

@@ -50,7 +50,7 @@ class UsagePoints(Struct, frozen=True):
 
     times: Sequence[int]
     instances: Mapping[str, Mapping[str, Numbers]]
-    """By instance: processor and memory."""
+    """Keyed by instance: processor and memory."""
     requests: Mapping[str, Numbers] | None
     """Rates by class, and percentiles; None if no request was counted."""
 
@@ -99,7 +99,7 @@ class SeriesTable(Generic[Key]):
         self._names, self._most = names, most
         self.series: dict[Key, Series] = {}
         self.complete_since = 0
-        """From this slot on, whatever was measured has been kept."""
+        """The first slot from which on all measurements have been kept."""
 
     def put(self, slot: int, points: Mapping[Key, Point]) -> None:
         self.complete_since = min(self.complete_since, slot + 1)  # The clock may have been set back.

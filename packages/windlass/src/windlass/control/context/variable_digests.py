@@ -33,7 +33,7 @@ class VariableDigests:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._cached: dict[str, _CachedDigest] = {}
-        """By level."""
+        """Keyed by level."""
 
     async def of(self, source: Reads, service: str) -> list[LevelDigest]:
         """Returns the digests of all levels of a service that have variables, the nearest first."""

@@ -68,7 +68,7 @@ async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow)
 
 
 async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
-    """True if a job runs a command before this deployment ends it."""
+    """Returns whether a job runs a command before this deployment ends it."""
     kind = ctx.kinds[service.family]
     if not kind.has_runs or (timetable := await tx.timetables.get(service.id)) is None:
         return False

@@ -77,7 +77,7 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
 
 
 async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
-    """True if the page shows it, or another host gets an answer."""
+    """Returns whether the page shows it, or another host gets an answer."""
     if any(words in page.text for words in _REFUSALS):
         return True
     return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED

@@ -149,8 +149,8 @@ def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Work
 
 
 def _may_set_variables(version: Workload, details: RunDetails) -> bool:
-    """True for the command of the schedule: who may change that may set variables. A command that is named
-    for one run needs less."""
+    """Returns True for the command of the schedule: who may change that may set variables. A command that
+    is named for one run needs less."""
     commands = version.job.commands if version.job else {}
     return details.event in _WITH_OUTPUT and commands.get(details.event) == details.command
 

@@ -162,7 +162,7 @@ class Ledger:
 
     @property
     def deployment(self) -> DeploymentRow:
-        """The deployment that is under way, as it was when the step was planned."""
+        """The deployment that is in progress, as it was when the step was planned."""
         assert self.task.deployment is not None
         return self.task.deployment
 
@@ -338,7 +338,7 @@ class Ledger:
     # The service
 
     async def note_health(self, workload: Workload, state: State, message: str) -> None:
-        """Records the health of the service, if it has changed and nothing else is under way."""
+        """Records the health of the service, if it has changed and nothing else is in progress."""
         message = self.ctx.logs.masks.text(workload.deployment, message)
         was = self.status.state
         if (state, message) == (was, self.status.message):

@@ -57,7 +57,7 @@ async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
 
 
 def _repeats(deployment: DeploymentRow, serving: DeploymentRow) -> bool:
-    """True if Windlass asked for a deployment of what serves."""
+    """Returns whether Windlass asked for a deployment of what serves."""
     details = particulars(deployment)
     return details.actor.id == SYSTEM.id and details.of == serving.id
 

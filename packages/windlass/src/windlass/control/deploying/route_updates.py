@@ -1,7 +1,7 @@
 """Keeps the routes of this replica up to date with changes at other replicas and engines.
 
-The services of each place have a queue of their own: a host that is unavailable or slow delays the routes
-of no other.
+The services of each place have their own queue: a host that is unavailable or slow delays the routes of no
+other.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class RouteUpdates:
         self._waiting: dict[str, dict[str, float]] = {}
         """The same, by place."""
         self._running: dict[str, asyncio.Task[None]] = {}
-        """By place."""
+        """Keyed by place."""
         self._reasons: dict[str, str] = {}
-        """By service: why its routes wait, as it was logged."""
+        """Keyed by service: why its routes wait, as it was logged."""
         self._must_look = asyncio.Event()
         self._outage = Outage(_log, "routes wait for the database", "routes are updated again")
         self._untold: set[str] | None = None

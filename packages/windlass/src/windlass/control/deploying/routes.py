@@ -233,7 +233,7 @@ async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workloa
 
 
 async def _has_begun(ctx: Context, service: str) -> bool:
-    """True while a deployment is under way that starts the service."""
+    """Returns True while a deployment is in progress that starts the service."""
     return any(
         deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
         for deployment in await ctx.store.reads.deployments.open(service)

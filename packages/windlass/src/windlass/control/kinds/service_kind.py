@@ -139,10 +139,10 @@ class ServiceKind(Generic[S]):
     # As a resource. Each step is in the transaction of the change.
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
-        """Before it is stored: completes the draft, or refuses it."""
+        """Completes or refuses a draft before it is stored."""
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
-        """Before a change is stored: completes or refuses it."""
+        """Completes or refuses a change before it is stored."""
 
     # From a deploy to what runs
 
@@ -159,7 +159,7 @@ class ServiceKind(Generic[S]):
         return ChosenVersion(git_commit_id=commit)
 
     def is_version(self, details: Particulars) -> bool:
-        """True if a deployment is of a version, which another one may repeat."""
+        """Returns whether a deployment is of a version, which another one may repeat."""
         return True
 
     def removal_action(self, query: Spec | None) -> str:
@@ -196,11 +196,11 @@ class ServiceKind(Generic[S]):
         return ""
 
     def needs_upload(self, service: Row) -> bool:
-        """True if each deploy of a service takes an upload: the newest, unless it names one."""
+        """Returns whether each deploy of a service takes an upload: the newest, unless it names one."""
         return False
 
     def deploys_new_commits(self, service: Row) -> bool:
-        """True if new commits of the branch of a service are deployed by themselves."""
+        """Returns whether new commits of the branch of a service are deployed by themselves."""
         return False
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
@@ -251,7 +251,7 @@ class ServiceKind(Generic[S]):
         """Makes sure that the engine has the artifact of an earlier deployment before its start."""
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
-        """True if an artifact of an earlier deployment can be started again."""
+        """Returns whether an artifact of an earlier deployment can be started again."""
         return True
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:

@@ -177,7 +177,8 @@ class Authenticator:
         return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
 
     async def is_admin_of_first(self, actor: Actor) -> bool:
-        """True for an Admin of the first organization, without a limit to parts: the operator is one."""
+        """Returns True for an Admin of the first organization, without a limit to parts: the operator is
+        one."""
         first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
         return first is not None and may_below(actor, Scope.ADMIN, ResourceLocation(first.id))
 

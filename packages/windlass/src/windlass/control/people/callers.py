@@ -54,14 +54,14 @@ def permits_of_member(memberships: Iterable[tuple[str, str]]) -> Permits:
 
 
 def is_admin_token(row: Row, now: int) -> bool:
-    """True if a token is valid and may do everything in its organization."""
+    """Returns whether a token is valid and may do everything in its organization."""
     token = row.read(ApiToken)
     is_valid = token.expires_at is None or token.expires_at > stamp(now)
     return is_valid and _may_do_all(actor_of_token(row.id, row.org, token), row.org)
 
 
 def is_admin_role(role: str, org: str) -> bool:
-    """True if members with this role may do everything in their organization."""
+    """Returns whether members with this role may do everything in their organization."""
     permits = permits_of_member([(org, role)])
     return _may_do_all(Actor(id="", name="", subject="", permits=permits), org)
 

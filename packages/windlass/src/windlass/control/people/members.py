@@ -186,12 +186,12 @@ async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
 
 
 def _is_admin(ctx: Context, row: Row) -> bool:
-    """True if a member is an Admin, and can sign in here."""
+    """Returns whether a member is an Admin, and can sign in here."""
     return ctx.settings.signs_people_in and is_admin_role(row.read(Member).role_id, row.org)
 
 
 async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
-    """True if the token of the settings is an Admin there."""
+    """Returns whether the token of the settings is an Admin there."""
     first = await tx.resources.first("", organization.name) if ctx.settings.admin_token else None
     return first is not None and first.id == org
 

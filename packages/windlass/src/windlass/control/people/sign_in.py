@@ -54,7 +54,7 @@ _log = log("sign-in")
 
 
 class SignInFailed(Exception):
-    """No session was opened. The word names the reason for the page."""
+    """Raised if no session was opened. The word names the reason for the page."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -317,8 +317,8 @@ def _failure(provider: OidcProvider, complaint: _ProviderError, status: int = 0)
 
 
 def _is_as_safe(endpoint: str, issuer: str) -> bool:
-    """True for an address that the code and the secret of the client may be sent to: with https, unless the
-    issuer itself is without."""
+    """Returns True for an address that the code and the secret of the client may be sent to: with https,
+    unless the issuer itself is without."""
     schemes = ("https://", "http://") if issuer.startswith("http://") else ("https://",)
     return endpoint.startswith(schemes) and endpoint.isprintable() and endpoint.isascii()
 

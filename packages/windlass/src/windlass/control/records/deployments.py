@@ -107,7 +107,7 @@ def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Partic
 async def _end_replaced(
     tx: Tx, service: Row, status: StatusRow, replaced: list[DeploymentRow], reason: str
 ) -> bool:
-    """Ends the deployments that a newer one replaces, as far as they wait. True if one is under way."""
+    """Ends the deployments that a newer one replaces, as far as they wait. True if one is in progress."""
     for position in superseded_positions([deployment.status for deployment in replaced]):
         await finish(tx, service, replaced[position], Progress.SUPERSEDED, reason)
     under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
@@ -128,8 +128,8 @@ async def yield_to_newer(tx: Tx, service: Row, status: StatusRow, deployment: De
 
 
 async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
-    """Cancels a release under way that only waits, for its engine or for instances that are not ready. It has
-    begun, so that it is not superseded: receivers of its first event get its last one, too."""
+    """Cancels a release in progress that only waits, for its engine or for instances that are not ready.
+    It has begun, so that it is not superseded: receivers of its first event get its last one, too."""
     details = particulars(deployment)
     if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
         return
@@ -238,7 +238,8 @@ def has_to_be_built(deployment: DeploymentRow) -> bool:
 
 
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
-    """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
+    """Returns whether it is too late to cancel: the deployment serves, or what it was to end serves no
+    more."""
     if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id
@@ -255,8 +256,8 @@ async def nudge_names(tx: Tx, service: str) -> None:
 async def cancel(
     tx: Tx, service: Row, which: list[DeploymentRow], call: Call, message: str = ""
 ) -> StatusRow:
-    """Cancels waiting deployments at once; asks one under way to stop. `message` is the reason,
-    unless it is the usual one."""
+    """Cancels waiting deployments at once; asks one in progress to stop. `message` is the reason, unless
+    it is the usual one."""
     message = message or f"Cancelled by {call.actor.name}"
     if in_deletion(which):
         raise Conflict(

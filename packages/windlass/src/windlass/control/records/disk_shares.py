@@ -31,7 +31,7 @@ class DiskRecord(Struct, frozen=True):
     largest: Mapping[str, int] = {}
     """The three that hold most, with their bytes."""
     above: Mapping[str, int] = {}
-    """Those that hold more than their share."""
+    """The organizations that use more than their share."""
 
 
 NONE: Final = DiskRecord()

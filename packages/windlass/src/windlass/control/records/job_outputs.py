@@ -52,7 +52,7 @@ class JobOutput(Struct, frozen=True):
 
 
 JobOutputs = Mapping[str, JobOutput]
-"""By the end of the key of their variable."""
+"""Keyed by the end of the key of their variable."""
 _decode_file = msgspec.json.Decoder(dict[Key, OutputValue]).decode
 _decode = msgspec.json.Decoder(dict[str, JobOutput]).decode
 

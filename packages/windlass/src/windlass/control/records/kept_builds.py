@@ -17,8 +17,8 @@ _LOOKED_THROUGH: Final = 100
 
 
 async def kept_commits(ctx: Context, service: str) -> set[str]:
-    """Returns the versions that may be deployed again: of what serves, what is under way, and the last few
-    that ran."""
+    """Returns the versions that may be deployed again: of what serves, what is in progress, and the last
+    few that ran."""
     in_use = await _in_use(ctx, service)
     last: set[str] = set()
     async for row in newest_first(ctx, service, _REMEMBERED):
@@ -31,8 +31,8 @@ async def kept_commits(ctx: Context, service: str) -> set[str]:
 
 
 async def kept_builds(ctx: Context, service: str) -> list[str]:
-    """Returns the keys of builds that may be needed: of what serves, what is under way, and the last few that
-    ran."""
+    """Returns the keys of builds that may be needed: of what serves, what is in progress, and the last few
+    that ran."""
     in_use = await _in_use(ctx, service)
     needed = [build.artifact.key for row in in_use.values() if (build := particulars(row).made)]
     last: dict[str, None] = {}
@@ -65,7 +65,7 @@ async def may_have_built(ctx: Context, service: str) -> bool:
 
 
 async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
-    """Returns the deployments that wait or are under way, and the one that serves, by their ids."""
+    """Returns the deployments that wait or are in progress, and the one that serves, by their ids."""
     reads = ctx.store.reads
     rows = await reads.deployments.open(service)
     status = await reads.statuses.get(service)

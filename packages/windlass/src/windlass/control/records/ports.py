@@ -20,7 +20,7 @@ _SHARE, _LEAST = 8, 8
 class PortOwner(NamedTuple):
     org: str
     environment: str
-    """Empty for a cluster, which is in none."""
+    """The environment; empty for a cluster."""
     service: str
 
 
@@ -83,7 +83,8 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
 
 
 def _leaves_few(left: int, own: int) -> bool:
-    """True if an environment that has `own` ports may have no more of those left to its organization."""
+    """Returns whether an environment that has `own` ports may have no more of those left to its
+    organization."""
     return own > 0 and own + 1 > left
 
 

@@ -53,7 +53,7 @@ def _why_unknown(ctx: Context, place: Place, status: StatusRow) -> str:
 
 
 def _is_reached(ctx: Context, place: Place) -> bool:
-    """True if its engine is one that this server may ask."""
+    """Returns whether its engine is one that this server may ask."""
     return place.elsewhere is None and (place is not ctx.places.local or ctx.ownership.is_owner)
 
 

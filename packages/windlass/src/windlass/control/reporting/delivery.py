@@ -77,7 +77,7 @@ class WebhookSender:
         self._webhook = webhook
         self._results = DeliveryResults(ctx, claim, webhook)
         self._subscription: Subscription
-        """As of the last check; see `_is_wanted`."""
+        """The subscription at the last check; see `_is_wanted`."""
         self._url = ""
         """The whole address; the document holds the part that all callers may see."""
         self._fixed: dict[str, str] = {}

@@ -24,7 +24,7 @@ from windlass.families.webhook import WebhookShown, webhook
 from windlass.store import Claim, DeliveryRow, Receiver, Tx
 
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
-"""After the first failure, the second, and so on; the last one for all that follow."""
+"""The pauses after the first failure, the second, and so on; the last one is used for all later ones."""
 GIVEN_UP_AFTER = 5 * DAY
 LOST_AFTER = 3
 """Consecutive failures, of any service, after which a receiver counts as broken."""

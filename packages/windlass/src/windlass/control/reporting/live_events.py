@@ -68,7 +68,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
 
 
 async def _start_position(source: Reads, last: str | None) -> StreamPosition:
-    """After the event that came last; without one, after all that there is."""
+    """Returns the position after the event with the id `last`; without an id, after all present events."""
     oldest, newest = await source.events.span()
     if last is None:
         return StreamPosition(newest)
@@ -112,7 +112,7 @@ def _first_message(place: StreamPosition) -> bytes:
 
 
 def _mark(number: int) -> bytes:
-    """Only an id: no client shows it, and every client comes back with it."""
+    """Returns an event with only an id: clients do not show it, but reconnect with it."""
     return b"id: %d\n\n" % number
 
 

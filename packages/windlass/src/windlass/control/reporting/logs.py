@@ -86,7 +86,7 @@ async def follow_log(
 
 
 async def lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
-    """True if a service is inside everything that these ids name, its cluster included."""
+    """Returns whether a service is inside everything that these ids name, its cluster included."""
     above = await ctx.store.reads.tree.above(row.id)
     home = {row.family: row for row in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
@@ -132,7 +132,7 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
 async def _arrives_in_time(
     following: asyncio.Future[T], moment: float, changed: asyncio.Event | None
 ) -> bool:
-    """True if a line comes before the deployment changes or, once it has ended, within a moment."""
+    """Returns whether a line comes before the deployment changes or, once it has ended, within a moment."""
     if changed is None:
         await asyncio.wait([following], timeout=moment)
         return following.done()

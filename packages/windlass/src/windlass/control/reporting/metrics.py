@@ -62,7 +62,7 @@ class FormerKeyMetrics:
             self._count = await self._read_count()
 
     async def _read_count(self) -> int:
-        """With every former key retired, nothing is sealed with one: that was checked."""
+        """Returns 0 if every former key is retired, because that was checked."""
         reads = self._ctx.store.reads
         state = await read_keys(reads)
         if state is None or state.is_settled:
@@ -108,7 +108,7 @@ _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.RUNS: "runs",
     None: "clusters",
 }
-"""By class of work, at all places together; None: all clusters with an engine of their own, together."""
+"""Keyed by class of work, at all places together; None: all clusters with their own engine, together."""
 
 
 class EngineScrape(Struct, frozen=True):
@@ -119,7 +119,7 @@ class EngineScrape(Struct, frozen=True):
     engine: str
     seconds: float
     instances: Sequence[Instance] | None
-    """None if it did not answer."""
+    """The instances; None if the engine did not answer."""
 
 
 class InstallationMetrics:
@@ -127,7 +127,7 @@ class InstallationMetrics:
         self._ctx, self._patience = ctx, patience
         self._former_keys = FormerKeyMetrics(ctx)
         self.restarts: dict[str, dict[str, int]] = {}
-        """By place: the restarts of each instance when the engine last answered."""
+        """Keyed by place: the restarts of each instance when the engine last answered."""
 
     async def all(self) -> list[Metric]:
         database, seen = await asyncio.gather(self._database(), self._places())

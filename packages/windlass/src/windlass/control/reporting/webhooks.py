@@ -43,7 +43,8 @@ WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
 
 
 class StoredAttempt(Struct, frozen=True):
-    """As the API shows it; `kind` and `status` are the webhook's and the answer's at that time."""
+    """An attempt as the API shows it; `kind` and `status` are those of the webhook and the answer at that
+    time."""
 
     at: int
     target_url: str

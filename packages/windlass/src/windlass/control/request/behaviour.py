@@ -95,9 +95,9 @@ class Behaviour(Generic[S]):
 AnyBehaviour: TypeAlias = Behaviour[Any]
 """The behaviour of a family that is known at run time only."""
 BEHAVIOURS: dict[str, AnyBehaviour] = {}
-"""By family."""
+"""Keyed by family."""
 TRAIT_BEHAVIOURS: dict[str, AnyBehaviour] = {}
-"""By trait; for families without a behaviour of their own."""
+"""Keyed by trait; for families without their own behaviour."""
 _PLAIN: AnyBehaviour = Behaviour()
 
 

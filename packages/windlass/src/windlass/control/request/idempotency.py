@@ -124,6 +124,6 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
 
 
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
-    """True if the resource in the answer, or else in the path of the request, still exists."""
+    """Returns whether the resource in the answer, or else in the path of the request, still exists."""
     id = msgspec.json.decode(body).get("id") or call.id
     return not id or await tx.resources.get(id) is not None

@@ -70,8 +70,8 @@ def scopes_throughout(actor: Actor, org: str) -> Scope:
 
 
 def is_allowed_throughout(call: Call, org: str) -> bool:
-    """True if the caller may do what the operation needs everywhere in an organization. Most callers may, and
-    no place has to be read for them."""
+    """Returns whether the caller may do what the operation needs everywhere in an organization. Most
+    callers may, and no place has to be read for them."""
     return may_below(call.actor, call.operation.need, ResourceLocation(org))
 
 
@@ -117,14 +117,14 @@ def _mode_in(family: Family, spec: Spec) -> str:
 
 
 async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
-    """True if the actor may do with the resource what needs this scope."""
+    """Returns whether the actor may do with the resource what needs this scope."""
     return may_below(actor, need, ResourceLocation(row.org)) or may(
         actor, need, await location_of(source, row)
     )
 
 
 async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
-    """True if the actor may do what needs this scope with a resource that is made in `parent`."""
+    """Returns whether the actor may do what needs this scope with a resource that is made in `parent`."""
     return may(actor, need, (await location_of(source, parent)).below(family, "", mode))
 
 
@@ -160,7 +160,7 @@ class Visibility:
         self._known: dict[str, ResourceLocation | None] = {org: ResourceLocation(org)}
 
     async def includes(self, family: str, id: str, parent: str) -> bool:
-        """True if the actor may read a resource below this parent."""
+        """Returns whether the actor may read a resource below this parent."""
         if self.is_whole:
             return True
         where = await (self._location_of(id) if family in LEVELS else self._location_of(parent))
@@ -169,7 +169,7 @@ class Visibility:
         return may(self._actor, Scope.READ, where if family in LEVELS else where.below(family, id))
 
     async def includes_event(self, event: EventRow) -> bool:
-        """True if the actor may read everything at the place where something happened."""
+        """Returns whether the actor may read everything at the place where something happened."""
         if self.is_whole:
             return True
         where = await self._location_of(event.environment or event.project or self.org)

@@ -105,7 +105,8 @@ async def check_openings(
 
 
 def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, object]) -> bool:
-    """True if a secret would be sent to another address; refuses that unless the secret is sent again."""
+    """Returns whether a secret would be sent to another address; refuses that unless the secret is sent
+    again."""
     moved = False
     for name, fields in family.sent_to.items():
         turned = [field for field in fields if _is_turned(value_at(spec, field), value_at(old, field))]
@@ -120,5 +121,5 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
 
 
 def _is_turned(new: object, old: object) -> bool:
-    """True if the field has a new value that has an effect: not false, null or unset."""
+    """Returns whether the field has a new value that has an effect: not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)

@@ -78,7 +78,7 @@ SERVICE_ACTIONS: Final[Mapping[str, ServiceAction]] = {
 
 
 async def was_begun(tx: Tx, service: Row) -> bool:
-    """False if there is nothing that could be stopped or removed: it was never deployed."""
+    """Returns False if there is nothing that could be stopped or removed: it was never deployed."""
     status = await status_of(tx, service)
     return status.state != State.READY or bool(await tx.deployments.open(service.id))
 

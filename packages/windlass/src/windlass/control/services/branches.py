@@ -70,7 +70,8 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
 
 
 async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
-    """True if the caller may see the git token of the repository; if not, the write is refused later."""
+    """Returns whether the caller may see the git token of the repository; if not, the write is refused
+    later."""
     if not (id := repository.git_token_id):
         return True
     row = await source.resources.find(git_token.name, id)

@@ -70,7 +70,7 @@ _SERVES_ONE = (
     "kept apart well enough for them ({0}), so only one may"
 )
 _UNSAVED = "new"
-"""Stands for the id of a cluster that is being created."""
+"""A placeholder for the id of a cluster that is being created."""
 
 
 # Connecting
@@ -207,8 +207,8 @@ async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
 
 
 async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
-    """Gives the deployments of a cluster a queue of their own if its engine is at another address, so that
-    an engine that is slow or away holds up no others; and the queue of its machine if that is of another
+    """Gives the deployments of a cluster their own queue if its engine is at another address, so that an
+    engine that is slow or away holds up no others; and the queue of its machine if that is of another
     server than the first."""
     if spec.engine_address:
         await tx.work.add_queue(id, queue_of(id))

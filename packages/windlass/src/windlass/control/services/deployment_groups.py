@@ -17,7 +17,7 @@ from windlass.core.deploy.states import BUILDS, WORDS, ActionStates, Do, Progres
 from windlass.store import DeploymentRow, Row
 
 MOST: Final = 10_000
-"""Deployments of a service that are looked at."""
+"""Deployments of a service that are checked."""
 STAGE: Final = "DEFAULT"
 """The name of the stage in which all services of an environment are."""
 

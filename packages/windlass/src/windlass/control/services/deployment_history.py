@@ -39,7 +39,8 @@ from windlass.store import DeploymentRow, Reads, Row
 
 @reads("*.deploymentHistory")
 async def history(ctx: Context, call: Call) -> Reply:
-    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
+    """Returns the history in the format of existing clients: ended deployments with their version and
+    result."""
     source = ctx.store.reads
     service = await target(source, call)
     page, size = paging(call)

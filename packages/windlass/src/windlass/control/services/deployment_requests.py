@@ -42,7 +42,7 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 @writes("cancelDeploymentRequest")
 async def cancel_request(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Cancels the rest of a request. A repeat changes nothing while the first cancellation is under way."""
+    """Cancels the rest of a request. A repeat changes nothing while the first cancellation is in progress."""
     origin = await _find(tx, call.ids[0])
     left = await _open_of(ctx, tx, origin)
     concerned = left or ([origin.named] if origin.named else [])
@@ -78,7 +78,7 @@ async def _group(ctx: Context, source: Reads, origin: RequestOrigin) -> Group:
 
 
 async def _open_of(ctx: Context, source: Reads, origin: RequestOrigin) -> list[PastDeployment]:
-    """Returns the deployments of the request that wait or are under way."""
+    """Returns the deployments of the request that wait or are in progress."""
     if origin.named is None:
         return []
     waiting = [

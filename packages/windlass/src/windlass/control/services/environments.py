@@ -208,7 +208,7 @@ class Statuses(Struct, frozen=True):
 
     environment: Document
     services: dict[str, list[Document]]
-    """By the name of the list in which they are shown."""
+    """Keyed by the name of the list in which they are shown."""
 
     @property
     def document(self) -> Document:

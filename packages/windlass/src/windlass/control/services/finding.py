@@ -167,12 +167,12 @@ class Search:
         return next(listing for listing in listings if listing.parent is parts[-2].family)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
-        """True if the list has a handler of its own, as for variables, which are inherited. That of services
-        only leaves some out, if it is asked to."""
+        """Returns whether the list has its own handler, as for variables, which are inherited. That of
+        services only leaves some out, if it is asked to."""
         return listing.handler in READING
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
-        """Returns the items with the wanted name of a list that has a handler of its own."""
+        """Returns the items with the wanted name of a list that has its own handler."""
         everything = Paging(page=1, page_size=EVERYTHING)
         call = msgspec.structs.replace(
             self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
@@ -186,7 +186,7 @@ class Search:
         ]
 
     async def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:
-        """True if the caller may see the match and every resource that its path names."""
+        """Returns whether the caller may see the match and every resource that its path names."""
         visible = len(await self._visible(match, parts))
         named = max((place for place, part in enumerate(reversed(parts[1:])) if part.text), default=0)
         return visible > named

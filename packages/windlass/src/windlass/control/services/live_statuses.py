@@ -27,7 +27,7 @@ class StatusSnapshot(Struct, frozen=True, eq=False):
 
     environment: Document
     services: dict[str, tuple[str, Document]]
-    """By id: in which list it is shown, and how it is."""
+    """Keyed by id: in which list it is shown, and how it is."""
     lists: tuple[str, ...]
     mark: str
 

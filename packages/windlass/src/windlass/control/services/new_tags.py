@@ -43,7 +43,7 @@ async def deploy_new_tag(
 
 
 async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
-    """True if the name that was asked for is that of an image: relative to its registry, or whole."""
+    """Returns whether the name that was asked for is that of an image: relative to its registry, or whole."""
     if asked.image_name == image.image_name:
         return True
     return with_registry(asked.image_name) == with_registry(await whole_name(tx, org, image))

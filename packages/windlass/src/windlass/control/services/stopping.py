@@ -19,7 +19,7 @@ _WORDS = Dialect(name="plain", state=str, event=str)
 
 
 class StoppedService(Struct, frozen=True):
-    """A service that is to be stopped, by a deployment of its own."""
+    """A service that is to be stopped, by its own deployment."""
 
     service: str
     name: str
@@ -44,7 +44,8 @@ async def _is_up(source: Reads, status: StatusRow) -> bool:
 
 
 async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
-    """Durable when it returns: a server that starts later continues it."""
+    """Stops all services. The stops are durable when this returns: a server that starts later continues
+    them."""
     stopping = []
     for service in await up(tx):
         call = Call(

@@ -200,7 +200,7 @@ async def _is_deleted(reads: Reads, stored: StoredUpload) -> bool:
 
 
 async def _is_needed(ctx: Context, row: Row) -> bool:
-    """True for the newest upload of an application, and for those that can be deployed again."""
+    """Returns True for the newest upload of an application, and for those that can be deployed again."""
     shown = row.read(UploadShown)
     if shown.state != READY:
         return False

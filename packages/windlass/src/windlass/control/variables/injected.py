@@ -37,7 +37,7 @@ class ServiceVariables(NamedTuple):
 
 
 async def listed_variables(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
-    """All that are visible from the nearest of these levels, the nearest first."""
+    """Returns all variables that are visible at the nearest of these levels, the nearest level first."""
     visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
         visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
@@ -121,7 +121,7 @@ class InjectedVariables(NamedTuple):
 async def injected_variables(
     ctx: Context, source: Reads, levels: Sequence[Row], find_address: FindAddress
 ) -> InjectedVariables:
-    """All that a service of these levels is given, with the places where they really are."""
+    """Returns all variables that a service of these levels gets, with real addresses."""
     levels = _with_variables(ctx, levels)
     own = [variable for level in levels for variable in of_level(level.family, level.id)]
     result = InjectedVariables(with_compatible_keys(own), [], [])
@@ -153,7 +153,7 @@ async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
 
 
 async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
-    """After a service was changed: what stands for its built-in variables shows their values of now."""
+    """Updates stored copies of a service's built-in variables after the service was changed."""
     for variable in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
         if not variable.secret:
             await _say_again(tx, variable.id, variable.value)

@@ -81,7 +81,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
 
 
 def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
-    """True if a variable mentions, or is an alias of, one of this service."""
+    """Returns whether a variable mentions, or is an alias of, one of this service."""
     keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
     return any(identity(row.id, key) in used for key in keys)
 
@@ -130,7 +130,8 @@ class Digest(Struct, frozen=True):
         return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
 
     def counts(self, id: str, keys: Collection[str]) -> bool:
-        """True if this service, which offers variables of these names, is a part of what was hashed."""
+        """Returns whether this service, which offers variables of these names, is a part of what was
+        hashed."""
         return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hash_name, keys)))
 
 
@@ -139,7 +140,7 @@ def _hash_name(name: str) -> str:
 
 
 async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
-    """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
+    """Returns whether a new deployment would have the same digest. Cheap: no secret is decrypted."""
     sha, _, rest = digest.partition(".")
     if not sha.startswith(_BY_LEVEL):
         return await _was_current(ctx, source, service, digest)

@@ -19,9 +19,9 @@ class UsedServices:
     def __init__(self, ctx: Context, source: Reads) -> None:
         self._ctx, self._source = ctx, source
         self._declared: dict[str, list[DeclaredVariable]] = {}
-        """By level."""
+        """Keyed by level."""
         self._injected: dict[str, InjectedVariables] = {}
-        """By the level above a service."""
+        """Keyed by the level above a service."""
 
     async def of(self, service: Row) -> frozenset[str]:
         """Returns their ids. A service whose variables cannot be resolved uses none: no deployment of it

@@ -36,8 +36,8 @@ def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full:
 
 
 def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: ApplicationShown | None) -> bool:
-    """True if the sent ports are those of Windlass: an empty list means none, unless the client states
-    otherwise."""
+    """Returns whether the sent ports are those of Windlass: an empty list means none, unless the client
+    states otherwise."""
     if spec.automatic_port is False:
         return False
     if spec.automatic_port:
@@ -47,7 +47,7 @@ def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: Applic
 
 
 def _is_same(sent: Sequence[PortRequest], stored: Sequence[ServicePort]) -> bool:
-    """True for ports that a client has read and sends back: these have their ids."""
+    """Returns True for ports that a client has read and sends back: these have their ids."""
     if not all(port.id for port in sent):
         return False
     return bool(msgspec.to_builtins(sent) == msgspec.to_builtins(stored))

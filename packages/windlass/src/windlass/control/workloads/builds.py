@@ -1,4 +1,4 @@
-"""From a commit to something that an engine can start, without building the same thing twice."""
+"""Builds a commit into an artifact that an engine can start, and never builds the same thing twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from windlass.store import Row
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
-"""In the place of names of build arguments: all variables that users declared, except secrets."""
+"""A value instead of names of build arguments: all variables that users declared, except secrets."""
 _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 

@@ -32,7 +32,7 @@ async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
 
 
 async def sweep_work(ctx: Context) -> None:
-    """Removes working copies of builds and detections that are not under way any more."""
+    """Removes working copies of builds and detections that are not in progress any more."""
     for folder in await in_thread(_children, ctx.work):
         if folder.name.startswith(DETECTIONS):
             await in_thread(_remove_abandoned, folder)

@@ -64,7 +64,7 @@ class KeptCopy:
 
     @classmethod
     def hold(cls, home: Path, name: str) -> Self | None:
-        """Returns None if another fetch of this name is under way."""
+        """Returns None if another fetch of this name is in progress."""
         folder = private_folder(home / FOLDER) / name
         lock = filelock.try_hold(folder.with_name(f"{name}.lock"))
         if lock is None:

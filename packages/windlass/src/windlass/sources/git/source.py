@@ -163,7 +163,7 @@ def _check_path(path: str) -> str:
 
 
 def _encodable(text: str) -> bool:
-    """True if a text can be passed to a program: half a character (a lone surrogate) cannot."""
+    """Returns whether a text can be passed to a program: half a character (a lone surrogate) cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

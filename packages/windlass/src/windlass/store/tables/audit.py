@@ -11,7 +11,7 @@ from windlass.store.tables.table import FAR, Table, columns
 
 _MOST_KINDS, _MOST_FAMILIES = 4, 2
 _INDEXED = ("subject", "environment", "project")
-"""Columns with an index of their own, the most selective first."""
+"""Columns with their own index, the most selective first."""
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def is_selective(self) -> bool:
-        """True if only a few of the events that are read match."""
+        """Returns whether only a few of the events that are read match."""
         named = [name for name in _INDEXED if getattr(self, name)]
         others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
         return any(others) or self.since > 0 or self.until < FAR

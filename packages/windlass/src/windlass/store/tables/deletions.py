@@ -46,7 +46,7 @@ class DeletionTable(Table):
         return Row(*row) if row else None
 
     async def is_deleted(self, service: str) -> bool:
-        """True if this database deleted the service: only then may its data be erased."""
+        """Returns whether this database deleted the service: only then may its data be erased."""
         return await self._session.one(TOMBSTONE, service) is not None
 
     async def left_at(self, service: str) -> str:

@@ -55,7 +55,7 @@ class DeploymentTable(Table):
         return DeploymentRow(*row) if row else None
 
     async def open(self, service: str) -> list[DeploymentRow]:
-        """Returns those that wait or are under way, the oldest first."""
+        """Returns those that wait or are in progress, the oldest first."""
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
     async def latest(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
@@ -63,7 +63,7 @@ class DeploymentTable(Table):
         return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
 
     async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
-        """Returns those that neither wait nor are under way, as `latest` does."""
+        """Returns those that neither wait nor are in progress, as `latest` does."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
 
     async def number_at(self, service: str, moment: int) -> int:

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 class Queue(IntEnum):
     """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
-    cluster with an engine of its own have a further queue, see `queue_of`. The work of each further machine
-    has three, see `queues_of`. Each queue of deployments has one of builds beside it, see `builds_beside`."""
+    cluster with its own engine have a further queue, see `queue_of`. The work of each further machine has
+    three, see `queues_of`. Each queue of deployments has one of builds beside it, see `builds_beside`."""
 
     QUICK = 0
     RECONCILE = 1
@@ -64,7 +64,7 @@ def queues_of(place: str) -> PlaceQueues:
 
 
 def is_owned(queue: int) -> bool:
-    """True for queues of places: what is in them is left to the owner of the place."""
+    """Returns True for queues of places: what is in them is left to the owner of the place."""
     queue = abs(queue)
     return queue in queues_of(FIRST_PLACE) or _FIRST_PLACE <= queue < _FIRST_CLUSTER_RUNS
 

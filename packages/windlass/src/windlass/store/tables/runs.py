@@ -67,7 +67,7 @@ class RunTable(Table):
         return RunRow(*row) if row else None
 
     async def open(self, job: str) -> list[RunRow]:
-        """Returns those that wait or are under way, the oldest first."""
+        """Returns those that wait or are in progress, the oldest first."""
         return [RunRow(*row) for row in await self._session.all(OPEN, job)]
 
     async def versions(self, job: str) -> list[str]:

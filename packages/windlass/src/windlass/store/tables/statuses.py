@@ -82,8 +82,8 @@ class StatusTable(Table):
         return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
 
     async def kept(self) -> list[tuple[int, StatusRow]]:
-        """Returns the services that are to run as they are: no deployment waits or is under way. Each comes
-        after the number of the deployment that it runs."""
+        """Returns the services that are to run as they are: no deployment waits or is in progress. Each
+        comes after the number of the deployment that it runs."""
         return [(row[0], StatusRow(*row[1:])) for row in await self._session.all(KEPT)]
 
     async def services(self) -> list[str]:

@@ -27,9 +27,9 @@ _QUEUES: Final = {
     "auto deploy": Queue.BRANCHES,
     "run": Queue.RUNS,
 }
-"""Kinds of work with a queue of their own; all others are quick."""
+"""Kinds of work with their own queue; all others are quick."""
 _FRONT: Final = 64
-"""The number of pieces, waiting longest, that are looked at before all organizations are."""
+"""The number of pieces, waiting longest, that are checked before all organizations are."""
 _AT_ONCE: Final = 16
 """The number of pieces that one statement claims; places that are not needed are empty."""
 
@@ -42,7 +42,7 @@ class Claim(Struct, frozen=True, gc=False):
     epoch: int
     attempts: int
     key: str = ""
-    """Whose turn it took, see `turn_key`."""
+    """The organization and environment whose turn this was; see `turn_key`."""
     is_taken_over: bool = False
     """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
     queue: int = Queue.RECONCILE
@@ -163,8 +163,8 @@ class WorkTable(Table):
         only: Idle | None = None,
         room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> tuple[list[str], set[str]]:
-        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`: the
-        turns of those with nothing under way; `room`: so many pieces of these environments at most."""
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`:
+        the turns of those with no work in progress; `room`: so many pieces of these environments at most."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
@@ -230,9 +230,9 @@ class WorkChanges(WorkTable):
         only: Idle | None = None,
         room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> list[Claim]:
-        """Claims due work, organizations by turns; `only`: of those with nothing under way; `room`: so many
-        pieces of these environments at most. A lease that has not ended is left to its worker, and with
-        `owner` everything unless it holds its place now."""
+        """Claims due work, organizations by turns; `only`: of those with no work in progress; `room`: so
+        many pieces of these environments at most. A lease that has not ended is left to its worker, and
+        with `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
             now = self._session.now
@@ -262,7 +262,7 @@ class WorkChanges(WorkTable):
         self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
-        """True if this worker still holds the claim."""
+        """Returns whether this worker still holds the claim."""
         return await self._session.one(HELD, claim.id, claim.epoch) is not None
 
     async def hold(self, claim: Claim, lease: int) -> bool:

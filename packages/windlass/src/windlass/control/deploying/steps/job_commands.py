@@ -31,7 +31,7 @@ from windlass.engines.workload import Workload
 from windlass.store import FAR, DeploymentRow, RunRow, Tx
 
 _LOOK_AGAIN: Final = 5_000
-"""Milliseconds after which a run is looked at in any case; its end asks for the deployment at once."""
+"""Milliseconds after which a run is checked in any case; its end asks for the deployment at once."""
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
 
 
@@ -81,7 +81,7 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
 
 
 async def _end_other_runs(ledger: Ledger) -> None:
-    """Lets no timetable start another run, and ends those that no deployment under way waits for."""
+    """Lets no timetable start another run, and ends those that no deployment in progress waits for."""
     others = await _disarm(ledger)
     if others:
         await _cancel(ledger, others, _OTHERS_END)
@@ -116,7 +116,7 @@ async def _find_or_add(
     ledger: Ledger, tx: Tx, current: DeploymentRow, version: str, plan: JobPlan, event: RunEvent
 ) -> RunRow | None:
     """Returns the last run of this deployment, which it adds if there is none. None while another run of
-    the job is under way: they never run together."""
+    the job is in progress: they never run together."""
     if (run := await tx.runs.awaited_by(current.id)) is not None:
         return run
     if await tx.runs.open(current.service):

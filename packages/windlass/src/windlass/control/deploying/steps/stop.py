@@ -55,7 +55,7 @@ async def _end(ledger: Ledger) -> None:
 
 
 async def end_all(ledger: Ledger) -> None:
-    """Ends all instances: first no new requests reach them, then those under way finish."""
+    """Ends all instances: first no new requests reach them, then those in progress finish."""
     ctx, service = ledger.ctx, ledger.service
     workload = await ledger.find_serving()
     await ledger.clear_serving()
