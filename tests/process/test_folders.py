@@ -187,6 +187,29 @@ def test_engines_hear_of_each_other_also_after_an_operator_has_deleted_the_bell(
     assert second.last_notification() == after  # negative control
 
 
+@pytest.mark.parametrize("is_made_with_parents", [False, True], ids=["as it is", "negative control"])
+async def test_a_data_directory_that_was_moved_away_is_not_made_again(
+    tmp_path, monkeypatch, is_made_with_parents
+):
+    """The operator could not move it back to its place then."""
+    data, aside = tmp_path / "data", tmp_path / "aside"
+    store = RecordStore(data / "run")
+    store.prepare()
+    data.rename(aside)
+    if is_made_with_parents:
+        monkeypatch.setattr(store, "_make_home", lambda home: home.mkdir(parents=True, exist_ok=True))
+        async with store.held(KEY, make=True):
+            assert data.exists()
+        return
+    with pytest.raises(FileNotFoundError):
+        async with store.held(KEY, make=True):
+            pass
+    assert not data.exists()
+    aside.rename(data)
+    async with store.held(KEY, make=True) as home:
+        assert home == store.home(KEY)
+
+
 WRITES_BESIDE_ITS_RECORD = """
 import time
 with open("../once/zeros", "wb") as file:

@@ -212,11 +212,13 @@ class RecordStore:
         while True:
             try:
                 if make:
-                    path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+                    self._make_home(path.parent)
                 fd = filelock.open_lock_file(path)
             except FileNotFoundError:
-                if make:
+                if make and self.services.exists():
                     continue  # removed between these two lines
+                if make:
+                    raise
                 return None
             if filelock.try_lock(fd) and filelock.is_at(fd, path):
                 return fd
@@ -226,6 +228,12 @@ class RecordStore:
                 raise EngineUnavailable(str(filelock.LockTimeout(holder)))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
+
+    def _make_home(self, home: Path) -> None:
+        """Makes the folder of an instance, but not those above the folder of its service: a data directory
+        that was moved away is not made again, because it could not be moved back then."""
+        home.parent.mkdir(mode=_PRIVATE, exist_ok=True)
+        home.mkdir(mode=_PRIVATE, exist_ok=True)
 
     def move_to_ended(self, key: InstanceKey) -> Path:
         """Moves the folder of a removed instance to `ended`, where it is erased."""
