@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from types import SimpleNamespace
 
 import pytest
 
+from windlass.config import Settings
 from windlass.operate.disk import disk
+from windlass.operate.doctor import _folder
 from windlass.operate.first_steps import way_to_write
 
 GIB = 1 << 30
 MANY = 1_000_000
+
+
+def refuses(fault):
+    """Returns a system call that fails so."""
+
+    def call(*_args, **_options):
+        raise OSError(fault, os.strerror(fault))
+
+    return call
 
 
 @pytest.fixture
@@ -81,10 +93,21 @@ def test_a_disk_that_has_no_room_for_uploads_is_reported(look, uploads):
     assert ("uploads are refused" in told.found) is is_refused
 
 
-@pytest.mark.parametrize(("flags", "way"), [(os.ST_RDONLY, "read-only"), (0, "change its permissions")])
-def test_a_folder_on_a_read_only_disk_is_not_a_matter_of_permissions(monkeypatch, tmp_path, flags, way):
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags))
+@pytest.mark.parametrize(
+    ("fault", "way"), [(errno.EROFS, "read-only"), (errno.EPERM, "change its permissions")]
+)
+def test_a_folder_on_a_read_only_disk_is_not_a_matter_of_permissions(monkeypatch, tmp_path, fault, way):
+    monkeypatch.setattr(os, "utime", refuses(fault))
     assert way in way_to_write(tmp_path)
+
+
+@pytest.mark.parametrize(("fault", "level"), [(errno.EROFS, "fail"), (0, "ok")])
+def test_doctor_says_that_the_disk_of_the_data_directory_is_read_only(monkeypatch, tmp_path, fault, level):
+    """Such as one that the kernel made read-only after an error, whose folders look writable."""
+    if fault:
+        monkeypatch.setattr(os, "utime", refuses(fault))
+    folder = next(iter(_folder(Settings(data_dir=str(tmp_path)))))
+    assert (folder.level, "mount its disk writable" in folder.advice) == (level, bool(fault))
 
 
 def test_a_disk_with_room_is_not_measured(look):

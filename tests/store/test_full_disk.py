@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.store.changes import MEGABYTE, adds, fails_late, together
 from tests.store.stores import ORG, Place, names
 from tests.world import make_world
 from windlass.api.answers import error_answer
-from windlass.base.errors import NO_DATA, Unavailable
+from windlass.base.errors import NO_DATA, READ_ONLY, Unavailable
 from windlass.store import Store, Write, sqlite
 from windlass.store.sqlite import SqliteStore
 
@@ -125,6 +126,24 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
         assert (await world.get("/readyz")).status == 200
         unbounded(world.installation.ctx.store)
         assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200
+
+
+async def test_while_the_disk_is_read_only_changes_and_the_readiness_are_answered_503(monkeypatch):
+    """Such as a damaged one, which the kernel makes read-only. The control is the same disk, writable."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    async with make_world() as world:
+        project = await world.project()
+        with monkeypatch.context() as patched:
+            patched.setattr("os.utime", refuse)
+            ready = await world.get("/readyz")
+            deleted = await world.call("DELETE", f"/project/{project}")
+            assert [(answer.status, answer.message) for answer in (ready, deleted)] == [(503, READ_ONLY)] * 2
+            assert (await world.get(f"/project/{project}")).status == 200
+        assert (await world.get("/readyz")).status == 200
+        assert (await world.call("DELETE", f"/project/{project}")).status == 204
 
 
 @pytest.mark.parametrize("is_empty", [False, True], ids=["removed", "unmounted"])

@@ -13,6 +13,10 @@ NO_DATA: Final = (
     "Mount the disk of the data directory, or bring the directory back: it is not there, and changes cannot "
     "be stored"
 )
+READ_ONLY: Final = (
+    "Mount the disk of the data directory writable: it is read-only now, and changes cannot be stored. The "
+    "kernel makes a damaged disk read-only: see `dmesg`"
+)
 
 
 class Failure(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection
@@ -28,6 +29,17 @@ def private_file(path: Path) -> None:
         os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~OTHERS)
     finally:
         os.close(descriptor)
+
+
+def is_read_only(file: Path | int) -> bool:
+    """Returns whether the disk of a file or folder refuses changes. Sets the times of the file to what they
+    are, because not every disk that the kernel made read-only after an error is listed as such."""
+    try:
+        times = os.stat(file)  # noqa: PTH116 (it may be a descriptor)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def owner_of(path: Path) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
-from windlass.base.private import owner_of
+from windlass.base.private import is_read_only, owner_of
 from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, to_type, unknown_variables
 from windlass.control.context.log_store import replaced_folder
@@ -115,7 +115,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         problem = f"{folder} cannot be read by this user, so its key, database and services were not checked"
         advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
         yield fail("Data directory", problem, advice)
-    elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+    elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK) or is_read_only(nearest):
         advice = f"{way_to_write(nearest)}, or choose another with --data-dir (WINDLASS_DATA_DIR)"
         yield fail("Data directory", f"{nearest} cannot be written", advice)
     elif nearest == folder:

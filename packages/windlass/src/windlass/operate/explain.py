@@ -65,7 +65,7 @@ _ADVICE: Mapping[int, str] = {
     errno.EPERM: "you are not allowed to: change its permissions, or run as the user who owns it",
     errno.ENOSPC: "the disk is full: free disk space, then repeat",
     errno.EDQUOT: "your share of the disk is used up: free disk space, then repeat",
-    errno.EROFS: "the disk is read-only: choose another place",
+    errno.EROFS: "the disk is read-only: mount it writable (is it damaged? see `dmesg`), or choose another",
     errno.ENOENT: "there is no such file or folder",
     errno.ENOTDIR: "what should be a folder is a file: choose another place",
     errno.EEXIST: "what should be a folder is a file: choose another place",

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from windlass.base.private import private_folder
+from windlass.base.private import is_read_only, private_folder
 from windlass.config import Settings
 from windlass.gateway.files import folder_of
 from windlass.gateway.starting import start_missing_gateway
@@ -44,7 +44,6 @@ def check_folder(settings: Settings) -> None:
 
 def way_to_write(folder: Path) -> str:
     """Returns what to do about a folder that cannot be written."""
-    with suppress(OSError):
-        if os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return "mount its disk writable, as it is read-only now (a damaged one becomes that: see `dmesg`)"
+    if is_read_only(folder):
+        return "mount its disk writable, as it is read-only now (a damaged one becomes that: see `dmesg`)"
     return "change its permissions"

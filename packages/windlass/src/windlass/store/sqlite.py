@@ -19,8 +19,8 @@ import apsw
 from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.commit_thread import CommitThread
-from windlass.base.errors import NO_DATA, Unavailable
-from windlass.base.private import private_file
+from windlass.base.errors import NO_DATA, READ_ONLY, Unavailable
+from windlass.base.private import is_read_only, private_file
 from windlass.base.subprocesses import in_thread
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
@@ -268,6 +268,8 @@ class SqliteStore(GroupCommit):
             is_there = False
         if not is_there:
             return NO_DATA
+        if is_read_only(self._lock.fileno()):
+            return READ_ONLY
         if free < _LEAST and not ends_something:
             return (
                 "Free space on the disk of the data directory, or stop or delete a service: the disk is "
