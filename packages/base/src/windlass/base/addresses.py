@@ -74,7 +74,7 @@ class Reach:
     """Decides which addresses outgoing calls may reach."""
 
     def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True) -> None:
-        """`public`: whether public addresses need no allowance."""
+        """`public`: True if public addresses are allowed."""
         self._public = public
         self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))
 
@@ -82,7 +82,7 @@ class Reach:
         return (self._public and is_public(address)) or self.names(address)
 
     def names(self, address: Address) -> bool:
-        """Returns whether the operator has explicitly allowed this address, instead of it being public."""
+        """Returns whether the operator has allowed this address explicitly."""
         return any(address in network for network in self._allowed)
 
 

@@ -123,7 +123,7 @@ class DiskShare(Struct, frozen=True):
         return self.own.new(room) + min(self.changed.new(room), room.hour_lost)
 
     def whole(self, room: Room) -> int:
-        """Returns the most of what is missing now that it can have."""
+        """Returns the upper bound of the instance's part in the space that is missing now."""
         return self.own.size(room) + min(self.changed.new(room), room.hour_lost)
 
 

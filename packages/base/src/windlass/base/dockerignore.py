@@ -29,7 +29,7 @@ Part = re.Pattern[str] | None
 class Pattern(Struct, frozen=True):
     parts: tuple[Part, ...]
     keeps: bool = False
-    """The pattern begins with `!`, and takes an earlier one back."""
+    """True if the pattern begins with `!`, and so overrides earlier patterns."""
 
 
 class Ignore(Struct, frozen=True):

@@ -80,7 +80,7 @@ def release(fd: int) -> None:
 
 
 def is_at(fd: int, path: Path) -> bool:
-    """Returns whether the path still leads to this open file, and not to another that replaced it."""
+    """Returns whether the path still refers to this open file, and not to one that replaced it."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), path.stat())
     return False

@@ -35,7 +35,7 @@ class SystemdNotifier(Struct, frozen=True):
     sockets: Sequence[PassedSocket] = ()
 
     def tell(self, *states: str) -> None:
-        """Sends states, such as READY=1. Nothing depends on whether they arrive."""
+        """Sends states, such as READY=1. Errors are ignored."""
         if not self.address:
             return
         name = "\0" + self.address[1:] if self.address.startswith("@") else self.address

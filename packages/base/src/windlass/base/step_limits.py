@@ -97,7 +97,7 @@ class OrganizationSteps:
         self._weighing = self._weighing or asyncio.create_task(self._measure_memory())
 
     def end_weighing(self) -> None:
-        """Ends it with the last step."""
+        """Ends the measurement with the last step."""
         if self._weighing is not None and not any(steps.pids for steps in self.environments.values()):
             self._weighing.cancel()
             self._weighing = None

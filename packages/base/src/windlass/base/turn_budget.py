@@ -50,7 +50,7 @@ class TurnBudget:
         self._renew_next()
 
     def wait(self) -> asyncio.Future[None]:
-        """Returns what is done in a turn with time left."""
+        """Runs a step when the event loop iteration has time left, and returns its result."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._renew_next()

@@ -32,7 +32,7 @@ _PIECE = 1 << 16
 
 
 class ServerUnreachable(CommandFailed):
-    """The server does not answer now. It may later."""
+    """Raised if the server does not answer at the moment."""
 
 
 class ApiRefused(CommandFailed):

@@ -38,7 +38,7 @@ def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
-    """Returns the modules that the roots import, each after those that it needs."""
+    """Returns the modules that the roots import, each after its dependencies."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ class Language(Struct, frozen=True, kw_only=True):
     may_listen: Callable[[KnownFiles], bool] = lambda files: True
     """False if the files show that no program of theirs can listen on a port."""
     toolchain: Toolchain | None = None
-    """None if the machine needs nothing for it beyond Windlass itself."""
+    """The toolchain; None if the language needs no programs on the machine."""
     manifests_with_paths: tuple[str, ...] = ()
     """Manifests that may name files outside of their folder, such as a library beside it."""
     inherited_value: str = ""

@@ -75,7 +75,7 @@ def _svelte_start(files: KnownFiles, package: dict[str, Any]) -> str:
 
 
 def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
-    """Lets the automatic adapter choose the one that makes a server for Node."""
+    """Makes adapter-auto choose the adapter for Node."""
     own = _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
     return "GCP_BUILDPACKS=1" if _needs(package, "@sveltejs/adapter-auto") and not own else ""
 

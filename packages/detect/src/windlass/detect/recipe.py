@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 WEB: Final = "web"
 """The process type that serves requests."""
 SITE: Final = "/site"
-"""The folder in an image that holds a static site, and nothing else does."""
+"""The folder in an image that contains only a static site."""
 LONGEST: Final = 2000
 """Maximum characters of a value, of a command or of a reason."""
 
@@ -30,7 +30,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Recipe(Struct, kw_only=True):
-    """Each value that is empty was not found. A value that is chosen first stays."""
+    """A recipe. Empty values were not detected. The first value that is chosen for a field is kept."""
 
     language: Annotated[str, Meta(description="Empty if no language was recognized")] = ""
     language_version: Annotated[str, Meta(description="As the repository writes it")] = ""

@@ -14,7 +14,7 @@ BURST: Final = 16 * 1024 * 1024
 RATE: Final = 256 * 1024
 """Bytes a second in the long run."""
 SHARED: Final = 4 * RATE
-"""Bytes a second of all containers of an organization that have used up their budgets."""
+"""Bytes a second for all containers of an organization together that have used up their budgets."""
 PART: Final = 2 * 1024 * 1024
 """Bytes for which a pause makes room."""
 

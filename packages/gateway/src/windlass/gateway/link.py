@@ -93,8 +93,8 @@ class GatewayLink:
         self._greetings.append(greeting)
 
     async def start(self, wanted: Open) -> None:
-        """Connects. A gateway of other code is replaced by one of this code, unless another server has the
-        wanted door open at another place."""
+        """Connects to the gateway. A gateway with other code is replaced, unless another server has the
+        same door open at another address."""
         self._users += 1
         if self._keeping is not None:
             return

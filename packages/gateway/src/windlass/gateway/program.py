@@ -79,7 +79,7 @@ class GatewayProgram:
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
         self._asked = asyncio.Event()
-        """Set by a signal that asks for the end."""
+        """Set by a signal that requests the end of the program."""
         self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
         """The servers that are connected, each with the doors that it has opened."""
         self._changing = asyncio.Lock()

@@ -219,7 +219,7 @@ class JobRunRequest(Spec):
 
 
 class DueTimes(Shown):
-    """The timetable of a job, and when it is due."""
+    """The timetable of a job, and its next due times."""
 
     scheduled_at: Annotated[str, Meta(description="Empty for a job of events"), example("30 3 * * *")]
     timezone: Annotated[str, example("Europe/Berlin")]

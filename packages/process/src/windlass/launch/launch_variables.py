@@ -15,7 +15,7 @@ INSTALLER: Final = "WINDLASS_INSTALLER"
 """The program that makes a data folder for MariaDB; MySQL's server does so itself."""
 MEMORY: Final = "WINDLASS_MEMORY"
 LISTEN: Final = "WINDLASS_LISTEN"
-"""The address to listen on, where the instance has its own network."""
+"""The address to listen on, if the instance has its own network."""
 HOST: Final = "127.0.0.1"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")

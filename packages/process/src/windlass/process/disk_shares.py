@@ -32,6 +32,6 @@ class DiskShares:
             self._volumes.popleft()
 
     def least_of_volumes(self, service: str) -> int | None:
-        """Returns the fewest bytes that the volumes of a service had in the last hour; None if none is known.
-        A service that was not there had none."""
+        """Returns the smallest size of the volumes of a service in the last hour, in bytes; None if it is
+        unknown."""
         return min((sizes.get(service, 0) for _, sizes in self._volumes), default=None)

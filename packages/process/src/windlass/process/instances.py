@@ -67,7 +67,7 @@ class Instances:
         self._closing = False
 
     def open(self, notice: Notice) -> None:
-        """Opens the engine, also again after `close`: a command that only reads closes it, too."""
+        """Opens the engine. It may be opened again after `close`."""
         self.notice = self._with_wakeups(notice)
         if self._closing:
             self._closing = False

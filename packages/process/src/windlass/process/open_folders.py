@@ -18,7 +18,7 @@ from typing import Final
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNCHANGED: Final = -1
-"""An owner that leaves a file as it is."""
+"""An owner id that leaves the owner of a file unchanged."""
 
 
 @contextmanager

@@ -274,7 +274,7 @@ class OutputReader:
                     await self._wake.wait()
 
     async def _round(self) -> bool:
-        """Reads one piece of each file that is being written to. Returns true if there may be more."""
+        """Reads one block of each file that is being written to. Returns whether there may be more."""
         if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
             self._check_files()
         more = False

@@ -225,7 +225,7 @@ class ResourceMonitor:
             _log.warning(why, extra={"instances": cut_off})
 
     async def _follow_others(self) -> None:
-        """Follows what another engine over the same folder has done."""
+        """Applies changes that another engine with the same folder has made."""
         present = self._records.last_notification(), self._output.is_reader()
         if present == (self._notified, self._was_reading):
             return

@@ -20,7 +20,7 @@ ENDED: Final = "ended"
 _ASKED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _PAUSE: Final = 1.0
-"""Seconds after which a disk that is full is tried again."""
+"""Seconds after which a write to a full disk is tried again."""
 _NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
 
 

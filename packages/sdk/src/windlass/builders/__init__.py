@@ -1,4 +1,4 @@
-"""What a builder is.
+"""The interface of builders.
 
 Start here: `builder` (an order, and what comes of it), `build_settings`, and `instructions` (a Dockerfile as
 it is read).

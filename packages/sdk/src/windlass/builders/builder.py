@@ -35,10 +35,10 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     dockerfile_raw: str = ""
     """A Dockerfile, instead of one of the repository."""
     mounts: tuple[str, ...] = ()
-    """Folders of storage: an image that is built from a recipe, or gets files, lets its user write there."""
+    """The folders of `storage`: in an image that is built from a recipe, the user may write there."""
     has_command: bool = False
-    """True if a setting names what runs: then a repository without a start command is built all the same.
-    What is built must not depend on it."""
+    """True if a setting defines the start command: then a repository without one can be built, too. The
+    artifact must not depend on it."""
 
     @property
     def is_dockerfile_left_out(self) -> bool:

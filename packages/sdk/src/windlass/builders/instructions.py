@@ -22,7 +22,8 @@ _PIECE: Final = re.compile(
     rf"""[^\s'"\\$]+|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*\"""",
     re.DOTALL,
 )
-"""A piece of a word. No possessive group: up to 3.11.4, Python matches some of them wrongly (gh-106052)."""
+"""Matches a part of a word. It has no possessive group, because Python up to 3.11.4 matches some of them
+wrongly (gh-106052)."""
 _OPENING: Final = re.compile(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )

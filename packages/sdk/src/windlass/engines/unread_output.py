@@ -33,8 +33,8 @@ EVERY: Final = 1.0
 _SLOWEST: Final = 8
 _SECTOR: Final = 512
 _LOOKS: Final = 10
-"""Consecutive checks at which another process has the lock: that is a running server, not one that is
-ending."""
+"""The number of consecutive checks at which another process holds the lock, after which a server counts as
+running."""
 
 
 def main(folder: str, backlog: str) -> None:

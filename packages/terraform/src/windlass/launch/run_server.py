@@ -108,7 +108,7 @@ class RunServer:
 
 
 def is_socket(url: str) -> bool:
-    """Returns whether an address is that of a socket in the file system, which the program cannot use."""
+    """Returns whether an address is a Unix socket, which Terraform cannot use."""
     return url.startswith(_BY_SOCKET)
 
 

@@ -215,7 +215,7 @@ async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:
 
 
 def _with_next_serial(content: bytes, newest: int) -> bytes:
-    """Returns the state with a new serial number, so that all existing plans become stale."""
+    """Returns the state with the next serial number, which makes all existing plans stale."""
     if not content:
         return content
     # All else stays as it is written: the program has numbers with more digits than are read here.

@@ -46,7 +46,7 @@ class RunProgram(Struct, frozen=True, kw_only=True):
 
     path: str
     server: str
-    """The address of this server there."""
+    """The address of this server for runs."""
     image: str = ""
     """The image that has it; empty for a program of the machine."""
     providers: str = ""

@@ -83,7 +83,7 @@ def credential_of(header: bytes | None) -> str:
 
 
 class TerraformRunApi:
-    """An HTTP backend of the program, with locking, and what else a run sends."""
+    """The HTTP state backend for Terraform, with locking, and the other requests of a run."""
 
     word = "terraform-run"
     operation = "terraformRun"

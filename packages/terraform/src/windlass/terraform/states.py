@@ -158,7 +158,7 @@ async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Docume
 
 
 async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, Document]:
-    """Returns the attributes of the resources of a version, by address; none if they are not known."""
+    """Returns the attributes of a version's resources, keyed by address; empty if they are unknown."""
     sealed = await source.terraform.shown(version.id)
     if sealed is None:
         return {}

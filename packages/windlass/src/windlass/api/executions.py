@@ -39,7 +39,7 @@ from windlass.engines.engine import EngineError, Execution, TerminalSize
 SHELL: Final = "/shell/exec"
 """The path at which existing command lines open a shell."""
 MOST: Final = 64
-"""Commands at a time, in all; see `StreamQuota` for the share of each organization."""
+"""Maximum number of commands at a time; see `StreamQuota` for the share of each organization."""
 LONGEST: Final = 64 * 1024
 """Bytes of one message of the client."""
 LOOK: Final = 0.3

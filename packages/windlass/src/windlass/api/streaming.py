@@ -46,7 +46,7 @@ class StreamRemarks(Struct, Generic[T], frozen=True):
 
     still_here: T
     unavailable: Callable[[float], T]
-    """The database cannot be read; it was last read so many seconds ago."""
+    """Creates the message that the database cannot be read, from the seconds since the last read."""
     available: T
     refused: T
 

@@ -25,7 +25,7 @@ from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
 PLACES: Final = "places"
-"""The folder of what belongs to engines of clusters, below the data directory."""
+"""The folder below the data directory with the files of clusters' engines."""
 FIRST_OPEN: Final = 1024
 """The first port that organizations may have opened on the machine of this server."""
 

@@ -155,7 +155,7 @@ class Installation:
         self.left_running = 0
         """Services that keep running after the server has stopped, as far as the engine knows."""
         self.marked_engine = ctx.places.local.engine.name
-        """The engine that the mark of the data directory names."""
+        """The name of the engine in the mark of the data directory."""
         self._run_socket: UnixForwarder | None = None
         self._mark: mark.Mark | None = None
         """The last mark of the data directory."""
@@ -272,7 +272,7 @@ class Installation:
                     await self.ctx.places.local.router.keep(stays=False)
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
-        """Watches everything that should run from now on."""
+        """Requests work that keeps everything running that should run."""
         serving = await tx.statuses.serving()
         await tx.work.schedule_all(RECONCILE, [(service, org) for service, org, _ in serving])
         return {service for service, *_ in serving}

@@ -105,7 +105,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 
 class ArchiveWriter:
-    """Streams parts into a zip, and remembers what they were. Closes the zip before its file is closed."""
+    """Streams parts into a zip archive, and records their names and checksums. Closes the archive before
+    its file."""
 
     def __init__(self, file: IO[bytes], at: int) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)

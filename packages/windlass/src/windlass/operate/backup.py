@@ -101,7 +101,7 @@ def _note(settings: Settings, note: BackupNote) -> None:
 async def restore(
     settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda message: None
 ) -> Manifest:
-    """Restores everything or nothing: it is one transaction, and checked before.
+    """Restores everything or nothing, in one transaction, after checking the archive.
 
     `tell` is called with readable messages before anything changes."""
     with Archive.opened(file) as archive:

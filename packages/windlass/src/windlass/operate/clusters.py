@@ -44,7 +44,7 @@ _RENEW: Final = "docs/clusters.md says how, under `Renew certificates`"
 _SOON: Final = 30
 """Days before its end from which a certificate is to be renewed."""
 _APART: Final = 30.0
-"""Seconds by which clocks may differ."""
+"""The maximum difference of two clocks, in seconds."""
 
 
 class ConnectedCluster(Struct, frozen=True, kw_only=True):

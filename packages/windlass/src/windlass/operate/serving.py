@@ -179,8 +179,8 @@ def _first_token_file(settings: Settings) -> Path:
 
 
 async def keep_first_token(installation: Installation) -> None:
-    """Keeps the Admin token of a first start in a file until it is shown: the rest of the start may fail. The
-    next start shows one that was kept, unless it is not valid any more."""
+    """Stores the Admin token of a first start in a file until it is shown, because the rest of the start
+    may fail. The next start shows a stored token if it is still valid."""
     file = _first_token_file(installation.ctx.settings)
     if token := installation.first_token:
         private_file(file)

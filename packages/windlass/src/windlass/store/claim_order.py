@@ -31,7 +31,7 @@ class Idle(IntEnum):
 
 
 def turn_key(org: str, environment: str = "") -> str:
-    """Returns the stored name of those whose turn it is: an environment of an organization, or the
+    """Returns the stored name for the owner of a turn: an environment of an organization, or the
     organization itself."""
     return f"{org} {environment}" if environment else org
 

@@ -123,7 +123,7 @@ class PostgresSession:
 
 
 class PostgresWriter(PostgresSession):
-    """Records whether the change that runs has written, and so has to be undone if it fails."""
+    """Records whether the current change has written something, and so must be rolled back if it fails."""
 
     def __init__(self, connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
         super().__init__(connection)

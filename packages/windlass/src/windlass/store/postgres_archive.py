@@ -61,7 +61,8 @@ async def reading_snapshot(url: str) -> AsyncIterator[PostgresArchive]:
 
 @contextlib.asynccontextmanager
 async def replacing(url: str) -> AsyncIterator[PostgresArchive]:
-    """Replaces the contents while no replica runs, nor can start. Without a commit nothing changes."""
+    """Replaces the contents of the database while no replica runs or can start. Nothing changes without a
+    commit."""
     async with _connecting(url) as connection:
         await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)

@@ -113,7 +113,7 @@ async def _refuse_shared(url: str, connection: asyncpg.Connection[Any]) -> None:
 
 
 async def _process(connection: asyncpg.Connection[Any]) -> int:
-    """Returns the number of the process of the server that serves a connection now."""
+    """Returns the process id of the PostgreSQL backend that serves a connection now."""
     number: int = await connection.fetchval("SELECT pg_backend_pid()", timeout=CONNECT_SECONDS)
     return number
 

@@ -69,7 +69,8 @@ class InUse(Exception):
 
 
 def check_version(version: str | None = None) -> None:
-    """Refuses an old SQLite library: an apsw of a distribution may use one that is older than its own."""
+    """Refuses an old SQLite library: a distribution's apsw may use an older library than the one it was
+    made for."""
     version = version or apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
         raise TooOld(

@@ -36,7 +36,7 @@ class Url(Struct, frozen=True):
     """The URL in normal form, as the client gets it."""
     host: str | Address
     shown: str
-    """For messages: the host, and the port if it is not the usual one."""
+    """The text for messages: the host, and the port if it is not the default one."""
 
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again

@@ -113,7 +113,7 @@ def _names_in(folder: Path, name: str) -> list[str]:
 
 
 def _of_manifest(text: str) -> Iterator[str]:
-    """Yields the variables of an app.json that have no value of their own."""
+    """Yields the variables of an app.json that have no default value."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

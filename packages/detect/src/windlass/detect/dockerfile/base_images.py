@@ -34,7 +34,7 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     """Versions that a range chooses from, the oldest first."""
     takes_patches: bool = False
-    """True if the language refuses another patch version than the one that is named."""
+    """True if the language requires exactly the patch version that the repository names."""
     at_least: bool = False
     """True if a newer version builds everything that names an older one."""
 

@@ -492,7 +492,7 @@ class DockerBuilder:
             self._left.append((progress, scope))
 
     async def _is_layer_of(self, scope: str, layer: str) -> bool:
-        """Returns whether builds of a service made this image without a name. A step can print ids of
+        """Returns whether builds of a service created this unnamed image: a build step can print ids of
         other images."""
         try:
             history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])

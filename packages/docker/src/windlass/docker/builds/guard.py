@@ -79,7 +79,7 @@ _LIKE_AN_INSTRUCTION: Final = re.compile(
 _SELECTS_A_FRONTEND: Final = "BUILDKIT_"
 _SAME_PROCESSORS: Final = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 _BASE_VARIANTS: Final = {"amd64": "v1", "arm64": "v8"}
-"""Variants that mean the same as none."""
+"""Variants that are the default of their architecture."""
 
 
 class Around(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ class Pace:
     def __init__(self, rate: int = BYTES_A_SECOND) -> None:
         self._rate = rate
         self._paid_until = 0.0
-        """The time at which all that was read would have been read at this pace."""
+        """The time at which the bytes read so far would have been read at the allowed rate."""
 
     async def keep(self, count: int) -> None:
         """Waits after so many bytes were read, if they came faster than the pace."""

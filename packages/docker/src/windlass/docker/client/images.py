@@ -114,8 +114,8 @@ async def _stored_size(docker: Docker, id: str) -> int:
 
 
 class _PullSpeed:
-    """Returns the time at which a pull is cancelled: a registry that sends a byte now and then would hold
-    up all pulls."""
+    """Computes the time at which a slow pull is cancelled, so that a slow registry does not delay all
+    pulls."""
 
     def __init__(self, now: float) -> None:
         self._layers: dict[str, int] = {}

@@ -65,8 +65,8 @@ class RawConnection:
             await cast(Any, connection.protocol)._drain_helper()
 
     def end(self) -> bool:
-        """Closes the writing side, and continues to read. False if the connection cannot: TLS has no such
-        end."""
+        """Closes the writing side, and continues to read. Returns False if this is impossible, as with
+        TLS."""
         transport = self._transport()
         if transport is None:
             return True

@@ -82,7 +82,7 @@ class RequestReader(GatewaySocket):
         return True
 
     def _judge_whole(self, data: bytes, first: int) -> bool:
-        """Judges the fields. Returns False unless these bytes are exactly one head that no body follows."""
+        """Checks the fields. Returns True only if these bytes are exactly one head without a body."""
         if first < 1 or data.find(END, first) != len(data) - len(END):
             return False
         try:

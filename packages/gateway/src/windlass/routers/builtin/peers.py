@@ -72,7 +72,7 @@ class Peer:
         """Requests, tunnels and pipes in progress, and those being connected."""
         self.idle: list[InstanceConnection] = []
         self.routes = 0
-        """Routes that lead to it. Without any, no connection to it is kept."""
+        """The number of routes to this endpoint. Without routes, no connections to it are kept."""
         self.draining = 0
         self.penalty = 0
         self.retry_at = 0.0

@@ -107,7 +107,7 @@ class SiteFiles:
         self.sites.clear()
 
     async def load_site(self, folder: str) -> None:
-        """Reads the index of a site. Raises OSError or ValueError if that cannot be done."""
+        """Reads the index of a site. Raises OSError or ValueError on failure."""
 
         async def load() -> None:
             self.sites.put(folder, LoadedSite(folder, await asyncio.to_thread(read_index, Path(folder))))

@@ -26,7 +26,7 @@ _SAFE_IN_PATH: Final = "/@!$&'()*+,;=:-._~"
 
 
 def decoded_path(raw: bytes) -> str | None:
-    """Returns the path of a target without its query, decoded; None if no file can be meant by it."""
+    """Returns the decoded path of a target without its query; None if it cannot be the path of a file."""
     if not raw.startswith(b"/") or _ENCODED_SLASH.search(raw):
         return None
     try:

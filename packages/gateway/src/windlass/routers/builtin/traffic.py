@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Final
 
 BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds that divide the times of answers."""
+"""Boundaries of the latency histogram, in seconds."""
 _MOST: Final = 8
 """The most requests that a timed one may count for; a power of two."""
 _OFTEN: Final = 0.01
@@ -19,7 +19,7 @@ _OFTEN: Final = 0.01
 
 
 class Traffic:
-    """The requests of a service, and its TCP connections: those so far, and those in progress."""
+    """The numbers of requests and TCP connections of a service: in total, and in progress."""
 
     __slots__ = ("_last", "_most", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
 
@@ -34,7 +34,7 @@ class Traffic:
         self.switched = 0
         """Requests that were answered with a switch of protocols, and are still in progress."""
         self.buckets = [0] * (len(BOUNDS) + 1)
-        """The same by the time until the end of the answer; the last has no bound."""
+        """The number of requests in each latency bucket; the last bucket has no upper bound."""
         self.seconds = 0.0
         self._last = 0.0
 
@@ -51,7 +51,7 @@ class Traffic:
         """A request whose number has none of these bits is timed."""
 
     def begin(self) -> float:
-        """Starts to time a request; returns the present time, as `end` wants it."""
+        """Starts to time a request; returns the present time for `end`."""
         now = monotonic()
         self.mask = self._most if now - self._last < _OFTEN * (self.mask + 1) else 0
         self._last = now

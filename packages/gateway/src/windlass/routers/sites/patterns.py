@@ -32,7 +32,7 @@ class PathPattern:
         """The text with which each of its paths begins; if it is plain, all of it."""
 
     def match(self, path: str) -> Mapping[str, str] | None:
-        """Returns the values of its names if it stands for this path."""
+        """Returns the values of its placeholders if the pattern matches this path."""
         if not self._has_splat:
             return self._match(path.rstrip("/") or "/")
         values = self._match(path)

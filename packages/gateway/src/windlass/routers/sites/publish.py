@@ -67,7 +67,7 @@ def _is_digest(token: str, *, is_code: bool) -> bool:
 
 
 def _changes(token: str) -> int:
-    """Returns how often a small letter, a capital or a digit follows one of another kind."""
+    """Returns how often the kind of character (lower case, upper case, digit) changes in a text."""
     kinds = [letter.isdigit() + 2 * letter.isupper() for letter in token]
     return sum(before != after for before, after in pairwise(kinds))
 
@@ -87,7 +87,7 @@ _FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
 _MOST_COMPRESSED_OF_ALL: Final = 1024**3
 _WORTH: Final = 0.95
 _BEST_BELOW: Final = 1024 * 1024
-"""Bytes below which a file is compressed as well as possible."""
+"""Files below this size, in bytes, are compressed at the highest level."""
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

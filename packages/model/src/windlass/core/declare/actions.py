@@ -66,7 +66,7 @@ class Action(Struct, frozen=True, kw_only=True):
     only_reads: bool = False
     """True if it changes nothing, although its method is POST: its body is a question."""
     starts: bool = False
-    """True if it starts something in services that continues after its answer."""
+    """True if the operation starts work in services that continues after the answer."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do
@@ -79,14 +79,14 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class SubAction(Struct, frozen=True, kw_only=True):
-    """Work that a deployment may do instead of all that it can, such as a plan alone."""
+    """A part of a deployment that can be requested alone, such as only a plan."""
 
     word: str
     """The word for it in the status of the deployment."""
     trigger: str
     """The word for its request in histories."""
     outcome: str
-    """The line after a success: *the service* `is planned`."""
+    """The end of the line that is printed after a success: *the service* `is planned`."""
 
 
 class Trait(Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     only_reads: bool = False
     """True if it changes nothing, whatever its method."""
     starts: bool = False
-    """True if it starts something in services that continues after its answer."""
+    """True if the operation starts work in services that continues after the answer."""
     tagged: bool = False
     """True if the answer is one resource, with an ETag."""
     conditional: bool = False

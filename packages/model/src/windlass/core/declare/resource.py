@@ -57,9 +57,9 @@ class ServiceLists(Struct, frozen=True):
     base: type[Struct]
     """The struct that actions name as their body or answer."""
     field: Callable[[Family], tuple[str, Any]] | None = None
-    """Takes a family of services. Returns the name and the type of its list."""
+    """A function from a family of services to the name and the type of its list."""
     inside: tuple[str, ServiceLists] | None = None
-    """The field with a list of such structs, if it is not the struct itself that has the lists."""
+    """The field with a list of such structs, if the lists are not in the struct itself."""
 
     def build(self, services: Iterable[Family]) -> type[Struct]:
         declared: list[tuple[Any, ...]] = []

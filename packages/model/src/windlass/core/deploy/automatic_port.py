@@ -18,7 +18,7 @@ _ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
 _WORKER: Final = re.compile(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
-"""Words of commands that serve nothing."""
+"""Matches commands of programs that serve no requests, such as workers."""
 
 
 def choose_port(

@@ -122,7 +122,7 @@ class AuditNames:
         return self._targets.get(family, enum_value(family))
 
     def families_of(self, target: str) -> tuple[str, ...]:
-        """Returns all families with this word; if there are none, a name without matches."""
+        """Returns the names of all families with this audit word, or a name that matches nothing."""
         return tuple(family for family, word in self._targets.items() if word == target) or (target,)
 
     def sub_target(self, family: str) -> str | None:

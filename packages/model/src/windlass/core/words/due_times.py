@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from windlass.core.words.cron import Timetable
 
 LONGEST_CHANGE: Final = 180
-"""Minutes: a greater change of the clock is a correction."""
+"""Minutes above which a change of the clock is a correction, not daylight saving time."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
 _DAY: Final = timedelta(days=1)
 _FARTHEST: Final = 366 * 9

@@ -160,7 +160,7 @@ class ArtifactStore:
             self._put_deps_away(deps, names_used or self._used_artifacts)
 
     def erase_gone(self) -> None:
-        """Erases what was renamed, also by a process that was ended before it had erased it."""
+        """Erases renamed folders, including those of a process that was killed before it had erased them."""
         for gone in sorted(self.folder.glob(f"{GONE}*")):
             _try_to_erase(gone)
 

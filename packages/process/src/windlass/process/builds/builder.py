@@ -256,7 +256,7 @@ def _explain_error() -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Returns the reason of an error without the paths of this machine, of which a copied tree has many."""
+    """Returns the reason of an error without the paths of this machine."""
     if isinstance(error, shutil.Error):
         text = " ".join(str(failure[-1]) for failure in error.args[0])
         numbers = re.findall(r"\[Errno (\d+)\]", text)

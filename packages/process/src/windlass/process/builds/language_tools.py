@@ -88,7 +88,7 @@ class ToolchainSearch:
         return answer
 
     def _cache_key(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
-        """Returns all that decides the answer of the program."""
+        """Returns the inputs that determine the answer of the program."""
         program = Path(self._tools.find(toolchain.version[0]) or "")
         facts = program.stat()
         files = [self._cwd / name for name in toolchain.version_files]

@@ -24,7 +24,7 @@ from windlass.process.builds.caches import BuildCaches
 _CACHES: Final = {".cache", ".vite"}
 """Folders that tools write to, which are stored separately."""
 _TICK: Final = 0.02
-"""Seconds after which the file system surely gives another time."""
+"""Seconds after which the file system certainly assigns another modification time."""
 
 
 class _CopyNote(Struct, frozen=True):

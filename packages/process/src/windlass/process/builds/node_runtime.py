@@ -34,7 +34,7 @@ class NodeRuntime(Struct, frozen=True, kw_only=True):
     fetched: Path | None = None
     """The folder of a fetched Node, with its programs in `bin`; None for that of this machine."""
     complaint: str = ""
-    """The remedy, if the repository asks for another version than this one."""
+    """The message, if the repository requires another version than this one."""
 
 
 async def find_node(

@@ -28,7 +28,7 @@ class LockManager(Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     """Packages of the Python registry that carry the program."""
     words: tuple[str, ...]
-    """Words that install the dependencies, and neither the project nor what is for development."""
+    """The command's words that install the dependencies, but neither the project nor development packages."""
     settings: Mapping[str, str]
     cache: str
     """The variable that names its folder for downloads."""

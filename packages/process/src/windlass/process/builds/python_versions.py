@@ -75,7 +75,7 @@ class PythonRequirement(Struct, frozen=True):
     version: str = ""
     named_by: str = ""
     is_strict: bool = False
-    """True if nothing can be installed with another version."""
+    """True if no other version can install the packages."""
 
     def holds(self, version: str) -> bool:
         return not self.version or is_in_range(version, self.minor or self.version)
@@ -95,7 +95,7 @@ class Interpreter(Struct, frozen=True):
     fetched: Path | None = None
     """The folder of a fetched Python, with its programs in `bin`; None for one of this machine."""
     complaint: str = ""
-    """The remedy, if the repository asks for another version than this one."""
+    """The message, if the repository requires another version than this one."""
 
 
 def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
@@ -177,7 +177,7 @@ async def _find(tools: Tools, minor: str) -> Interpreter | None:
 
 
 async def _can_install(tools: Tools, program: Path) -> bool:
-    """True unless it is too old for the pip that would install its packages."""
+    """Returns False if the version is too old for the pip that would install its packages."""
     pip = await find_pip(tools, str(program))
     return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
 

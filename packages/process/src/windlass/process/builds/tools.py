@@ -246,7 +246,7 @@ class Tools:
 
 
 class OutputLines:
-    """Cuts the output of a program into readable lines."""
+    """Splits the output of a program into readable lines."""
 
     def __init__(self, say: Say, plain: Callable[[str], str] = str, last: deque[str] | None = None) -> None:
         """`plain` hides paths, which has to come before a long line is cut in the middle of one."""

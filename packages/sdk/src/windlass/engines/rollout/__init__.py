@@ -1,1 +1,1 @@
-"""Code that engines share which start copies of a workload one by one."""
+"""The shared code of engines that start copies of a workload one by one."""

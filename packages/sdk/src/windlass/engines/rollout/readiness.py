@@ -29,7 +29,7 @@ _GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
-"""Seconds after which the reason of a program that listens nowhere is noted."""
+"""Seconds after which the release notes that a program listens nowhere."""
 LOOK_EVERY: Final = 1.0
 """Seconds between two checks of where a program listens; more, the longer it takes."""
 SURE_AFTER: Final = 3.0

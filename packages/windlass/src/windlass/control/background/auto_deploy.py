@@ -38,7 +38,7 @@ SHORT_SECONDS, FULL_EVERY = 4.0, 5
 """The limit while a branch cannot be read, and the number of checks of which one has the full limit all the
 same: a server that is always slow may have failed just once."""
 LONGEST_PAUSE: Final = 10
-"""The longest pause while a branch cannot be read, in usual pauses."""
+"""The longest pause while a branch cannot be read, as a multiple of the usual pause."""
 SLOWER: Final = 30
 """The shortest pause after a check, as a multiple of its duration: slow servers hold few slots."""
 LONGEST_SLOW_PAUSE: Final = 10 * MINUTE

@@ -24,7 +24,7 @@ from windlass.engines.engine import DiskMeasurement, EngineError
 from windlass.store import FIRST_PLACE
 
 EVERY: Final = 300.0
-"""Seconds between two measurements; fewer while an organization waits that what it has deleted counts."""
+"""Seconds between two measurements; less while an organization waits until its deletions are counted."""
 SOON: Final = 60.0
 _FIRST: Final = 20.0
 _TURN: Final = 0.02

@@ -146,6 +146,6 @@ class KeyRotation:
         return True
 
     async def stop(self) -> None:
-        """Withdraws this server, so that other servers do not wait for it."""
+        """Removes this server from the list of key holders, so that other servers do not wait for it."""
         if self._is_shared:
             await self._store.write(lambda tx: tx.key_holders.leave(self._server))

@@ -63,7 +63,7 @@ class ObservedLease(Struct, frozen=True):
     owner: str
     until: int
     since: int
-    """The first check at this lease, by the clock of this server."""
+    """The time of the first check that found this lease, by the clock of this server."""
     last: int
     """The last check of this lease."""
 

@@ -85,8 +85,8 @@ def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str,
 
 
 def percentiles(buckets: Sequence[int]) -> Point:
-    """Returns the milliseconds that parts of the answers took at most, estimated within a bucket; None
-    without answers. The times of the last bucket are unknown: they count as its lower bound."""
+    """Returns latency percentiles in milliseconds, interpolated within a bucket; None without answers.
+    Times in the last, unlimited bucket count as its lower bound."""
     sums = [*accumulate(buckets)]
     if not sums[-1]:
         return dict.fromkeys(PERCENTILES)

@@ -28,8 +28,7 @@ from windlass.routers.router import RouteError
 from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
-"""The id, at each server, of the place of its own machine, whichever name the setting `place` gives the
-machine."""
+"""The id that each server uses for the place of its own machine, whatever the setting `place` is."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
 LAST_REQUESTS: Final = 60.0

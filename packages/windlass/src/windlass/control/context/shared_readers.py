@@ -22,7 +22,7 @@ _log = log("streams")
 
 
 class SharedReader:
-    """Reads for all streams of one subject; subclasses define `look`."""
+    """Reads the database for all streams of one subject; subclasses define `look`."""
 
     resting = 0.0
     """Seconds after a check before the next one, which sees all changes of that time. The first change is

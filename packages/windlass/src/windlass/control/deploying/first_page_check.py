@@ -90,7 +90,7 @@ async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
 
 
 async def _remedy(ctx: Context, workload: Workload, began: int) -> str:
-    """Returns what to do about an error, from the lines that the program has written since."""
+    """Returns the remedy for an error, from the output lines of the program since then."""
     for pause in _LOG_PAUSES:
         await asyncio.sleep(pause)
         if remedy := remedy_of("", workload.name, await _output(ctx, workload, began)):

@@ -21,7 +21,8 @@ HOLD: Final = 2.0
 PAUSE: Final = 5_000
 """Milliseconds after which a step is repeated that found the engine unavailable."""
 LEAST_TRIES: Final = 4
-"""Tries before a step fails, also where the server was stopped for longer than its time limit."""
+"""The minimum number of tries before a step fails, even if the server was stopped for longer than the time
+limit."""
 
 
 class RetryLater(Exception):

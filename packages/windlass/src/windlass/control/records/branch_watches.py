@@ -13,7 +13,7 @@ NEXT_COMMIT: Final = ""
 
 
 def service_of_work(work: str) -> str:
-    """Returns the id of the service whose branch a piece of work looks at, from the id of the work."""
+    """Returns the id of the service whose branch is checked, from the id of the work."""
     return work.removeprefix(f"{AUTO_DEPLOY}:")
 
 

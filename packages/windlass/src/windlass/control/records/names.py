@@ -1,5 +1,5 @@
-"""Names that services hold: labels of host names on the gateway, names in their environment, and ports of the
-machine.
+"""Reserves names for services: labels of host names on the gateway, names in their environment, and ports
+of the machine.
 
 A name is reserved in the store, for one service, before anything is served under it: the first service to
 ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.

@@ -47,7 +47,7 @@ ABANDONED: Final = "Ended, because the deployment that waited for it was cancell
 _TRIM_EVERY: Final = 16
 """Runs after which older ones are deleted."""
 _PER_MILLISECOND: Final = 1000
-"""Generations of one job for each millisecond."""
+"""The number of generations that a job can have in one millisecond."""
 
 _details = msgspec.json.Decoder(RunDetails).decode
 _plan = msgspec.json.Decoder(JobPlan).decode
@@ -79,7 +79,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
-    """Stores a run with the work that executes it. None if there was one for this due time before."""
+    """Stores a run with the work that executes it. Returns None if this due time already has a run."""
     details = RunDetails(
         event=new.event,
         command=new.command,

@@ -39,7 +39,7 @@ class KeyState(Struct, frozen=True):
 
     current: str
     records: tuple[KeyRecord, ...]
-    """All keys with which values were ever sealed, the oldest first."""
+    """All keys that were ever used to seal values, the oldest first."""
     unreadable: tuple[str, ...] = ()
     """Names of values that could not be opened."""
     unreadable_at: int = 0
@@ -108,7 +108,7 @@ async def record_next(tx: Tx, state: KeyState, id: str) -> None:
 
 
 async def record_retired(tx: Tx, state: KeyState) -> None:
-    """Records that nothing is sealed with any key but the present one."""
+    """Records that no value is sealed with a former key any more."""
     await _set_history(
         tx,
         tuple(

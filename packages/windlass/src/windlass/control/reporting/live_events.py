@@ -25,7 +25,7 @@ from windlass.store import EventRow, Reads, events_topic
 
 _PAGE: Final = 200
 _KEPT: Final = 300
-"""Recent events in memory, for readers that are a little behind."""
+"""The number of recent events in memory, for readers that are slightly behind."""
 _GONE: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"

@@ -19,7 +19,7 @@ T = TypeVar("T", bound="type[AnyBehaviour]")
 
 
 class Draft(Struct, Generic[S]):
-    """A resource on its way into the store."""
+    """A resource that is being created."""
 
     family: Family
     id: str
@@ -36,7 +36,7 @@ class Draft(Struct, Generic[S]):
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
     """Secrets of the server beside those that the client sent; later changes leave them as they are."""
     is_full: bool = False
-    """True for a client of the full interface, for which nothing is chosen."""
+    """True for a client of the full interface: Windlass chooses no defaults for it."""
     copy_of: Row | None = None
     """The resource that it is a copy of."""
 
@@ -65,7 +65,7 @@ class Change(Struct, Generic[S]):
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
     """Encrypted fields of the server that replace the former ones."""
     is_full: bool = False
-    """True for a client of the full interface, for which nothing is chosen."""
+    """True for a client of the full interface: Windlass chooses no defaults for it."""
 
 
 class Behaviour(Generic[S]):

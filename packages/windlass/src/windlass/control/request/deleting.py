@@ -111,8 +111,7 @@ async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Request
 
 
 async def give_up_above(tx: Tx, service: Row) -> None:
-    """Keeps the environment and the project of a service that could not be deleted, until they are deleted
-    again."""
+    """Cancels the deletion of the environment and project of a service that could not be deleted."""
     for row in await tx.tree.above(service.parent):
         await tx.deletions.forget(row.id)
 

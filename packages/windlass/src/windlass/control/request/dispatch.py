@@ -36,7 +36,7 @@ for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
 
 
 class _ShortList(Struct):
-    """The answer of a list that is short enough to be built in memory."""
+    """The answer of a list that is built in memory, because it is always short."""
 
     results: list[msgspec.Raw]
 

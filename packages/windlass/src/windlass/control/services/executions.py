@@ -36,7 +36,7 @@ SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec 
 """The command where none is given."""
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
-"""Seconds until a port that does not answer is given up."""
+"""Seconds until a connection attempt to a port is given up."""
 _LONGEST_SHOWN: Final = 2000
 """Characters of a command in the audit."""
 

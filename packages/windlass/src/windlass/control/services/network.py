@@ -1,4 +1,4 @@
-"""Network options: read, and refused where the gateway has no such thing."""
+"""Reads network options, and refuses those that the gateway does not support."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _is_by_id(variable: BuiltIn) -> bool:
 
 
 async def _place_of(ctx: Context, source: Reads, levels: list[Row]) -> Place:
-    """Returns the place of the environment; above one, nothing has an address."""
+    """Returns the place of the environment; there are no addresses above an environment."""
     home = next((level for level in levels if kinds_in(ctx, level)), None)
     return await ctx.places.of_environment(source, home.id) if home else ctx.places.local
 

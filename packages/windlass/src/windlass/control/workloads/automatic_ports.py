@@ -69,7 +69,7 @@ def with_automatic_port(spec: Application, usual: Workload) -> Application:
 
 
 def _probed_port(spec: Application) -> int | None:
-    """Returns the port that a probe asks, 0 if it names none; None if no probe asks one."""
+    """Returns the port that a probe checks; 0 if the probe names no port, None if no probe checks a port."""
     checks = spec.healthchecks
     for probe in (checks.readiness_probe, checks.liveness_probe):
         kind = probe.type if probe and probe.type else None

@@ -132,8 +132,8 @@ class Git:
     async def fetching(
         self, source: GitSource, into: Path, name: str, progress: Progress = silent
     ) -> AsyncIterator[GitCommit]:
-        """Fetches like `fetch`, but only what has changed since the last fetch with this name. After the
-        block, a copy is prepared for the next fetch."""
+        """Fetches like `fetch`, but only the changes since the last fetch with this name. After the block,
+        a copy is prepared for the next fetch."""
         kept = await subprocesses.in_thread(KeptCopy.hold, self._home, name)
         if kept is None:
             yield await self.fetch(source, into, progress)

@@ -102,7 +102,7 @@ def authorization(token: str, host: str) -> str:
 
 
 def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
-    """Returns the command of ssh: it connects to the judged address, and keeps the server's key by host
+    """Returns the ssh command: it connects to the checked address, and stores the server's key by host
     name."""
     known_hosts = str(home / "known_hosts").replace("%", "%%")
     options = (

@@ -19,7 +19,8 @@ BLOCK: Final = 512
 _PIECE: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _LONGEST_NAME: Final = 64 * 1024
-"""Maximum bytes of the headers that hold the long names of one entry: all are in memory until it comes."""
+"""Maximum bytes of the headers with the long names of one entry: they are in memory until the entry
+follows."""
 _MOST_RECORDS: Final = 100
 """Records of a pax header. Honest ones have a few times, names and attributes."""
 _KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {

@@ -63,7 +63,7 @@ class DeploymentTable(Table):
         return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
 
     async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
-        """Returns those that neither wait nor are in progress, as `latest` does."""
+        """Returns ended deployments, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
 
     async def number_at(self, service: str, moment: int) -> int:

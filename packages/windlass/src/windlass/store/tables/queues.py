@@ -26,8 +26,7 @@ class Queue(IntEnum):
 FIRST_PLACE: Final = "local"
 """The place of the first server, and of all whose settings name no other."""
 _FIRST_CLUSTER: Final = 3
-"""Never changes: numbers of queues are stored. Only an id of zeros and one digit would have the number of
-another queue."""
+"""The first number for queues of clusters. It must not change, because numbers of queues are stored."""
 _DIGITS: Final = 15
 """Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
 

@@ -21,7 +21,7 @@ class StatusRow(Struct, frozen=True, gc=False):
     deployed_at: int | None
     changed: int
     serving: str | None = None
-    """The deployment that the service is to run."""
+    """The deployment that the service should run."""
     digest: str = ""
     """A digest of everything with which it was deployed."""
     instances: int = 0

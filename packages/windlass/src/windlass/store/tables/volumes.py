@@ -1,4 +1,4 @@
-"""Volumes: the names of those that deployments of a service have served with."""
+"""The table of volumes that deployments of a service have used."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class WorkChanges(WorkTable):
         self._session.nudge("work")
 
     async def schedule_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
-        """Asks for one piece of work for each id, which comes with its organization."""
+        """Schedules one piece of work for each id; each id comes with its organization."""
         await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
         self._session.nudge("work")
 

@@ -35,7 +35,8 @@ class RemovalFailed(Exception):
 
 
 async def run_before_removal(ledger: Ledger) -> None:
-    """Returns at once if there is nothing to run, or if it has run. Raises RemovalFailed."""
+    """Runs the run that precedes a removal. Returns at once if there is none, or if it has ended. Raises
+    RemovalFailed."""
     sub_action = particulars(ledger.deployment).sub_action
     if not sub_action:
         return

@@ -1,5 +1,5 @@
-"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled. A service
-that is deleted goes itself, once everything that was made for it is removed.
+"""Ends the instances of a service. A stop keeps its data, and an uninstall erases it. A deletion also
+removes the service itself, once everything else is removed.
 """
 
 from __future__ import annotations
