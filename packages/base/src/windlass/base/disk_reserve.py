@@ -128,8 +128,8 @@ class DiskShare(Struct, frozen=True):
 
 
 def rooms(folder: Path, wanted: int) -> list[Room]:
-    """Returns the room of the disk of a folder, with a reserve of so many bytes, and as large a part of its
-    files. Some file systems do not count files."""
+    """Returns the free space of a folder's disk, with a reserve of so many bytes, and the same fraction of
+    its inodes. Some file systems do not count files."""
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
     part = min(wanted / whole, LARGEST_PART) if whole else 0.0

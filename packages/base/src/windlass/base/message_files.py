@@ -39,7 +39,7 @@ _PAUSE: Final = 0.02
 
 
 class UnseenFiles(Exception):
-    """Some of the files that wait in messages could not be seen."""
+    """Raised if some of the files that wait in messages could not be read."""
 
 
 class _Disturbed(Exception):

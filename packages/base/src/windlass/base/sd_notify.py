@@ -31,7 +31,7 @@ class SystemdNotifier(Struct, frozen=True):
     address: str = ""
     """The path of its socket; empty if nothing is to be reported."""
     watchdog: float = 0.0
-    """Seconds without a sign of life after which it ends this program; 0 is never."""
+    """Seconds without a watchdog notification after which systemd ends this program; 0 for never."""
     sockets: Sequence[PassedSocket] = ()
 
     def tell(self, *states: str) -> None:

@@ -28,7 +28,7 @@ _EVERY: Final = 1.0
 """Seconds between two checks of the memory of steps."""
 _LEAST: Final = 2048
 _PARTS: Final = 8
-"""Parts of the limit of an environment by which several are compared."""
+"""The step size, as a fraction of an environment's limit, for comparing the memory of builds."""
 
 
 def usual_memory() -> int:

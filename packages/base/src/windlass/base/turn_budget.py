@@ -30,7 +30,7 @@ class TurnBudget:
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = self._left = seconds
         self._long_step = _SECONDS
-        """Seconds of a long step of late."""
+        """The recent duration of long steps, in seconds."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_renewed = False
         """True if the next turn does so."""

@@ -90,7 +90,7 @@ async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """Yields an address of a socket that is not too long, as paths may be."""
+    """Yields an alternative path of a socket that is short enough for its address."""
     folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

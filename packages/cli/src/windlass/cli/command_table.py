@@ -46,7 +46,7 @@ class CommandTable(Struct, frozen=True):
     """Changes with every file that declares a command."""
     groups: dict[str, GroupLines]
     others: dict[str, str]
-    """Lines about the commands that do not follow from the API."""
+    """Help lines of the commands that are not derived from the API."""
     machine: dict[str, str]
     """Commands that installed packages bring for the machine of a server, as `module:attribute`."""
 

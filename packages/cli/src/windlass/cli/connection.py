@@ -26,7 +26,7 @@ _CALL: Final = "The call"
 
 
 class ServerAccess(Struct, frozen=True):
-    """An address and a token; either may be empty where none was given."""
+    """An address and a token; either may be empty."""
 
     url: str = ""
     token: str = ""

@@ -50,7 +50,7 @@ class StartedDeployment(Struct, frozen=True):
 
 
 class EndedDeployment(Struct, frozen=True):
-    """A deployment that is over."""
+    """A deployment that has ended."""
 
     started: StartedDeployment
     deployment: Mapping[str, Any]

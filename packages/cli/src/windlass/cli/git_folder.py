@@ -17,7 +17,7 @@ from windlass.cli.linked_folder import FILE as LINK
 
 _SECONDS: Final = 30
 _RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
-"""Options against settings of a repository that name programs to run."""
+"""Options that disable repository settings which run programs."""
 _SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
 
 

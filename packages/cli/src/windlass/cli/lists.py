@@ -53,7 +53,7 @@ _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Maximum characters of a column, and the fewest of one that takes what is left."""
 _MOST_LINES: Final = 4
-"""Lines of a reason in its column; a longer one is below the table."""
+"""Maximum lines of a reason in its column; longer reasons are printed below the table."""
 
 
 def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:

@@ -147,7 +147,8 @@ class NameResolver:
         ]
 
     def nearest(self, families: Sequence[Family]) -> Family:
-        """Returns the given one of these families; of several that are nested, the innermost."""
+        """Returns the family that was given by an option; if several nested ones were given, the
+        innermost."""
         named = [family for family in families if family.name in self._given]
         above = {higher.name for family in named for higher in ancestry(self._registry, family)}
         lowest = [family for family in named if family.name not in above]

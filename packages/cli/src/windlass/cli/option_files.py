@@ -13,7 +13,7 @@ from typing import Final
 from windlass.terminal.command_errors import InvalidUsage
 
 MOST: Final = 1024 * 1024
-"""Bytes of a text: the API takes no larger body."""
+"""Maximum bytes of a text, which is the largest body that the API accepts."""
 STDIN: Final = "-"
 
 

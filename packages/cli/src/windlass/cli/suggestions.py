@@ -98,7 +98,8 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
 
 
 def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoReturn:
-    """Raises the error again, with a suggestion if another tool calls the option so, or a part of it."""
+    """Raises the error again, with a suggestion if another tool has an option of this name, or if it is a
+    part of an option's name."""
     name = error.option_name
     suggestions = [_OPTIONS[name]] if _OPTIONS.get(name) in names else _with_the_same_end(name, names)
     if parts := [option for option in names if option.startswith(f"{name}.")]:

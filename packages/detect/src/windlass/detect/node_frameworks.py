@@ -230,7 +230,7 @@ BROWSER_ROUTERS: Final = (
     "vue-router",
     "wouter",
 )
-"""Packages by which a page shows other paths than its own, without another page."""
+"""Packages for routing in the browser, where one page serves many paths."""
 
 
 SERVERS: Final = {

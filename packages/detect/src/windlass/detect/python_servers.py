@@ -89,7 +89,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
 
 
 def _imports(file: PythonFile) -> Iterator[str]:
-    """Yields names of modules that the file may import, with those that are names in modules."""
+    """Yields the full names that a file may import: modules, and names inside modules."""
     package = file.path.removeprefix("src/").split("/")[:-1]
     for match in _IMPORT.finditer(file.text):
         if match["modules"]:

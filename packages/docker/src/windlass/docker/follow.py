@@ -192,7 +192,7 @@ class NewOutput:
     """Finds the lines that were not read before; see `position`."""
 
     def __init__(self, position: Position, *, is_behind: bool = False) -> None:
-        """`is_behind`: only the last lines are read, and others before them may be left out."""
+        """`is_behind`: True to read only the last lines, without those before them."""
         self.position = position
         self.left_out = 0
         """Milliseconds between the last line before those that were left out, and the next line."""

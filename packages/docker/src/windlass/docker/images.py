@@ -25,7 +25,7 @@ def _ignore(line: str) -> None:
 
 class DockerImages:
     def __init__(self, docker: Docker, pulled: PulledImages, registry: BuildRegistry | None = None) -> None:
-        """`registry` has the images that Windlass built, if it is set."""
+        """`registry`: the registry for images that Windlass builds, if there is one."""
         self._docker, self._pulled = docker, pulled
         self._built = BuiltImages(docker, registry)
         self._backoff = PullBackoff()

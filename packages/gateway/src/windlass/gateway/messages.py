@@ -106,7 +106,7 @@ class ServiceTraffic(Struct, frozen=True, array_like=True):
     answers: tuple[int, ...]
     """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
     buckets: tuple[int, ...]
-    """Their times; see `windlass.routers.builtin.traffic`."""
+    """The latency histogram of the requests; see `windlass.routers.builtin.traffic`."""
     seconds: float
     """The sum of their times."""
 

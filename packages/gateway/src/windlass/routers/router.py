@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class RouteError(Exception):
-    """An address cannot be had. The message is for the person who deployed."""
+    """Raised if an address is not available. The message is for the person who deployed."""
 
 
 class Endpoint(Struct, frozen=True):

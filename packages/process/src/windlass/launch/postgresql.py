@@ -142,7 +142,7 @@ class PostgresServer(NamedTuple):
         self.settle(account)
 
     def settle(self, account: PostgresAccount) -> None:
-        """Sets user, password and database. No server listens meanwhile."""
+        """Sets user, password and database while no server listens."""
         name, user, database = quote(account.user), text(account.user), text(account.database)
         role = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
         absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"

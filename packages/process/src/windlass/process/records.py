@@ -101,7 +101,7 @@ class Record(Struct, frozen=True, kw_only=True):
     once: bool = False
     """True if it runs to completion and is never restarted."""
     ended_at: int = 0
-    """The time of its end, if it runs once."""
+    """The end time of a program that runs once."""
     peak_memory: int = 0
     """Bytes that its largest process used, if it has run once; 0 if that is not known."""
     removing: bool = False

@@ -60,7 +60,7 @@ def main(folder: str, *command: str) -> NoReturn:
 
 
 def _record_end(place: Path, result: str) -> None:
-    """Records the end. On a full disk, waits for room, because no other process knows how the program
+    """Records the end. On a full disk, waits for space, because no other process knows how the program
     ended."""
     while True:
         try:

@@ -27,7 +27,7 @@ def tree_of(folder: Path) -> Tree:
 
 
 def load_readers() -> None:
-    """Loads all that reads files of commits, for processes that are forked of this one: the modules that
+    """Imports all modules that read files of commits, before this process forks: the modules that
     installed packages name as entry points of the group `windlass.readers`."""
     for reader in entry_points(READERS):
         reader.load()

@@ -102,7 +102,7 @@ WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_JSON = re.compile(r"\[\s*[\"\]]")
-"""BuildKit takes a list for JSON, whatever follows it."""
+"""Matches a list, which BuildKit parses as JSON whatever follows it."""
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 

@@ -72,7 +72,7 @@ class EngineReport(Struct, frozen=True, kw_only=True):
     """The answers of an engine at another address."""
 
     title: str
-    """Its product and its version."""
+    """The product and version of the engine."""
     ahead: float
     """Seconds by which its clock is ahead of this one."""
     instances: dict[str, int]

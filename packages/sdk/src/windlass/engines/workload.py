@@ -63,7 +63,7 @@ class Artifact(Struct, frozen=True, kw_only=True):
     key: str = ""
     """Digest of its inputs: the same key is never built twice."""
     command: tuple[str, ...] = ()
-    """The web process, or the only one. Empty: the command of the image."""
+    """The command of the web process, or of the only process; empty for the command of the image."""
     processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The commands of all process types, by name."""
     release: tuple[str, ...] = ()
@@ -156,7 +156,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     """Instead of the artifact's own."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Instead of the artifact's own of the same name. PORT is set by the engine where it is not given."""
+    """The environment variables, which override those of the artifact. The engine sets PORT if it is
+    missing."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Keyed by the path where the instance finds them."""
     hidden: frozenset[str] = frozenset()
@@ -207,7 +208,8 @@ class Workload(Struct, frozen=True, kw_only=True):
 
 
 def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
-    """Returns a run of a command: the same build, variables and volumes, no ports or probes."""
+    """Returns the workload of a single command, with the same build, variables and volumes, and without
+    ports and probes."""
     is_image = workload.artifact.kind == "image"
     return replace(
         workload,

@@ -148,7 +148,7 @@ async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
 
 
 async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
-    """Answers the plan that this run is to apply, and no other."""
+    """Answers the plan that this run should apply."""
     plan = await ctx.store.reads.terraform.plan(rest)
     if plan is None or plan.service != run.service or particulars(run).of != rest:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")

@@ -147,7 +147,8 @@ def _forget_ended(windows: dict[str, Window], now: int) -> None:
 
 
 def subject_of_address(host: str) -> str:
-    """Returns the subject of a caller without a token: its address, or its IPv6 network of a home."""
+    """Returns the subject of a caller without a token: its IPv4 address, or the IPv6 network of its
+    address."""
     try:
         address = ip_address(host)
     except ValueError:

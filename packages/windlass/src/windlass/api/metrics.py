@@ -33,7 +33,7 @@ class Metrics:
             operation.id: self._group(_family_of(operation), "write" if operation.writes else "read")
             for operation in operations
         }
-        """The same histograms by operation."""
+        """The same histograms, keyed by operation."""
         self._pages = self._group("page", "read")
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:

@@ -61,7 +61,7 @@ def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
 
 
 def gateway_access_log(settings: Settings) -> str:
-    """Returns the absolute path of the file into which the gateway logs requests; empty is none."""
+    """Returns the absolute path of the gateway's access log; empty if there is none."""
     if not settings.gateway_access_log_file:
         return ""
     path = Path(settings.gateway_access_log_file).absolute()

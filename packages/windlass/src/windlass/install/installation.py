@@ -256,7 +256,7 @@ class Installation:
         return 0.0 if problem else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> None:
-        """Counts what runs, and stops the gateway if nothing does."""
+        """Counts running instances, and stops the gateway if there are none."""
         instances: list[Instance] = []
 
         async def look(place: Place) -> None:
@@ -404,7 +404,7 @@ async def install(
 async def _complete(
     installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
 ) -> None:
-    """Makes the first organization, and puts services that were set aside in their place."""
+    """Creates the first organization, and puts back services that were set aside."""
     ctx = installation.ctx
     if adopt:
         await in_thread(forget_removals, ctx.settings)

@@ -31,7 +31,7 @@ def flags(*names: str) -> list[click.Option]:
 
 
 def settings_from(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
-    """The settings that follow from these flags and from elsewhere, and where each came from."""
+    """Returns the settings from these flags, the environment and the file, with the source of each."""
     chosen = {setting.name: options.get(setting.name) for setting in all_settings()}
     flags = {name: value for name, value in chosen.items() if value not in (None, ())}
     return load(flags, file=options["config_file"])

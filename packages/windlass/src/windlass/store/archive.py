@@ -52,7 +52,7 @@ class ArchiveConnection(DatabaseSession, Protocol):
         ...
 
     async def commit(self) -> None:
-        """Commits. A connection that is closed before has changed nothing."""
+        """Commits the transaction. If the connection is closed before, nothing is changed."""
         ...
 
 
@@ -182,5 +182,5 @@ class Refill:
 
 
 def level(applied: Mapping[int, str]) -> int:
-    """Counts applied migrations; refuses those that are not ours."""
+    """Returns the number of applied migrations; refuses unknown ones."""
     return len(migrations()) - len(find_missing(migrations(), applied))

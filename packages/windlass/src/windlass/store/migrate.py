@@ -23,7 +23,7 @@ RECORD: Final = "INSERT INTO migration (number, name, checksum) VALUES ($1, $2, 
 FIRST_BEFORE_RELEASE: Final = "04d8820f4a977410f6a7acd751008d7f144ab209e0415a6f226b90e93bdb3dd3"
 """The checksum of the first migration of versions before 0.1.0."""
 LAST_BEFORE_RELEASE: Final = (38, "117459f8c79bff5e42b1860c8af5a5c21e020d80812c2bc4b41aad0814365a6d")
-"""The last migration of versions before 0.1.0, with its checksum: it left the tables of 0.1.0."""
+"""The last migration before version 0.1.0, with its checksum: its tables are those of 0.1.0."""
 EXPORTER: Final = "4a939003"
 """The last commit before 0.1.0. Its backups can be restored."""
 BEFORE_RELEASE: Final = (

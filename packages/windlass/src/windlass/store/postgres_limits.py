@@ -73,7 +73,7 @@ async def limit(connection: asyncpg.Connection[Any]) -> None:
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:
-    """Connects without time limits for statements; refuses what can never work."""
+    """Connects without statement timeouts; refuses a database or pooler that can never work."""
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS)
         with on_failure(connection.terminate):

@@ -167,7 +167,7 @@ class Guard(AbstractResolver):
 
 
 class _RequestState:
-    """State of one request, noted while it is sent."""
+    """The state of one request, recorded while it is sent."""
 
     before = False
     """True if its connection had served another request."""

@@ -65,7 +65,7 @@ _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 3
 _HIGHER: Final = 4
 """Offset of the higher half of an argument."""
 _LARGEST_SET: Final = 32
-"""Semaphores. The kernel allows 32,000 sets in a cell, then 70 MB."""
+"""The maximum number of semaphores in a set. With the kernel's 32,000 sets in a cell, they take 70 MB."""
 _LARGEST_SEGMENT: Final = 16 << 10
 """Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
 _SUCCESS: Final = 0

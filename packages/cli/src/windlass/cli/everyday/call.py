@@ -75,8 +75,7 @@ class EverydayCall:
         return path or self.linked.link.place
 
     def command_line(self, word: str, name: str | None) -> str:
-        """Returns the line that means the same service with another everyday commands, or the same one
-        again."""
+        """Returns the command line of another everyday command for the same service."""
         words = ["windlass", word, *([name] if name else [])]
         for option, field in (("-e", "environment"), ("--context", "context")):
             if value := self._options.get(field):

@@ -99,7 +99,7 @@ class EngineTurn:
             await asyncio.shield(self._end_turn())
 
     async def sweep(self) -> None:
-        """Removes what is left of turns, also of killed servers."""
+        """Removes the remaining marks of turns, including those of killed servers."""
         await self._remove_left()
         for mark in await self._marks():
             if time.time() - mark.created_at.timestamp() > LEFT:

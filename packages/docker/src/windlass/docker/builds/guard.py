@@ -91,7 +91,7 @@ class Around(Struct, frozen=True, kw_only=True):
     """A secret value of the service. Builds with the same value share the cached results of steps."""
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
-    """TARGETARCH and its kin, as the engine will set them."""
+    """TARGETARCH and the related variables, as the engine will set them."""
     digests: Mapping[str, str] = {}
     """Images that were checked, by the name in the Dockerfile, and what is written in its place."""
     heredocs: bool
@@ -352,7 +352,7 @@ class _DockerfileWriter:
             )
 
     def _value(self, text: str, variables: Mapping[str, str]) -> str:
-        """Replaces variables, for messages only; leaves them if that fails."""
+        """Replaces variables for messages; keeps them if that fails."""
         try:
             return substitute(text, variables, self._read.escape)
         except BadWord:

@@ -106,7 +106,7 @@ def free_subnets(
 
 
 async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
-    """Returns what networks of the engine have of a range, and what routes of this machine lead to."""
+    """Returns the subnets of a range that networks of the engine or routes of this machine use."""
     networks = await docker.read_list("/networks", list[_TakenNetwork])
     configs = [network.ipam.config or () for network in networks if network.ipam is not None]
     used = _networks(entry.subnet for config in configs for entry in config)

@@ -146,10 +146,10 @@ class SettingsTransport:
         )
 
     def drop(self) -> None:
-        """It recognises no engine, so there is nothing to drop."""
+        """Does nothing, because this transport has not identified an engine."""
 
     async def close(self) -> None:
-        """It keeps nothing."""
+        """Does nothing, because this transport holds no resources."""
 
 
 class TlsIdentity(Struct, frozen=True):

@@ -30,7 +30,8 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     path: str | None
     """The path without the query, which may contain a secret."""
     status: int | None
-    """101 for a websocket, at its end; None for a TCP connection, and where the client left before."""
+    """The status: 101 for a websocket, at its end; None for a TCP connection, or if the client
+    disconnected before the answer."""
     ms: float
     bytes: int
     """Sent to the client, with heads."""

@@ -12,7 +12,7 @@ from windlass.routers.router import Endpoint
 
 _log = log("router")
 _REFUSED: Final = 1_000_000
-"""Added to the burden of an endpoint that refuses: more than can be in progress anywhere."""
+"""Added to the load of an endpoint that refuses connections; higher than any real load."""
 _MOST_DOUBLINGS: Final = 4
 
 

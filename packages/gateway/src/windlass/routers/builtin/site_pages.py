@@ -174,8 +174,8 @@ class LoadedSite:
         """Returns the page of a path that was asked for before."""
 
     def find(self, target: bytes, *, likes_html: bool) -> SitePage | LocationAnswer | None:
-        """Returns the answer for the target of a request; None if there is nothing there. `likes_html` is
-        true for clients that ask for a page to show."""
+        """Returns the answer for the target of a request; None if it does not exist. `likes_html` is True
+        for clients that request a page."""
         raw, _, query = target.partition(b"?")
         page = self._pages.get(raw)
         if page is not None:

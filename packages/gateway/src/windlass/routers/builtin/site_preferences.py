@@ -16,7 +16,7 @@ _RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 """One range. Of several, or of another unit, all is sent, as HTTP allows."""
 _NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
 _LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
-"""Bytes of fields whose meaning is kept, and of a field that is looked into."""
+"""Maximum bytes of fields whose parsed form is cached, and of a field that is parsed."""
 
 
 class SitePreferences(NamedTuple):

@@ -90,7 +90,7 @@ class PatternTable:
 
 
 def fill(target: str, values: Mapping[str, str]) -> str:
-    """Puts values into the target of a redirect, encoded as parts of an address."""
+    """Returns the target of a redirect with its placeholders replaced by URL-encoded values."""
     if not values:
         return target
     return _VALUE.sub(lambda name: quote(values[name[1]], _SAFE) if name[1] in values else name[0], target)

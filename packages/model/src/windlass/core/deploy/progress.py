@@ -116,7 +116,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     server: str = ""
     """The id of the server that began it, whose data directory has the log; empty if there is only one."""
     host: str = ""
-    """The host under which public ports of that server are reached."""
+    """The host by which public ports of that server are reached."""
 
     @property
     def commit_id(self) -> str | None:

@@ -292,7 +292,7 @@ def _lock(path: Path) -> Path:
 
 
 def _try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Takes the lock beside a folder, if it is there and free."""
+    """Takes the lock of a folder; returns None if the lock file is missing or locked."""
     try:
         held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -55,7 +55,7 @@ class BuildCaches:
 
     @contextmanager
     def trusted_at_the_end(self) -> Iterator[None]:
-        """Notes that the build has ended by itself, unless a program of it was killed."""
+        """Marks the caches as trusted when the build has ended, unless one of its programs was killed."""
         try:
             yield
         except BuildError as error:

@@ -59,7 +59,7 @@ class Cells:
         self.writable = list(writable)
         """Folders that steps may write to."""
         self.readable: list[Path] = []
-        """Folders and files that steps may read besides."""
+        """Additional folders and files that steps may read."""
         self._kept = tuple(kept)
         """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
         self.pids: set[int] = set()

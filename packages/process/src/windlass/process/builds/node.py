@@ -45,7 +45,7 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
     package: Package
     """The application's own."""
     root: Package
-    """The package whose lock is followed: the application's own, or that of its workspace."""
+    """The package whose lock file is used: the application's own, or the root of its workspace."""
     manager: PackageManager
     files: tuple[Path, ...] = ()
     """Files and folders that the manager needs besides the code."""

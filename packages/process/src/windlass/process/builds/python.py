@@ -63,7 +63,7 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
     is_lock: bool = False
     """True if `requirements` name all that is installed, also the packages that others need."""
     local: tuple[Path, ...] = ()
-    """Paths of the repository that requirements name."""
+    """Paths of the repository that the requirements refer to."""
     project: Path | None = None
     """The project, if it is installed by itself, beside the dependencies."""
     cwd: Path
@@ -210,7 +210,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
-    """Returns a digest of everything that decides the content of the environment."""
+    """Returns a digest of everything that determines the content of the environment."""
     total = hashlib.sha256()
     for part in (
         interpreter.path,

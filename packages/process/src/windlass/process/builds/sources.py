@@ -45,7 +45,7 @@ class Sources(Struct, kw_only=True):
     """The package whose lock holds for the application, if that is another one."""
     wanted_python: PythonRequirement = PythonRequirement()
     wanted_node: tuple[str, str] = ("", "")
-    """A version or a range, and the file that names it."""
+    """The requested version or range of Node, and the file that contains it."""
     install: str = ""
     """The command that installs, if the settings of the application name one."""
     build: Commands = ()

@@ -148,7 +148,8 @@ class Tools:
         }
 
     def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
-        """Returns tools with the same programs, and another home and cache, for what no build owns."""
+        """Returns tools with the same programs, and another home and cache, for steps that belong to no
+        build."""
         tools = Tools(self.surroundings, home, cache, self.say, self.with_pip, cells)
         tools.path = [*self.path]
         tools._environment["PATH"] = os.pathsep.join(tools.path)

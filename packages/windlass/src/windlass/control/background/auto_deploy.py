@@ -99,8 +99,8 @@ def _pause_after(took: int, usual: int) -> int:
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
-    """Ends the work and forgets the commit that was seen: after auto_deploy is turned on again, the one that
-    was deployed last counts."""
+    """Ends the checks of a branch and deletes its recorded commit: if auto_deploy is turned on again, it
+    starts from the last deployed commit."""
     await tx.branch_heads.forget(service_of_work(claim.id))
     await tx.work.done(claim)
 

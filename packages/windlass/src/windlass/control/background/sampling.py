@@ -40,7 +40,8 @@ class Sampler:
         """The last check at each place."""
         self._requests: RequestLook | None = None
         self._names: dict[str, dict[str, InstanceKey | None]] = {}
-        """Keyed by place: its instances by their ids in the engine. An id never means another instance."""
+        """Keyed by place, then by the engine's id of an instance, which is never used for another
+        instance."""
 
         self._silent: set[str] = set()
         """Parts that did not answer the last check."""

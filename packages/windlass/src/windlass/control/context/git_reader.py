@@ -23,7 +23,7 @@ KEPT: Final = 5.0
 LOOK_SECONDS: Final = 60.0
 """A check of the files of a commit fetches all of them."""
 MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
-"""Reads at a time, in all, of one organization, and of one caller in it."""
+"""Maximum number of simultaneous reads: in total, for an organization, and for a caller."""
 SPARE, SPARE_OF_CALLERS = 4, 2
 """Reads besides: for organizations that have none in progress, and for callers in them that have none."""
 

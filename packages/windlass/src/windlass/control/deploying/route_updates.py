@@ -87,7 +87,7 @@ class RouteUpdates:
                 await self.restore_sites()
 
     async def restore_sites(self) -> None:
-        """Schedules the restoring of lost files of static sites: no engine notices a loss."""
+        """Schedules restoring the lost files of static sites, because no engine reports their loss."""
         lost = await lost_sites(self._ctx)
         for service in lost:
             _log.warning("lost files of a site are put in place again", extra={"service": service})
@@ -206,7 +206,7 @@ class RouteUpdates:
 
 
 async def request_check(services: Iterable[str], tx: Tx) -> None:
-    """Asks for a check of services: what should run of them is started again."""
+    """Requests a check of services, which starts missing instances again."""
     for service in services:
         if going := await tx.runs.open(service):
             queue = await tx.work.queue_of_runs(service)

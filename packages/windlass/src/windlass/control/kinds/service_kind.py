@@ -98,8 +98,8 @@ NO_IMAGES: Final = (
 
 
 class ServiceKind(Generic[S]):
-    """Answers for all services of one family: `ServiceKind[Database]`. A kind overrides the
-    methods that differ."""
+    """The kind of all services of one family: `ServiceKind[Database]`. A kind overrides the methods that
+    differ."""
 
     family: ClassVar[Family]
     precedence: ClassVar[Precedence] = Precedence.PROGRAM

@@ -23,5 +23,6 @@ async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: in
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:
-    """Makes the commit that the next check finds count as seen, because its branch was just chosen."""
+    """Makes the next check record the newest commit without deploying it, because the branch was just
+    chosen."""
     await tx.branch_heads.note(service, NEXT_COMMIT)

@@ -238,8 +238,8 @@ def has_to_be_built(deployment: DeploymentRow) -> bool:
 
 
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
-    """Returns whether it is too late to cancel: the deployment serves, or what it was to end serves no
-    more."""
+    """Returns whether it is too late to cancel: the deployment serves already, or the version that it
+    should end has stopped serving."""
     if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id

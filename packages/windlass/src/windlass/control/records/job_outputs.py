@@ -86,8 +86,7 @@ def parse_outputs(content: bytes | None) -> JobOutputs | None:
 
 
 def with_secrets_marked(outputs: JobOutputs, mask: Mask) -> JobOutputs:
-    """Returns the outputs with those as sensitive that hold a secret of the run, whatever its file
-    declares."""
+    """Returns the outputs; those that contain a secret of the run are marked as sensitive."""
     return {
         word: replace(output, is_sensitive=output.is_sensitive or mask.text(output.value) != output.value)
         for word, output in outputs.items()

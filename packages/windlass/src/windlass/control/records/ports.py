@@ -89,7 +89,7 @@ def _leaves_few(left: int, own: int) -> bool:
 
 
 def outside(settings: Settings, number: int) -> str:
-    """Returns which ports to choose from, if this is none that services may have; empty if it is."""
+    """Returns the allowed range of ports if this port is outside it; empty otherwise."""
     if number in settings.bindable:
         return ""
     return (

@@ -35,7 +35,7 @@ class UnreadableValues(Struct, frozen=True):
 
 
 class KeyState(Struct, frozen=True):
-    """Keys of an installation that was started before."""
+    """The sealing keys of an installation, as the database knows them."""
 
     current: str
     records: tuple[KeyRecord, ...]

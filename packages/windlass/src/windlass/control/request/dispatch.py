@@ -42,7 +42,7 @@ class _ShortList(Struct):
 
 
 class Dispatch:
-    """Every operation with its handler; one without stops the start."""
+    """Maps every operation to its handler. The server does not start if an operation has none."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -62,8 +62,8 @@ class Dispatch:
         return _page_of(call, reading) if call.paging_asked and call.operation.pages_if_asked else reading
 
     async def write(self, call: Call, repeatable: Repeatable | None, size: int = 0) -> tuple[Reply, bool]:
-        """Returns the reply, and true if it is that of an earlier request with the same key. `size`: bytes of
-        the body."""
+        """Returns the reply, and True if it is the stored reply of an earlier request with the same key.
+        `size`: bytes of the body."""
         if shortage := self._ctx.store.shortage(ends_something=call.operation.ends_something):
             raise Unavailable(shortage)
         if size > LARGE:

@@ -45,7 +45,7 @@ class Repeatable(Struct, frozen=True):
 async def answer_once(
     ctx: Context, tx: Tx, call: Call, handler: Writing, repeatable: Repeatable
 ) -> tuple[Reply, bool]:
-    """Returns the reply, and true if it is that of an earlier request with the same key."""
+    """Returns the reply, and True if it is the stored reply of an earlier request with the same key."""
     caller, key = call.actor.subject, repeatable.key
     request = ctx.encryption.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
     kept = await tx.idempotency.get(caller, key)

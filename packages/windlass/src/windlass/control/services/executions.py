@@ -33,7 +33,7 @@ from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import DeploymentRow, Row, Tx
 
 SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
-"""The command where none is given."""
+"""The default command."""
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
 """Seconds until a connection attempt to a port is given up."""
@@ -104,7 +104,7 @@ async def find_service(ctx: Context, call: Call) -> Row:
 
 
 async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSession:
-    """Begins what the query of a call asks for: a command, or a connection."""
+    """Starts the command or the connection that the query of a call requests."""
     status = await status_of(ctx.store.reads, service)
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     if isinstance(call.query, ConnectRequest):

@@ -41,7 +41,7 @@ class PathPart(Struct, frozen=True):
 
 class Match(Struct, frozen=True):
     ids: tuple[str, ...]
-    """Its own, that of what it is in, and so on to the organization."""
+    """The id of the resource, then those of its parents up to the organization."""
     name: str = ""
     """Only of what is no row of its own: all others are read when they are shown."""
 
@@ -167,8 +167,8 @@ class Search:
         return next(listing for listing in listings if listing.parent is parts[-2].family)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
-        """Returns whether the list has its own handler, as for variables, which are inherited. That of
-        services only leaves some out, if it is asked to."""
+        """Returns whether the list has its own handler, as for variables, which are inherited. The handler
+        for services only filters the list on request."""
         return listing.handler in READING
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:

@@ -12,7 +12,7 @@ from windlass.families.application import Application
 
 
 def with_settings(spec: Application, workload: Workload) -> Workload:
-    """Returns what an application runs: its settings override its build."""
+    """Returns an application's build with its settings applied."""
     artifact = workload.artifact
     command = _command_of(spec, artifact)
     is_process = bool(command or workload.entrypoint or workload.command)

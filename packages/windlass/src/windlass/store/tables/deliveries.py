@@ -30,7 +30,7 @@ class DeliveryRow(Struct, frozen=True, gc=False):
     address: str = ""
     """A keyed digest of the address it was last sent to."""
     trace: str = ""
-    """The trace of the request that it goes back to."""
+    """The trace of the request that caused the delivery."""
 
 
 _COLUMNS: Final = columns(DeliveryRow)

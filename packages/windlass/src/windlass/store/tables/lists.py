@@ -185,7 +185,7 @@ class ListChanges(ListTable):
         return place[0], place[1]
 
     async def remove(self, parent: str, family: str, position: int) -> None:
-        """Counts a resource out of its list."""
+        """Subtracts a deleted resource from the counts of its list."""
         await self._session.all(REMOVE, parent, family)
         for level in range(1, _LEVELS + 1):
             block = (position - 1) // _FANOUT**level

@@ -54,7 +54,8 @@ class PlaceQueues(NamedTuple):
 
 
 def queues_of(place: str) -> PlaceQueues:
-    """Returns the queues of a place. It shares them with no cluster, because its owner is asked for them."""
+    """Returns the queues of a place. They are not shared with clusters, because only the owner of the
+    place claims from them."""
     if place == FIRST_PLACE:
         return PlaceQueues(Queue.RECONCILE, Queue.LOCAL, Queue.RUNS)
     number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)

@@ -16,7 +16,7 @@ from windlass.base.errors import Conflict
 FAR: Final = 2**62
 """A time that never comes."""
 LARGEST: Final = 20_000
-"""The cost of the largest change that a request may make: about a second, for which all others wait."""
+"""The maximum cost of a change by a request: about a second, during which all other changes wait."""
 STORED: Final = 4
 """The cost of storing a resource or a deployment, in removals."""
 

@@ -86,7 +86,7 @@ FORGET: Final = tuple(
 
 
 def _lock(row: Sequence[Any]) -> StateLock:
-    """SQLite and PostgreSQL return bytes of different types."""
+    """Converts a row to a lock: SQLite and PostgreSQL return different types for bytes."""
     values: Any = (*row[:-1], bytes(row[-1]))
     return StateLock(*values)
 

@@ -31,7 +31,7 @@ _QUEUES: Final = {
 _FRONT: Final = 64
 """The number of pieces, waiting longest, that are checked before all organizations are."""
 _AT_ONCE: Final = 16
-"""The number of pieces that one statement claims; places that are not needed are empty."""
+"""The number of pieces that one statement claims; unneeded parameters are empty."""
 
 
 class Claim(Struct, frozen=True, gc=False):
