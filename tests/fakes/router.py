@@ -59,7 +59,7 @@ class FakeRouter:
         self.is_complete = True
 
     async def keep(self, *, stays: bool) -> None:
-        """Holds no ports of the server."""
+        """Does nothing, because this router keeps no ports of the server."""
 
     async def metrics(self) -> Sequence[Metric]:
         return ()

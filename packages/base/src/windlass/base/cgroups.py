@@ -321,7 +321,7 @@ def members(groups: Iterable[str]) -> set[int]:
 
 
 def kill(groups: Iterable[str]) -> None:
-    """Ends all processes at once, also what is being born, where the kernel can."""
+    """Kills all processes at once, including new ones if the kernel supports it."""
     for group in groups:
         _write_if_there(Path(group) / "cgroup.kill", "1")
 

@@ -25,7 +25,7 @@ from windlass.base.unnamed_files import mapped_files, unnamed_files
 LARGEST_PART: Final = 1 / 20
 """The reserve is at most this part of the disk, so that small disks can be used."""
 _LAST: Final = 8
-"""Nothing is started below one part in so many of the reserve."""
+"""Nothing is started below this fraction (one part in so many) of the reserve."""
 _WORTH: Final = 16
 """An instance is ended if it holds at least one part in so many of what is free, and at least `_LEAST`."""
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
@@ -50,15 +50,15 @@ class Room(Struct, frozen=True):
     whole: int
     reserve: int
     lost: int = 0
-    """Room that went within the last minute."""
+    """The space that was lost within the last minute."""
     hour_lost: int = 0
-    """Room that went since most was free within the last hour."""
+    """The space that was lost since the maximum of the last hour."""
     most_at: float = 0
     """The time of that moment."""
 
 
 class Amount(Struct, frozen=True):
-    """Room that files take."""
+    """The space used by files."""
 
     bytes: int = 0
     files: int = 0
@@ -263,7 +263,7 @@ def _reasons(
     all_uses: Mapping[K, DiskShare],
     sizes: Mapping[K, int],
 ) -> list[K]:
-    """Returns those that are a reason of the shortage, beside all others, and worth an end by their size."""
+    """Returns the candidates that contributed to the shortage and are large enough to be ended."""
     least = max(_LEAST[room.unit], room.free // _WORTH)
     all_own = sum(use.own.size(room) for use in all_uses.values())
     all_new = sum(use.own.new(room) for use in all_uses.values())
@@ -308,7 +308,7 @@ def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> 
 
 
 class _Count:
-    """Sums up files."""
+    """Adds up the sizes of files."""
 
     def __init__(self, since: float, new_since: float) -> None:
         self._since, self._new_since = since, new_since - _MOMENT
@@ -329,8 +329,8 @@ class _Count:
 
 
 def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float = 0) -> Amount:
-    """Measures files on the disk of this folder that have no name any more, and that processes hold. `find`
-    lists the processes."""
+    """Measures deleted files on the disk of this folder that processes still have open. `find` lists the
+    processes."""
     device = folder.stat().st_dev
     files: dict[int, os.stat_result] = {}
     mapped: set[tuple[int, int]] = set()

@@ -48,7 +48,7 @@ class SealingKey:
 
 
 class Encryption:
-    """Encrypts values with one of its keys, and decrypts those of all of them."""
+    """Encrypts values with one of its keys, and decrypts values of all of its keys."""
 
     def __init__(self, *keys: bytes) -> None:
         self._keys: dict[str, SealingKey] = {}

@@ -45,7 +45,7 @@ def new_tag() -> str:
 
 
 def _refill(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
-    """Puts all of a batch but one into its reserve, and returns that one."""
+    """Generates a batch of ids, stores all but one in the reserve, and returns that one."""
     mine, *others = b" ".join(map(form.__mod__, parts)).decode().split(" ")
     reserve.extend(others)
     return mine

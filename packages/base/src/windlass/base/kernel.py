@@ -47,7 +47,7 @@ class Stat(Struct, frozen=True, gc=False):
     session: int
     start: int
     cpu: int
-    """Ticks, with those of the children that it has reaped."""
+    """CPU time in ticks, including that of reaped children."""
     memory: int
     """Bytes resident, shared ones included."""
     threads: int

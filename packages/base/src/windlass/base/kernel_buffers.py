@@ -1,5 +1,5 @@
-"""Measures what the kernel holds for sockets and pipes of processes. It is memory of no process, and only
-control groups count it."""
+"""Measures the kernel memory of sockets and pipes of processes. This memory belongs to no process, and
+only control groups count it."""
 
 from __future__ import annotations
 

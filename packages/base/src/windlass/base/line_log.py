@@ -69,7 +69,7 @@ class LineLog:
             self._writing = start_untraced(self._write_all())
 
     async def close(self) -> None:
-        """Writes what is left, and takes no more."""
+        """Writes the remaining lines, and accepts no more."""
         self._is_closed = True
         if self._writing:
             self._writing.cancel()

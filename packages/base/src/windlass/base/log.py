@@ -13,8 +13,8 @@ from windlass.base.trace import current_trace
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Characters that begin another line, are a command to a terminal, or show those after them in another order.
-Paths of requests have any of them, and so have words of a provider."""
+"""Line breaks, control characters, and characters that change the text direction. Untrusted texts, such as
+paths of requests, may contain any of them."""
 
 
 def log(name: str) -> logging.Logger:

@@ -83,7 +83,7 @@ class Meter:
         histogram.observe(seconds)
 
     def add(self, seconds: float, *labels: str) -> None:
-        """Takes what has ended after so many seconds: a histogram measures it, a counter counts it."""
+        """Records an event that took so many seconds: a histogram measures it, a counter counts it."""
         if self._bounds:
             self.observe(seconds, *labels)
         else:

@@ -58,7 +58,7 @@ VARIABLES: Final = (
     "LISTEN_PID",
     "LISTEN_FDNAMES",
 )
-"""Taken out of the environment, so that no child believes that they are for it."""
+"""Variables that are removed from the environment, so that no child process uses them."""
 
 
 def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:

@@ -21,7 +21,7 @@ in_background: ContextVar[bool] = ContextVar("in_background", default=False)
 
 _SECONDS: Final = 0.001
 _FADES: Final = 0.98
-"""Share of the longest step that is expected after another, shorter one."""
+"""The decay of the expected longest step after each shorter step."""
 
 
 class TurnBudget:
@@ -97,6 +97,6 @@ class BudgetedSteps(Generator[Any, None, T]):
             self._budget.book(time.perf_counter() - began)
 
     def throw(self, *failure: Any) -> Any:
-        """Passes on how the awaited thing failed, at once: most work ends then."""
+        """Passes on an exception at once, because it ends most work."""
         self._has_turn = False
         return self._work.throw(*failure)

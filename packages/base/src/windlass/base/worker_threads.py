@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 OF_A_DEPLOYMENT: Final = 4
-"""Its work, and what watches its size; and as many for one that has to be built and one that has not."""
+"""Threads of a deployment: one for its work and one that watches its size, for deployments with and
+without a build."""
 _FOR_OTHERS: Final = 32
 """Reads, checks, and short looks of requests and of the engine."""
 

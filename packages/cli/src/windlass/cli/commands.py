@@ -1,4 +1,4 @@
-"""The commands of the API, made from its declarations, and what happens when they are called."""
+"""The commands that are derived from the declarations of the API, and their execution."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class SavedContext(Struct, frozen=True):
 
 
 class Contexts(Struct):
-    """All saved contexts, and the name of the one that is used where no other is named."""
+    """All saved contexts, and the name of the default one."""
 
     current: str = ""
     contexts: dict[str, SavedContext] = field(default_factory=dict)

@@ -101,7 +101,7 @@ class Demo:
         self._patience = patience
 
     def deploy(self, version: str, docs: str) -> dict[str, str]:
-        """Makes and starts everything that is missing. Returns the address and the ids."""
+        """Creates and starts everything that is missing. Returns the address and the ids."""
         project = self._own_project() or self._create(self._projects, self._project_body())
         environment = self._find_or_create(f"/project/{project['id']}/environment", ENVIRONMENT)
         below = f"/environment/{environment['id']}"

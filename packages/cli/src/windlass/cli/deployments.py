@@ -264,5 +264,5 @@ def print_state(name: str, state: str) -> None:
 
 
 def say(message: str) -> None:
-    """Prints a message beside the answer, which alone goes to the standard output."""
+    """Prints a message on standard error; only the answer is printed on standard output."""
     click.echo(message, err=True)

@@ -189,7 +189,7 @@ def _word(operation: Operation) -> str:
 
 
 def _lister(operation: Operation) -> Family | None:
-    """Returns the family whose group lists this one too: the only one that it is nested below."""
+    """Returns the family whose command group also contains this family: its only parent."""
     family = operation.family
     if family is None or not family.nested or operation.verb is not Verb.LIST:
         return None

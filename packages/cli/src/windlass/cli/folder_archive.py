@@ -99,8 +99,8 @@ def _rules_above(folder: Path) -> list[IgnoreRule]:
 
 
 def _from_above(text: str, below: str) -> Iterator[IgnoreRule]:
-    """Yields the rules of a folder above that can match below it: those for any folder, and those whose
-    pattern begins with the way here."""
+    """Yields the rules of a parent folder that can match here: rules for any folder, and rules whose
+    pattern begins with the path of this folder."""
     for line in text.splitlines():
         bare = line.strip()
         marks = "!" if bare.startswith("!") else ""

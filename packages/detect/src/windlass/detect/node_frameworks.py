@@ -40,7 +40,7 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     build_cache: str = _USUAL_CACHE
     """The folder that its build keeps for the next one."""
     build_variables: Finder = _find_nothing
-    """Variables of the build, as `env` takes them."""
+    """Variables of the build, in the form of `env`."""
     missing: str = ""
     """The remedy, if the build produces neither a server nor static files."""
     is_single_page: bool = False

@@ -61,8 +61,8 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
 
 
 def main_process(names: Collection[str], usual: str = WEB) -> str:
-    """Returns the process that an application runs unless it chooses another: `web`, or the only one. Empty
-    if it has to choose: to start one of several without being asked may start the wrong one."""
+    """Returns the process that an application runs unless it chooses another: `web`, or the only one.
+    Empty if the application has to choose one of several."""
     if usual in names:
         return usual
     return next(iter(names)) if len(names) == 1 else ""

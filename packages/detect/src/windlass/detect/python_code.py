@@ -48,7 +48,7 @@ _ONLY_RUNS: Final = re.compile(
     r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*\))*\)\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Nothing but the call of a development server."""
+"""Matches the call of a development server."""
 
 
 class Maker(Struct, frozen=True):
@@ -127,8 +127,8 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def served_port(self) -> int:
-        """The first port that the text names, or else a usual one: a program that is found to listen on
-        another port gets that one."""
+        """Returns the first port in the text, or else the default one; if the program listens on another
+        port, that one is used later."""
         numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
         return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
 

@@ -96,8 +96,8 @@ def _choose_script(
 
 
 def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
-    """Chooses a framework whose application is an object that a server loads: one that a file names, or
-    else one that another package brings. Returns False if there is none."""
+    """Chooses a framework whose application object is loaded by a server: a declared one, or else one that
+    is installed with another package. Returns False if there is none."""
     named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], needed)]
     for name in named:
         makers = {maker.name for file in code for maker in file.makers(name)}

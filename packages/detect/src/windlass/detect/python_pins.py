@@ -103,7 +103,7 @@ _ELSEWHERE: Final = re.compile(
     r"python(?:_full)?_version[ \t]*+(?:<=?|==)[ \t]*+['\"]3"
     r"|(?:sys_platform|platform_system|os_name)[ \t]*+==[ \t]*+['\"](?!linux|Linux|posix)"
 )
-"""Markers of requirements that hold for older Pythons or other systems."""
+"""Matches markers of requirements for older Pythons or other systems."""
 
 
 class PinnedPython(Struct, frozen=True):

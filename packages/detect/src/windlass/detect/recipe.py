@@ -77,7 +77,7 @@ class Recipe(Struct, kw_only=True):
                 self.reasons[name] = _line(reason)[:LONGEST]
 
     def forget(self, *names: str) -> None:
-        """Makes values empty again."""
+        """Clears values."""
         empty = Recipe()
         for name in names:
             setattr(self, name, getattr(empty, name))
@@ -110,7 +110,7 @@ class Recipe(Struct, kw_only=True):
 
     @property
     def is_application(self) -> bool:
-        """True also if it names processes and leaves the choice among them."""
+        """Returns whether the recipe can be started; also True if it has several processes to choose from."""
         return self.is_runnable or bool(self.processes)
 
     @property

@@ -14,7 +14,7 @@ _REASON: Final = "It is set in the application."
 
 
 class RecipeSettings(Struct, frozen=True, kw_only=True):
-    """Each setting that is empty leaves the recipe as it is."""
+    """Settings that override a recipe; an empty one changes nothing."""
 
     install_command: str = ""
     build_command: str = ""
@@ -23,7 +23,7 @@ class RecipeSettings(Struct, frozen=True, kw_only=True):
     static_folder: str = ""
     language_version: str = ""
     system_packages: tuple[str, ...] = ()
-    """In addition to those of the recipe."""
+    """Packages in addition to those of the recipe."""
 
     @property
     def asks_for_recipe(self) -> bool:
@@ -61,7 +61,7 @@ def apply_settings(recipe: Recipe, settings: RecipeSettings) -> Recipe:
 
 
 def _serve(recipe: Recipe, folder: str) -> None:
-    """Makes it a static site: the processes beside the web process stay."""
+    """Turns the recipe into a static site; processes other than the web process are kept."""
     others = [process for process in recipe.processes if process.name != WEB]
     recipe.forget("start", "processes", "port", "health_path")
     _set(recipe, "static_folder", folder.removeprefix("./").rstrip("/") or ".")

@@ -51,7 +51,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     caches: Mapping[str, str] = field(default_factory=dict)
     """Variables that name caches which the builds of a service share, with their names."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Other variables of steps."""
+    """Additional environment variables of steps."""
     home_files: Mapping[str, str] = field(default_factory=dict)
     """Files below the home of a build, with their texts: settings that the programs take from nowhere
     else."""

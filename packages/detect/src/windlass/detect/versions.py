@@ -1,4 +1,4 @@
-"""Versions of languages: files that name one, and `.tool-versions`, which names those of several."""
+"""Reads requested versions of languages, from files for one language and from `.tool-versions`."""
 
 from __future__ import annotations
 

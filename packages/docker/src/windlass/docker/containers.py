@@ -1,4 +1,4 @@
-"""Makes, starts, stops and removes single containers. The caller holds the lock of the container."""
+"""Creates, starts, stops and removes single containers. The caller holds the lock of the container."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MOST_ENTRIES: Final = 200_000
 _PIECE: Final = 1024 * 1024
 _LONG_AGO: Final = 3600
 _OWNER: Final = "windlass.export"
-"""Label of the containers that are made for this. They are never started, and removed at once."""
+"""Label of the containers that are created for an export. They are never started, and removed at once."""
 
 
 async def export_folder(docker: Docker, installation: str, image: str, folder: str, into: Path) -> None:

@@ -62,7 +62,7 @@ class ContainerFollower:
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """Goes on reading, because the container runs again."""
+        """Continues to read, because the container runs again."""
         self._woken.set()
         self.hurry()
 
@@ -195,7 +195,7 @@ class NewOutput:
         """`is_behind`: True to read only the last lines, without those before them."""
         self.position = position
         self.left_out = 0
-        """Milliseconds between the last line before those that were left out, and the next line."""
+        """The duration of the omitted output, in milliseconds."""
         self._is_behind = is_behind
         self._skip = position.count
         self._until = position.latest

@@ -80,8 +80,8 @@ class HostPorts:
             raise EngineRefused(409, TAKEN)
 
     def skip(self, refused: EngineRefused) -> bool:
-        """Notes the port that the engine reports as taken. Returns False if it reports none, or a known
-        one."""
+        """Records the port that the engine reports as taken. Returns False if it reports none, or one that
+        was recorded before."""
         if not _IS_TAKEN.search(refused.message):
             return False
         taken = {int(port) for port in _PORT.findall(refused.message)}

@@ -86,7 +86,8 @@ def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
 
 
 def milliseconds(stamp: str) -> int:
-    """`2026-01-31T09:05:00.007123456Z`; what never was is year 1, and 0."""
+    """Converts a time such as `2026-01-31T09:05:00.007123456Z` to milliseconds; Docker's year 1, for
+    never, becomes 0."""
     if len(stamp) == 30 and stamp[19] == ".":  # so lines of output are stamped, and they are many
         return _second(stamp[:19]) + int(stamp[20:23])
     return max(0, instant(datetime.fromisoformat(stamp)))

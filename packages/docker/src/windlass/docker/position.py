@@ -28,7 +28,7 @@ SLACK: Final = 2_000
 
 class Position(Struct):
     anchor: str = ""
-    """Empty is the beginning."""
+    """The id of the last line that was read; empty at the beginning."""
     count: int = 0
     latest: str = ""
 

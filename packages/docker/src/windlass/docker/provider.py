@@ -104,7 +104,7 @@ class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
 class CacheEntry(Struct, frozen=True, rename="pascal"):
     size: int = 0
     shared: bool = False
-    """True for what an image needs anyway."""
+    """True for variables that an image needs anyway."""
 
 
 class DiskUse(Struct, frozen=True, rename="pascal"):

@@ -14,7 +14,7 @@ AGAIN: Final = 0.5
 
 
 class ReaderLock:
-    """Is held until it is released, or until the process that holds it ends."""
+    """A lock that is held until it is released, or until its process ends."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

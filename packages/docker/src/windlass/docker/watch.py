@@ -30,8 +30,8 @@ LAST_WORDS_TO_ANOTHER: Final = 0.2
 """The same, where another Windlass reads it, without notices of events."""
 
 MOST_FOLLOWED: Final = 1000
-"""Containers of one organization whose output is read. A bridge network of Docker has room for as many; an
-engine may name any number. There is room for as many of other organizations."""
+"""Maximum number of containers of one organization whose output is read: as many as a bridge network can
+have. The same number is reserved for other organizations."""
 AT_ONCE: Final = 100
 """Events after which the watch pauses: an engine may send them without end."""
 BREATH: Final = 0.1

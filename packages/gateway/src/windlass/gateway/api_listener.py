@@ -28,7 +28,8 @@ from windlass.gateway.messages import AskSockets, FromServer, KeepSockets, KeptS
 
 _log = log("gateway")
 DOOR: Final = "api"
-"""Among the sockets that a successor gets. Other doors are named after clusters."""
+"""The name of the API listener among the sockets that a successor gets. Other doors are named after
+clusters."""
 PATIENCE: Final = 10.0
 """Seconds for which connections wait for a server that restarts."""
 _ANSWER_SECONDS: Final = 2.0
@@ -126,8 +127,8 @@ class ApiListener:
             self._kept.pop(at).close()
 
     def keep(self, copies: Places, keeper: ConnectedServer) -> None:
-        """Keeps the sockets of a server. Those of servers before it are closed, unless others are connected:
-        several servers may have one gateway."""
+        """Keeps the sockets of a server. Sockets of earlier servers are closed, unless other servers are
+        connected, because several servers may share a gateway."""
         keeper.places = frozenset(copies)
         self._stop_refusing()
         if not any(server.places for server in self._servers.values() if server is not keeper):

@@ -72,7 +72,8 @@ class ApiSockets:
         *,
         were_kept: bool = False,
     ) -> None:
-        """`sockets` has the listening socket, and, if the gateway kept them, the other one."""
+        """`sockets`: the listening socket, and, if the gateway kept it, the one of the other address
+        family."""
         self._folder = folder
         self.were_kept = were_kept
         port = next(iter(sockets))[1]

@@ -18,7 +18,7 @@ M = TypeVar("M")
 
 _MOST_BYTES: Final = 128 * 1024
 MOST_FILES: Final = 200
-"""File descriptors of one message; the system takes 253."""
+"""Maximum number of file descriptors in one message; the system allows 253."""
 
 
 class Channel(Generic[M]):

@@ -44,7 +44,7 @@ class Doors:
         self._journal = journal
         self._routers: dict[str, BuiltinRouter] = {}
         self._partial: set[tuple[str, str]] = set()
-        """Doors and services whose ports could not be opened again: they are reached by name only."""
+        """Doors and services whose ports could not be reopened: they can be reached by host name only."""
         self._retiring: dict[asyncio.Task[None], BuiltinRouter] = {}
 
     @property
@@ -145,7 +145,7 @@ class Doors:
         }
 
     def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
-        """Accepts no further connections, and hands each connection over as soon as it is idle."""
+        """Accepts no more connections, and hands over each connection as soon as it is idle."""
         for door, router in self._routers.items():
             router.leave(partial(give, door))
 

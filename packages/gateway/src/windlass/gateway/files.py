@@ -24,7 +24,7 @@ from windlass.base.http_in.connection_limits import useful_files
 from windlass.base.marks import read_mark
 
 FOLDER: Final = "gateway"
-"""Below the data directory."""
+"""The name of the gateway's folder in the data directory."""
 CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
 JOURNAL, LOCK, LOG = "journal", "lock", "log"
 _ROOM: Final = "room"

@@ -39,7 +39,7 @@ _PAUSE: Final = 1.0
 _PATIENCE: Final = 10.0
 """Seconds in which a predecessor must have sent its sockets."""
 _MOST_ENDPOINTS: Final = 400
-"""Endpoints of one message, which has room for as many with the longest names."""
+"""Maximum number of endpoints in one message, which fit even with the longest names."""
 _LONGEST_CHANGE: Final = 20.0
 """Seconds in which a successor must serve. Changes of routes wait meanwhile."""
 
@@ -66,7 +66,7 @@ class Predecessor:
         return self._sockets
 
     def relieve(self, doors: Doors) -> None:
-        """Makes the predecessor accept no further connections, and hand over those that it has."""
+        """Makes the predecessor accept no more connections, and hand over its present ones."""
         self._doors = doors
         self._channel.send(SuccessorServes())
 

@@ -44,7 +44,7 @@ class JournaledRoutes:
     def __init__(self) -> None:
         self.doors: dict[str, Open] = {}
         self.is_complete = False
-        """Every service had its routes once."""
+        """True once the gateway has received the routes of all services."""
         self.stays = False
         """Programs may be running that no route leads to."""
         self._reserved: dict[tuple[str, str], Reserve] = {}

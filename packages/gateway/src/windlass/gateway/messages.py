@@ -86,7 +86,7 @@ class AskTraffic(Struct, frozen=True, tag=True):
 
 
 Change = Open | Reserve | SetRoutes | Forget | Retire | Complete | Keep
-"""Calls that the journal keeps."""
+"""Calls that are stored in the journal."""
 Call = Change | DrainEndpoints | Ask | AskTraffic
 
 

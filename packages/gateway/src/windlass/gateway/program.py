@@ -56,10 +56,10 @@ from windlass.routers.router import Endpoint, RouteError
 _log = log("gateway")
 _LOOK_EVERY: Final = 0.2
 _USELESS: Final = 5
-"""Looks without any server and any instance to reach, after which a gateway ends."""
+"""The number of checks without any connected server and any instance after which a gateway exits."""
 _LOST: Final = 10
-"""Looks without its socket in the folder, after which it ends. A successor puts its own one there and then
-relieves this one, in less than that."""
+"""The number of checks without its socket file after which the gateway exits. A successor replaces the
+file and takes over in less time."""
 _COURTESY: Final = 15.0
 """Seconds for which a gateway serves its servers after a signal."""
 _FAREWELL: Final = 12 * 3600.0
@@ -243,8 +243,8 @@ class GatewayProgram:
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _end_after_servers(self) -> None:
-        """Ends the program when a signal asks for it, after the servers: one that is connected would start
-        another gateway, also while it is stopping itself, as it is if a whole group gets the signal."""
+        """Ends the program after a signal, but only when no server is connected: a connected server would
+        start another gateway, even while it is stopping itself."""
         await self._asked.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(_COURTESY):

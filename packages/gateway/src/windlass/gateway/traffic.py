@@ -10,7 +10,7 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 MOST_SERVICES: Final = 500
-"""The number of services with samples of their own: those that had requests first. The others share one."""
+"""The number of services with separate samples: the first ones with requests. All others share one sample."""
 OTHERS: Final = "other"
 _CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 

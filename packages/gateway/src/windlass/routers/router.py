@@ -46,13 +46,13 @@ class Absence(StrEnum):
     """The service is being deployed for the first time."""
     DEPLOYING = "deploying"
     FAILED = "failed"
-    """Its last deployment failed, and no earlier version serves."""
+    """The last deployment of the service failed, and no earlier version serves."""
     STOPPED = "stopped"
     UNDEPLOYED = "undeployed"
 
 
 class ServedElsewhere(Struct, frozen=True):
-    """Another machine serves a route, at its own gateway."""
+    """The machine that serves a route at its own gateway."""
 
     machine: str
     """The name of the machine."""
@@ -73,7 +73,8 @@ class Route(Struct, frozen=True, kw_only=True):
     kind: Literal["http", "tcp"]
     """Keyed by host name on the gateway, or all that arrives at `external`."""
     hosts: tuple[str, ...] = ()
-    """Lower case, without port. A name that begins with `*.` stands for every name one label longer."""
+    """Host names in lower case, without port. A name that begins with `*.` matches every name with one
+    more label."""
     held: int = 0
     """The number of the reservation of `hosts`. All of a host belongs to the service with the greatest."""
     path: str = "/"
@@ -89,7 +90,7 @@ class Route(Struct, frozen=True, kw_only=True):
     """The folder of a release of a static site, which the router serves by itself, without endpoints."""
     absence: Absence = Absence.UNREADY
     elsewhere: ServedElsewhere | None = None
-    """Set if another machine serves it, instead of endpoints."""
+    """The machine that serves the route, instead of endpoints, if it is another one."""
 
 
 IsKnown = Callable[[str], Awaitable[bool]]

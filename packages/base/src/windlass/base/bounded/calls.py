@@ -39,11 +39,11 @@ _PROGRAM: Final = (
 
 class CallLimits(Struct, frozen=True):
     memory: int = 512
-    """MiB of address space of one call."""
+    """Maximum address space of one call, in MiB."""
     seconds: int = 20
     """Seconds of processor time of one call."""
     of_one: int = 2
-    """Calls at a time of one organization."""
+    """Maximum number of simultaneous calls of one organization."""
     most: int = 8
     """Calls at a time in all."""
 
@@ -54,7 +54,8 @@ class OutOfBounds(Exception):
 
 class BoundedCalls:
     def __init__(self, limits: CallLimits, load: str) -> None:
-        """`load` names a function (`module:function`) that loads what calls need, once before the first."""
+        """`load`: a function (`module:function`) that imports the code for calls, once before the first
+        call."""
         self._limits, self._load = limits, load
         self._free = asyncio.Semaphore(limits.most)
         self._free_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()

@@ -17,7 +17,7 @@ _UNKNOWN: Final = sys.maxsize
 
 
 class RequestBody:
-    """Follows a body to its end. Bytes after the end go to `held`, for the next request."""
+    """Parses a body to its end. Bytes after the end are stored in `held`, for the next request."""
 
     __slots__ = ("_chunks", "_held", "left", "whole")
 

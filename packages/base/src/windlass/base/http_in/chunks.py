@@ -46,8 +46,8 @@ class Chunks:
         """`most` limits the number of chunks, and `at_once` that of one call of `feed`."""
         self._at_once = self._turn_left = at_once
         self.is_behind = False
-        """More chunks have arrived than are parsed at once: `feed` must be called again, if only with no
-        bytes."""
+        """True if more chunks have arrived than are parsed at once: `feed` must be called again, even
+        without bytes."""
         self._bounds = bounds
         self._chunks_left = most
         self._excess = 0

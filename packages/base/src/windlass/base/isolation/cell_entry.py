@@ -136,8 +136,8 @@ def _same(first: int, other: int) -> bool:
 
 
 def make_first(cell: Cell) -> None:
-    """Makes this process the first one of a cell, with no more rights than programs have: one of them could
-    take it over with ptrace."""
+    """Makes this process the first one of a cell, without more privileges than its programs, because a
+    program could control it by ptrace."""
     mount_own_proc()
     _randomize_process_ids()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans itself

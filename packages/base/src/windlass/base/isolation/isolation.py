@@ -38,7 +38,7 @@ _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
 _NO_RULES: Final = ("outer", "group", "socket_server")
-"""Fields of a network that stay as they are as long as it lives."""
+"""Fields of a network that do not change during its lifetime."""
 _TRYING: Final = Lock()
 """Held while one thread probes the machine; other threads wait for the result."""
 

@@ -24,7 +24,8 @@ QUEUES: Final = "/dev/mqueue"
 TERMINALS: Final = "/dev/pts"
 _NEW_TERMINAL: Final = "/dev/ptmx"
 _MOST_TERMINALS: Final = 256
-"""Pseudo-terminals of a cell. All cells together leave those of `kernel.pty.reserve` to the machine."""
+"""Maximum number of pseudo-terminals of a cell. All cells together leave `kernel.pty.reserve` of them to
+the machine."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders where people and other programs keep files, and sockets of servers that accept commands."""
 PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
@@ -107,14 +108,14 @@ def _enter_empty_root() -> None:
 
 
 def _link_devices() -> None:
-    """Makes the rest of what programs expect in the folder of devices, which is their own."""
+    """Creates the links that programs expect in `/dev`."""
     os.mkdir(TERMINALS)  # noqa: PTH102 (this runs at every start)
     for name, leads in _DEVICE_LINKS.items():
         os.symlink(leads, f"{DEVICES}/{name}")  # noqa: PTH211 (likewise)
 
 
 def _own_terminals() -> None:
-    """Gives the cell pseudo-terminals of its own, if the machine has any."""
+    """Mounts separate pseudo-terminals for the cell, if the machine has any."""
     if not _is_folder(TERMINALS):
         return
     options = f"newinstance,ptmxmode=0666,mode=0620,max={_MOST_TERMINALS}"
@@ -226,7 +227,7 @@ def _options(place: _MountPoint, memory: int) -> str:
 
 
 def _introduce(cell: Cell, cover: str) -> None:
-    """Gives the user a name, which some programs ask for, in its own /etc/passwd and /etc/group."""
+    """Adds a name for the user to the cell's /etc/passwd and /etc/group, because some programs need one."""
     name, uid = cell["name"], cell["uid"]
     home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
     for list, line in (("/etc/passwd", home), ("/etc/group", f"{name}:x:{uid}:\n")):

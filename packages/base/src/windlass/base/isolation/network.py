@@ -47,9 +47,9 @@ _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """Ports above those that Linux chooses for programs and that operators choose for services."""
 _UDP_PORTS_OF_HUB: Final = 512
-"""Ports from which one environment may send at once where pasta leads out."""
+"""Maximum number of UDP source ports of one environment with pasta."""
 SHARES: Final = 8
-"""One organization may have no more than one of so many shares of the connections of all."""
+"""One organization may have at most this fraction (one part in so many) of all connections."""
 ENVIRONMENTS: Final = 16
 """All together may have as many connections as so many environments."""
 _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -80,7 +80,7 @@ class CellNetwork(TypedDict):
     resolvers: NotRequired[list[str]]
     """DNS servers, which are reached at any address."""
     open: NotRequired[list[str]]
-    """Networks that are reached although `closed` names them."""
+    """Networks that may be reached although they are inside `closed` ones."""
     closed: NotRequired[list[str]]
     """Networks that are not reached."""
     most: NotRequired[int]
@@ -158,7 +158,8 @@ class ConnectionLimits(NamedTuple):
 
     environment: int
     steps: int
-    """Those of its build steps besides; a quarter of its organization's is left to other environments."""
+    """The limit of its build steps, in addition; a quarter of the organization's limit is left to other
+    environments."""
     organization: int
     everyone: int
 

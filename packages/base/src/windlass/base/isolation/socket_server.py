@@ -75,7 +75,7 @@ class SocketServer:
         return self._listening.fileno()
 
     def watch(self, file: int) -> None:
-        """Has `serve` return when this descriptor is readable."""
+        """Makes `serve` return when this descriptor is readable."""
         self._waiting.register(file, select.POLLIN)
 
     def serve(self, seconds: float) -> set[int]:

@@ -63,7 +63,7 @@ def present_files() -> int:
 
 
 def reserve_processes() -> None:
-    """Lowers the limit of this process, and with it that of the user namespace which it makes next."""
+    """Lowers the limit of this process, and so also the limit of the user namespace that it creates next."""
     most = _processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))

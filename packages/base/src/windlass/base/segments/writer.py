@@ -31,11 +31,11 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 class SegmentLocked(OSError):
-    """Another process holds the lock of the segment longer than a batch takes."""
+    """Raised if another process holds the lock of the segment longer than a batch takes."""
 
 
 class WriteIncomplete(Exception):
-    """Only a part of the lines could be written."""
+    """Raised if only a part of the lines could be written."""
 
     def __init__(self, written: int, error: OSError) -> None:
         super().__init__(str(error))

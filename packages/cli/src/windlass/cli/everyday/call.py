@@ -1,4 +1,4 @@
-"""One call of an everyday command: its server, and the service or environment that it means."""
+"""One call of an everyday command: its server, and the service or environment that it acts on."""
 
 from __future__ import annotations
 

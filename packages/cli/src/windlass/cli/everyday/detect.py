@@ -1,4 +1,4 @@
-"""`windlass detect`: shows what detection finds in the files of a folder. Calls no server."""
+"""`windlass detect`: shows the detected recipe of a folder, without a server."""
 
 from __future__ import annotations
 

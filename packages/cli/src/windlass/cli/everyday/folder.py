@@ -128,7 +128,7 @@ def _of_manifest(text: str) -> Iterator[str]:
 
 _USUAL_PORT: Final = 8080
 _MOST_PROCESSES: Final = 5
-"""Processes of a Procfile whose commands are shown."""
+"""Maximum number of processes of a Procfile that are shown with their commands."""
 _MOST_FOLDERS: Final = 5
 _NONE: Final = "none"
 _AUTO: Final = "auto"
@@ -372,8 +372,8 @@ def _show_recipe(recipe: Recipe) -> None:
 
 
 def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
-    """Prints how to deploy the other processes of the repository. An application that was
-    there before is known by its name only."""
+    """Prints how to deploy the other processes of the repository. For an existing application, only its
+    name is known."""
     if "source" not in application:
         return
     others = recipe.processes[1:] if recipe.start else recipe.processes  # the first is the one that starts

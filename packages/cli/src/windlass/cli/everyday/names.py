@@ -1,4 +1,4 @@
-"""Names of services and environments for the completion of the shell, kept for half a minute."""
+"""Names of services and environments for shell completion, cached for half a minute."""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
 
 
 def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out what is the same for all services of one environment: messages get the room."""
+    """Omits columns that are the same for all services of one environment, so that messages have more
+    space."""
     return {name: value for name, value in row.items() if name not in _PLACE}
 
 

@@ -173,7 +173,7 @@ def _is_terminal() -> bool:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Passes each key on at once, also Ctrl-C, and brings the terminal back at the end."""
+    """Puts the terminal into raw mode, which also passes on Ctrl-C, and restores it at the end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     ends = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}

@@ -74,7 +74,7 @@ def _unescape(text: str) -> str:
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _MOST: Final = 1000
-"""Variables of one request."""
+"""Maximum number of variables in one request."""
 
 
 class VariableLevel(Struct, frozen=True):
@@ -195,7 +195,7 @@ class VariableCommands:
     def _write(
         self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str], changes: VariableChanges
     ) -> None:
-        """Sets what differs, all or nothing."""
+        """Sets the variables that differ, all or nothing."""
         if len(changes.written) > _MOST:
             raise InvalidUsage(f"set at most {_MOST} at once")
         if changes.written:

@@ -238,7 +238,7 @@ def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> 
 
 
 def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
-    """Chooses the port of a program without a framework, if running it serves. The names of processes show
+    """Chooses the port of a program without a framework, if it serves HTTP. The names of processes show
     which one does."""
     if path and not recipe.processes and (server := server_of(files, path)):
         recipe.choose(server.reason, port=server.port)

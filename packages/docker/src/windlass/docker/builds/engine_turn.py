@@ -62,7 +62,8 @@ class _TurnMarks(Struct, rename="pascal"):
 
 
 class EngineTurn:
-    """Builds of one service share a turn; `BuildTurns` lets those of one in at a time."""
+    """The turn of this server among the servers that share an engine. Builds of one service share a turn;
+    `BuildTurns` admits one service at a time."""
 
     def __init__(self, docker: Docker, installation: str) -> None:
         self._docker, self._installation = docker, installation
@@ -128,7 +129,7 @@ class EngineTurn:
         return any(other.since is None or (other.since, other.holder) < place for other in others)
 
     async def _begin(self, service: str) -> bool:
-        """Marks that a service builds, and takes that back if another one does."""
+        """Marks that a service is being built, and removes the mark if another one is."""
         async with AsyncExitStack() as turn:
             mark = await turn.enter_async_context(self._marked(service, waits=False))
             if any(other.since is None for other in self._marks_of_others(await self._marks(), mark.holder)):

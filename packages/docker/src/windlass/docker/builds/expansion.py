@@ -26,7 +26,7 @@ instructions: a step repeats them."""
 
 _NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})
 _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
-"""Instructions that leave no setting in the image, besides variables."""
+"""Instructions that set nothing in the image except variables."""
 _VARIABLE: Final = re.compile(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )

@@ -50,7 +50,7 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
 """Instructions and flags that both builders treat alike. VOLUME is not included: the classic builder drops
 what later steps write there."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
-"""Arguments that BuildKit obeys, besides those of the platform."""
+"""Build arguments with an effect on BuildKit, except those of the platform."""
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
 _WILD_CARD: Final = re.compile(r"[*?\[]")

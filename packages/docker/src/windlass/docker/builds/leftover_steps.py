@@ -41,7 +41,8 @@ class LeftSteps:
         self._docker = docker
         self._looking = asyncio.Lock()
         self._builds = 0
-        """Builds of the service that has the turn. Their steps look like left ones."""
+        """The number of running builds of the service that has the turn: their steps look like leftover
+        ones."""
         self._seen = (-math.inf, -math.inf)
         """The times at which a leftover step was first and last seen."""
 
@@ -85,7 +86,8 @@ class LeftSteps:
         self._seen = (-math.inf, -math.inf)
 
     def _see(self) -> None:
-        """Builds that wait for their turn meanwhile wait no longer than the first one."""
+        """Waits until leftover steps have ended. Builds that arrive meanwhile do not wait longer than the
+        first one."""
         first, last = self._seen
         is_same = _loop_time() - last < _PATIENCE
         self._seen = (first if is_same else _loop_time(), _loop_time())

@@ -17,7 +17,7 @@ KEPT: Final = 200
 """Lines of output that are searched for the reason of a failure."""
 LONGEST_KEPT: Final = 1000
 MOST_NAMED: Final = 500
-"""Layers of one build, whose steps are fewer."""
+"""Maximum number of layers of one build; a build has fewer steps."""
 SHOWN: Final = 200
 """Maximum characters of a step in a message."""
 _HIDDEN: Final = ("[internal]", "copy /context")
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 class LineSplitter:
-    """Cuts output into lines."""
+    """Splits output into lines."""
 
     def __init__(self, say: Say) -> None:
         self._say = say

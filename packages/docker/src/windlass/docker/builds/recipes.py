@@ -1,4 +1,4 @@
-"""Chooses the Dockerfile of a build: that of the repository, or the one that its recipe gives.
+"""Chooses the Dockerfile of a build: that of the repository, or one that is generated from its recipe.
 
 Facts that only the recipe knows, such as process types, become a label of the image.
 """
@@ -94,7 +94,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
 
 
 def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
-    """Returns the package whose lock holds for the application, if that is another one."""
+    """Returns the package whose lock file applies to the application, if it is another package."""
     if recipe.language != "Node":
         return None
     workspace = workspace_of(folder, Path(os.path.realpath(order.source)))

@@ -31,7 +31,7 @@ class Away(Exception):
 
 
 class WrongEngine(Away):
-    """Another engine answers at the address; the message names no address."""
+    """Raised if another engine answers at the address; the message does not contain the address."""
 
 
 class EngineRefused(Exception):

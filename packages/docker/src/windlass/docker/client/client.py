@@ -29,7 +29,8 @@ from windlass.docker.client.answers import (
 from windlass.docker.client.transports import DockerTransport, SettingsTransport
 
 BYTES_A_SECOND: Final = 8 * 1024 * 1024
-"""More than output of containers comes to; decoding it takes a part of a processor."""
+"""The maximum rate of reading from an engine. The output of containers is less, and decoding at this rate
+uses a part of one CPU."""
 _AHEAD: Final = 1.0
 """Seconds of this pace that may be read at once."""
 
@@ -63,7 +64,7 @@ longest. The engine of a cluster may be anybody's."""
 RECOGNISING: Final = 15.0
 """Seconds that an engine may take to report its id."""
 LONGEST_DOCUMENT: Final = 1024 * 1024
-"""Bytes of an answer that is decoded as it is: to decode more of them would hold up everything else."""
+"""Maximum bytes of an answer that is decoded on the event loop, because decoding more would block it."""
 LONGEST_INFO: Final = 1024 * 1024
 
 # An engine that is ending answers what is still under way with these, and with status 500.

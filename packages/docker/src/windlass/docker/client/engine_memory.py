@@ -28,7 +28,7 @@ from windlass.docker.client.client import Docker
 MOST_GROWTH: Final = 256 << 20
 """Bytes by which an engine may grow meanwhile. It needs far more for a configuration that it has read."""
 PART: Final = 8
-"""One part in so many of the machine's memory, at most."""
+"""At most this fraction (one part in so many) of the machine's memory."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
 PAUSED: Final = "the engine needed too much memory for others of the organization"
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0

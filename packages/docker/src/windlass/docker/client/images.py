@@ -127,8 +127,8 @@ class _PullSpeed:
         return bool(self._loading)
 
     def take(self, message: Mapping[str, Any], now: float) -> float:
-        """Returns the time at which the pull ends, unless enough has come before. Only the time counts in
-        which a layer is loaded, not what it waits for pulls of others."""
+        """Records progress, and returns the time at which the pull is cancelled without further progress.
+        Time in which it waits for other pulls does not count."""
         self._spent += now - self._now if self.is_loading else 0
         self._now = now
         layer, loaded = str(message.get("id", "")), (message.get("progressDetail") or {}).get("current")
@@ -244,5 +244,5 @@ def has_digest(ref: str) -> bool:
 
 
 def has_tag(ref: str) -> bool:
-    """`host:5000/shop` is not."""
+    """Returns whether a name has a tag; `host:5000/shop` has none."""
     return has_digest(ref) or ":" in ref.rpartition("/")[2]

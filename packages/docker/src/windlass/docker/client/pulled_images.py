@@ -29,7 +29,7 @@ from windlass.engines.registries import parse_ref
 PULLED: Final = "pulled"
 """The folder with the notes, in that of the engine."""
 MOST: Final = 200
-"""Images of one organization with notes. Beyond that, those that were used longest ago are removed."""
+"""Maximum number of recorded images of one organization. Beyond that, the least recently used are removed."""
 _USES: Final = ("run", "build")
 _log = log("engines.docker")
 

@@ -15,7 +15,7 @@ LONGEST: Final = 1024 * 1024
 
 
 class Frames:
-    """Takes bytes as they come, gives whole pieces."""
+    """Splits received bytes into complete frames."""
 
     def __init__(self) -> None:
         self._rest = b""

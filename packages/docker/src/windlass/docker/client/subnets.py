@@ -25,7 +25,7 @@ LARGEST: Final = 24
 _OVERLAPS: Final = "overlap"
 _ROUTES: Final = Path("/proc/net/route")
 _TRIES: Final = 64
-"""Subnets that are tried: others may take one at the same time."""
+"""The number of subnets to try, because other servers may take one at the same time."""
 
 
 class _Subnet(Struct, rename="pascal"):
@@ -67,9 +67,9 @@ def build_reserve(pool: IPv4Network) -> IPv4Network:
 async def make_network(
     docker: Docker, body: Mapping[str, Any], pool: IPv4Network | None, prefix: int, *, builds: bool = False
 ) -> None:
-    """Makes a network with a subnet of this size: for builds of the reserve, if that has one, and else of the
-    rest of the range. The engine refuses overlaps, so of two that choose the same subnet at once, one takes
-    the next."""
+    """Creates a network with a subnet of this size: for builds from the reserve, if possible, otherwise
+    from the rest of the range. The engine refuses overlaps, so if two servers choose the same subnet, one
+    of them tries the next."""
     if pool is None:
         await docker.json("POST", "/networks/create", body=body)
         return

@@ -52,7 +52,7 @@ def _why_untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Finds the failure of TLS inside those of the HTTP client."""
+    """Returns the TLS error that caused an error of the HTTP client."""
     while error is not None:
         # The client's own failures are made of those of TLS, and pass for them.
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)

@@ -65,7 +65,7 @@ class DockerTransport(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Called before each request. Raises Away with what to do, or OSError."""
+        """Called before each request. Raises Away with the remedy, or OSError."""
         ...
 
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
@@ -153,7 +153,7 @@ class SettingsTransport:
 
 
 class TlsIdentity(Struct, frozen=True):
-    """PEM texts that prove each side to the other."""
+    """PEM texts for mutual TLS authentication."""
 
     authority: str
     """Signed the certificate of the engine."""

@@ -45,7 +45,7 @@ class ClientConnection(InstanceClient):
         self._began, self._weight = 0.0, 0
         """The start time of the request, and for how many requests its time counts; 0 if it is not timed."""
         self._entry: RequestEntry | None = None
-        """For the access log, if there is one."""
+        """The entry of the request in the access log, if there is one."""
 
     # The request
 
@@ -131,7 +131,8 @@ class ClientConnection(InstanceClient):
             self.choose_reading()
 
     def _try_another(self, peer: Peer) -> None:
-        """Called when an instance takes no connection. Nothing was sent, so any request may go elsewhere."""
+        """Called when an instance refuses the connection. Nothing was sent, so any request may be sent to
+        another instance."""
         peer.ended()
         if self._phase is BUSY and peer is self._peer and self._backend is not None:
             self._peer = None
@@ -157,14 +158,15 @@ class ClientConnection(InstanceClient):
             self.broken(why)
 
     def broken(self, why: str) -> None:
-        """Called when no answer can be passed on, and nothing of one was."""
+        """Called when the answer cannot be passed on, and no part of it was."""
         backend = self._backend
         assert backend is not None
         self._fail(pages.bad_answer(backend.title, why))
         self._advance()
 
     def _continue(self, whole: bool) -> None:
-        """Takes the next request, or closes. `whole`: all of the last one had arrived."""
+        """Handles the next request, or closes the connection. `whole`: the last request had arrived
+        completely."""
         if self.close or self._eof or not whole or self._shared.stopping:
             self.whole = True
             if whole and not self._held.held:

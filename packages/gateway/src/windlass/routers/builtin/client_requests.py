@@ -18,7 +18,7 @@ from windlass.routers.builtin.shared_state import SharedState
 _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")
 _AT_ONCE: Final = 4
-"""Requests of one client that are answered before others have their turn."""
+"""Maximum number of requests of one client that are answered before other clients have their turn."""
 _NO_FIELDS: Final = Fields(b"\0", False)
 
 
@@ -56,8 +56,8 @@ class RequestReader(GatewaySocket):
             self._read_body(data)
 
     def _take_whole(self, data: bytes) -> bool:
-        """Takes a whole request without a body in one piece, as nearly all are. Returns False for any other,
-        and for all that is doubtful: `_begin` finds out why."""
+        """Handles a request that arrived completely and has no body, as most do. Returns False for all
+        other requests, which `_begin` handles."""
         fields = self._fields
         first = data.find(b"\r\n")
         if fields.length or first > self._longest_line:
@@ -94,7 +94,7 @@ class RequestReader(GatewaySocket):
         return not self._fields.length
 
     def _begin(self, data: bytes) -> None:
-        """Takes the beginning of a request, which most often is all of it."""
+        """Handles the beginning of a request, which usually is the whole request."""
         end = data.find(END, 1, self._shared.bounds.head_bytes)
         if end < 0 or data.startswith(b"\r\n"):
             self._held.add(data)
@@ -126,7 +126,7 @@ class RequestReader(GatewaySocket):
         self.choose_reading()
 
     def _begin_request(self, data: bytes) -> None:
-        """Takes a request from bytes that begin with a whole head."""
+        """Handles a request from bytes that begin with a complete head."""
         first = data.find(b"\r\n")
         end = data.find(END, first) + 4
         bounds = self._shared.bounds
@@ -153,7 +153,7 @@ class RequestReader(GatewaySocket):
         return data
 
     def _read_body(self, data: bytes) -> None:
-        """Takes more of the body, or requests that wait."""
+        """Reads more of the body, or further requests."""
         body = self._body
         if self.whole or body is None or self._upstream is None:
             self._held.add(data)

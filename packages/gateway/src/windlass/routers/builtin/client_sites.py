@@ -21,9 +21,9 @@ from windlass.routers.builtin.table import Backend
 
 _log = log("router")
 _LOADS: Final = 3
-"""Things that an answer may have to wait for: the index, its file, and one that was given up meanwhile."""
+"""Maximum number of loads that an answer may wait for: the index, its file, and one that was cancelled."""
 _PIECES: Final = 4
-"""Pieces that one client is sent before others have their turn."""
+"""Maximum number of pieces that are sent to one client before other clients have their turn."""
 _UNREADABLE: Final = (OSError, RuntimeError)
 """RuntimeError: the kernel has no process number left for a thread that reads."""
 
@@ -47,7 +47,7 @@ class SiteClient(RequestReader):
         raise NotImplementedError
 
     def _continue(self, whole: bool) -> None:
-        """Takes the next request, or closes."""
+        """Handles the next request, or closes the connection."""
         raise NotImplementedError
 
     # Answers
@@ -80,7 +80,7 @@ class SiteClient(RequestReader):
             self._write_answer(answer)
 
     def answer_late(self, answer: SiteAnswer | ErrorPage) -> None:
-        """Called with the answer when all that it needs has been loaded."""
+        """Called with the answer when everything that it needs has been loaded."""
         self._upstream = None
         self._write_answer(answer)
         self._advance()

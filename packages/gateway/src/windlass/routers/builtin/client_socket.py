@@ -194,7 +194,7 @@ class GatewaySocket(asyncio.Protocol):
         )
 
     def _hand_over(self) -> bool:
-        """Gives the connection away, if there is another process to take it and it waits for nothing."""
+        """Hands over the connection if it is idle and another process can take it."""
         give = self._shared.give
         if give is None or not self._waits_for_nothing():
             return False

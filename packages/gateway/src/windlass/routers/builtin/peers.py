@@ -28,7 +28,7 @@ class AnswerSource(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Takes more of the request's body."""
+        """Accepts more of the request's body."""
         ...
 
     def pause(self) -> None: ...
@@ -82,7 +82,7 @@ class Peer:
         self._empty: list[asyncio.Future[None]] = []
 
     def ended(self) -> None:
-        """Notes the end of a request, tunnel or pipe."""
+        """Records the end of a request, tunnel or pipe."""
         self.active -= 1
         if not self.active and self._empty:
             for waiting in self._empty:

@@ -15,7 +15,7 @@ from windlass.routers.builtin.table import Backend
 
 
 class PipeEnd(asyncio.Protocol):
-    """One end of a pipe. `other` is set as soon as there are two."""
+    """One end of a pipe. `other` is set as soon as both ends exist."""
 
     __slots__ = ("_ahead", "_pipe", "blocked", "eof", "lost", "other", "paused", "transport")
 
@@ -23,9 +23,9 @@ class PipeEnd(asyncio.Protocol):
         self.transport = transport
         self.other: PipeEnd | None = None
         self.paused = paused
-        """This end is not read."""
+        """True while this end is not read."""
         self.blocked = blocked
-        """This end accepts no more bytes for now."""
+        """True while this end accepts no more bytes."""
         self.eof = False
         self.lost = False
         self._ahead = b""
@@ -70,7 +70,7 @@ class PipeEnd(asyncio.Protocol):
             self.other.flow()
 
     def flow(self) -> None:
-        """Reads this end exactly while the other end takes the bytes."""
+        """Reads from this end only while the other end accepts bytes."""
         if self.lost or self.eof or self.transport.is_closing() or self.other is None:
             return
         if self.paused is not self.other.blocked:
@@ -85,7 +85,8 @@ class PipeEnd(asyncio.Protocol):
         return self.other is None or self._pass_eof()
 
     def _pass_eof(self) -> bool:
-        """Returns True if this end stays open, for what the other one still sends."""
+        """Passes on the end of the data. Returns True if this end stays open, because the other end may
+        still send."""
         other = self.other
         assert other is not None
         if not other.lost and not other.transport.is_closing():
@@ -118,8 +119,8 @@ class Pipe:
         ended: Callable[[], None],
         before: OpenConnection,
     ) -> None:
-        """`peer.active` counts it already; `ended` is called when both ends are closed. `before` is what the
-        connection of the client was counted as."""
+        """`peer.active` already includes this pipe; `ended` is called when both ends are closed. `before`:
+        how the client's connection was counted before."""
         self._shared = shared
         self.network = before.network
         self._peer = peer

@@ -227,7 +227,7 @@ class BuiltinRouter:
         self._shared.is_complete = True
 
     async def keep(self, *, stays: bool) -> None:
-        """Holds no ports of the server."""
+        """Does nothing, because this router keeps no ports of the server."""
 
     async def metrics(self) -> Sequence[Metric]:
         """Returns no metrics: the server makes them of `traffic`."""
@@ -255,8 +255,8 @@ class BuiltinRouter:
         return {at: server.sockets[0] for at, server in servers.items()} | held
 
     def leave(self, give: GiveAway) -> None:
-        """Takes no connections any more. Gives those that wait for nothing to `give`, each as soon as its
-        answer is complete; tunnels and pipes stay to their end."""
+        """Accepts no more connections. Passes idle connections to `give`, each as soon as its answer is
+        complete; tunnels and pipes stay until they end."""
         self._shared.give = give
         self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
         for held in self._listening.values():

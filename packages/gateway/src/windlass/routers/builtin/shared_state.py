@@ -59,7 +59,7 @@ class SharedState:
         self.access_log: RouterAccessLog | None = None
         """Set only together with `RoutingTable.time_all`: a request that is not timed is not logged."""
         self.sites = SiteServer()
-        """Makes the answers of static sites."""
+        """Creates the answers of static sites."""
         self.files_sent = 0
         """Large files of static sites that are being sent."""
         self.now = 0.0
@@ -68,7 +68,7 @@ class SharedState:
         self.is_complete = True
         """Every service has its routes."""
         self.give: GiveAway | None = None
-        """Takes the connections of clients that wait for nothing, for another process to serve."""
+        """Passes idle client connections to another process."""
         self.answers_until = math.inf
         """The time until which requests that wait behind others are answered. The routes of a router that was
         left become stale, and a client that always has another request waiting would never be given away."""

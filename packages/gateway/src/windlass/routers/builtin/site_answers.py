@@ -1,6 +1,6 @@
 """Answers requests from the files of static sites.
 
-An answer whose content is in memory is written at once. `client_sites` loads what another one needs first.
+If the content is in memory, the answer is written at once. Otherwise `client_sites` loads it first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SiteAnswer:
 
 
 class SiteServer:
-    """Makes the answers of all sites of a router."""
+    """Creates the answers of all static sites of a router."""
 
     def __init__(self) -> None:
         self.files = SiteFiles()

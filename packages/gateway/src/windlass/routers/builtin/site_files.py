@@ -40,7 +40,7 @@ class KeptValues(Generic[V]):
         return len(self._values)
 
     def put(self, key: str, value: V) -> None:
-        """Keeps a value, and drops the oldest ones where there is no room."""
+        """Caches a value, and drops the oldest ones if there is no space."""
         self.remove(key)
         size = self._size(value)
         while self._values and self.total + size > self._most:
@@ -126,7 +126,7 @@ class SiteFiles:
         await self._load_once(path, load)
 
     async def _load_once(self, key: str, load: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Loads something once for all that wait for it."""
+        """Loads a value once for all tasks that wait for it."""
         loading = self._loading.get(key)
         if loading is None:
             loading = self._loading[key] = asyncio.ensure_future(load())

@@ -60,7 +60,7 @@ INDEX_PAGE: Final = "index.html"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _CHECKED: Final = "no-cache"
 _MOST_PAGES, _LONGEST_KEPT = 2048, 512
-"""Pages of a site that are kept, and bytes of a path of one."""
+"""Maximum number of cached pages of a site, and maximum bytes of the path of a cached page."""
 _MOST_KEPT: Final = 8 * 1024 * 1024
 """Bytes of the kept pages of a site. Its rules can give each a head of 200 KiB, and there are many ways to
 write a path."""
@@ -120,7 +120,7 @@ class SitePage:
             etag = f'"{digest}-gzip"'
             self.packed = SiteContent(f"{folder}/{file.digest}{GZIP}", file.gzip, etag, shared, "gzip")
         self.size = 8 * len(self.plain.lines)
-        """About the bytes that it takes: each content has its lines in four forms."""
+        """The approximate size in memory: each content has its header lines in four forms."""
 
 
 class LocationAnswer:

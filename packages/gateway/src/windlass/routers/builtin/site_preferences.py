@@ -13,7 +13,8 @@ _MEANT: Final = re.compile(
     re.IGNORECASE,
 )
 _RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
-"""One range. Of several, or of another unit, all is sent, as HTTP allows."""
+"""Matches a single byte range. For several ranges or other units, the whole content is sent, as HTTP
+allows."""
 _NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
 _LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
 """Maximum bytes of fields whose parsed form is cached, and of a field that is parsed."""

@@ -147,7 +147,7 @@ class RoutingTable:
         return backends[0].title if backends else service
 
     def time_all(self, timed: bool) -> None:
-        """Sets whether the time of each request is taken."""
+        """Sets whether every request is timed."""
         self._timed = timed
         for traffic in self.traffic.values():
             traffic.time_all(timed)

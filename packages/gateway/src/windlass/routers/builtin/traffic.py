@@ -24,7 +24,7 @@ class Traffic:
     __slots__ = ("_last", "_most", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
 
     def __init__(self, *, timed: bool = False) -> None:
-        """`timed`: the time of each request is taken."""
+        """`timed`: True to time every request."""
         self.time_all(timed)
         self.requests = 0
         self.answers = [0] * 6

@@ -24,7 +24,7 @@ _IN_HEAD: Final = -11
 """Value of `_left` until its head is complete. Later it is the missing bytes of the body, CHUNKED, or
 UNTIL_CLOSE."""
 _MOST_INTERIM: Final = 100
-"""Interim answers to one request."""
+"""Maximum number of interim answers (1xx) to one request."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
@@ -64,7 +64,7 @@ class InstanceClient(SiteClient):
         raise NotImplementedError
 
     def broken(self, why: str) -> None:
-        """Called when no answer can be passed on, and nothing of one was."""
+        """Called when the answer cannot be passed on, and no part of it was."""
         raise NotImplementedError
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:

@@ -41,14 +41,14 @@ class SiteRules(Struct, frozen=True, array_like=True):
     """The file that answers requests for pages that are not there; empty is none."""
     redirects: tuple[Redirect, ...] = ()
     headers: tuple[HeaderRule, ...] = ()
-    """Later ones win."""
+    """Headers; later ones override earlier ones."""
 
 
 class StoredIndex(Struct, frozen=True, array_like=True):
     format: int
     rules: SiteRules
     offsets: bytes
-    """Where each entry begins."""
+    """The offset of each entry."""
     entries: bytes
     """In the order of their paths: each is a path, a NUL, and a SiteFile."""
 

@@ -63,7 +63,7 @@ class PathPattern:
 
 
 class PatternTable:
-    """Patterns in their order, of which only those are tried that may stand for a path."""
+    """Patterns in their order; only those that may match a path are tried."""
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
         self._plain: dict[str, list[int]] = {}

@@ -38,7 +38,7 @@ _RESERVED: Final = ("_next/static/", "_astro/", "_app/immutable/")
 """Folders of Next, Astro and SvelteKit in which everything has a digest or an id of its build."""
 _CODE: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
 _DATA: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
-"""Types that users download, publish and name by themselves."""
+"""Types of files that users download and name themselves."""
 _HEX: Final = re.compile(r"[0-9a-f]{8,64}")
 _MIXED: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
 _SEPARATORS: Final = re.compile(r"[.~-]")
@@ -285,7 +285,7 @@ class _Copier:
         return name, size
 
     def compress(self, name: str, size: int) -> int:
-        """Makes a compressed copy, if that is worth it. Returns its size, or 0."""
+        """Creates a compressed copy if that saves enough space. Returns its size, or 0."""
         if name not in self._compressed:
             self._compressed[name] = self._compress(name, size)
         return self._compressed[name]

@@ -37,7 +37,8 @@ class HeaderRule(Struct, frozen=True, array_like=True):
 
 
 class Redirect(Struct, frozen=True, array_like=True):
-    """Another address for some paths; with status 200 or another page, its content is at this one."""
+    """A redirect of some paths to another address, or, with status 200, a page that is served at these
+    paths."""
 
     path: str
     target: str

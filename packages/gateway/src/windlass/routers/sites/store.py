@@ -71,8 +71,8 @@ class SiteStore:
         settings: SiteSettings,
         export: Callable[[Path], Awaitable[Path]],
     ) -> PublishReport | None:
-        """Puts files in place, unless they are there already: then returns None. `export` returns the folder
-        that has them; it may copy them to the empty folder that it gets. Raises PublishError."""
+        """Publishes files, unless they are published already: then returns None. `export` returns the
+        folder that has them; it may copy them to the empty folder that it gets. Raises PublishError."""
         async with self._locks[service]:
             if await self.find(service, release):
                 return None

@@ -1,4 +1,4 @@
-"""Actors, and the one decision on what an actor may do at a place."""
+"""Actors, and the single function that decides what an actor may do at a place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Actor(Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> str:
-        """Names the budget of its requests: pages of a browser have one beside that of their token."""
+        """The name of the budget for its requests: browser pages have a separate budget beside that of
+        their token."""
         return f"browser:{self.subject}" if self.session else self.subject
 
     @property

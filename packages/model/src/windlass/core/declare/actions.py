@@ -69,8 +69,8 @@ class Action(Struct, frozen=True, kw_only=True):
     """True if the operation starts work in services that continues after the answer."""
     status: int = 200
     also: tuple[int, ...] = ()
-    """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do
-    not have."""
+    """Additional statuses of the operation: a success without a body, or a refusal that similar operations
+    do not have."""
     on_collection: bool = False
     """True if its path is that of the collection, not that of one resource."""
     unnested: bool = False

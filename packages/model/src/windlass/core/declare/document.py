@@ -1,4 +1,5 @@
-"""Converts between what a client sent, what is stored, and what is answered. Pure."""
+"""Converts between the forms in which a client sends, the store keeps, and the API answers a resource.
+Pure."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ SERVICE_OR_ABOVE: Final = "service or above"
 
 
 def takes_names(family: str) -> Meta:
-    """Marks ids in a list: the command line takes names in their place."""
+    """Marks ids in a list: the command line accepts names instead."""
     return Meta(extra={"names": family})
 
 
@@ -195,8 +195,8 @@ def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
 
 
 def redacted() -> Meta:
-    """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
-    its host."""
+    """Marks an address whose path may be a secret: it is encrypted, and only Admins see all of it. Other
+    callers see its host."""
     return Meta(extra={"redacted": True})
 
 
@@ -238,7 +238,7 @@ def shown_in_examples() -> Meta:
 
 
 def usual_choice() -> Meta:
-    """Marks the usual one of fields that exclude each other: exactly one of them is sent."""
+    """Marks the default choice of fields that exclude each other: exactly one of them is sent."""
     return Meta(extra={"usual_choice": True})
 
 
@@ -248,7 +248,7 @@ def alternatives(fields: Mapping[str, Sequence[str]]) -> Meta:
 
 
 def fields_by(sibling: str, fields: Mapping[str, Sequence[str]]) -> Meta:
-    """Marks an object of which another field decides the fields, for forms: each value of it leaves some."""
+    """Marks an object whose allowed fields depend on the value of another field, for forms."""
     by_value = {value: [*names] for value, names in fields.items()}
     return Meta(extra_json_schema={"x-fields-by": {"field": sibling, "values": by_value}})
 
@@ -279,6 +279,7 @@ def kept() -> Meta:
 
 
 def follows(field: str, *, when_named: bool = False) -> Meta:
-    """Marks a field that is derived from another one unless it is sent: a change of that one changes it,
-    too. With `when_named`, that one is taken as changed whenever it is named, also with the value it has."""
+    """Marks a field that is derived from another one unless it is sent: a change of the other field
+    changes it, too. With `when_named`, sending the other field counts as a change, even with the same
+    value."""
     return Meta(extra={"follows": field, "when_named": when_named})

@@ -73,7 +73,7 @@ class JobSchedule(Spec):
 
 
 def normalise_schedule(schedule: JobSchedule) -> None:
-    """Leaves out empty alternatives, which existing clients send, and checks the other one."""
+    """Removes empty alternatives, which existing clients send, and checks the remaining one."""
     events: dict[str, JobEvent] = {}
     for name in _EVENTS:
         event = getattr(schedule, name) or absent

@@ -40,7 +40,7 @@ class PathId(Struct, frozen=True, eq=False):
 
 
 class Operation(Struct, frozen=True, kw_only=True, eq=False):
-    """One method on one path, with everything that is known about it."""
+    """One method on one path, with all its properties."""
 
     id: str
     """Its name in the OpenAPI document and on the command line."""
@@ -52,7 +52,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     handler: str
     status: int
     also: tuple[int, ...] = ()
-    """Other statuses with which it may answer."""
+    """Additional statuses with which the operation may answer."""
     family: Family | None = None
     parent: Family | None = None
     ids: tuple[PathId, ...] = ()

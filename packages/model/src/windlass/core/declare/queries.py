@@ -1,4 +1,4 @@
-"""Queries of operations: pages of lists, lines of logs, and what a deletion takes with it."""
+"""Query parameters of operations: pages of lists, lines of logs, and options of a deletion."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Verb(StrEnum):
     READ = "read"
     UPDATE = "update"
     PATCH = "patch"
-    """Comes with `UPDATE`; families do not declare it."""
+    """The verb PATCH, which follows from `UPDATE`; families do not declare it."""
     DELETE = "delete"
 
 

@@ -139,7 +139,7 @@ class Grpc(Spec):
 
 
 class ProbeType(Spec):
-    """One of them is set; null is the same as absent."""
+    """The type of a probe: exactly one field is set; null counts as absent."""
 
     tcp: Maybe[Tcp] = absent
     http: Maybe[Http] = absent

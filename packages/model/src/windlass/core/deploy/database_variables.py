@@ -18,7 +18,7 @@ class ConnectionVariable(Struct, frozen=True):
     """One of the variables with which services reach a database."""
 
     word: str
-    """Behind `QOVERY_POSTGRESQL_Z…_`."""
+    """The end of the key, after `QOVERY_POSTGRESQL_Z…_`."""
     friendly: str
     """Behind the database's own name."""
     secret: bool

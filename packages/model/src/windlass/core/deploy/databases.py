@@ -130,7 +130,7 @@ def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str
 
 
 def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
-    """Instead of the image's own; empty leaves that."""
+    """The command instead of the image's own; empty to keep that one."""
     if type != "REDIS":
         return ()
     return ("redis-server", "--requirepass", credentials.password, "--appendonly", "yes", "--dir", "/data")
@@ -189,7 +189,7 @@ _QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def ready(type: str) -> HealthProbe:
-    """Asks the database itself, with what `environment` put into the container."""
+    """The readiness command, which uses the variables of `environment`."""
     # mongosh is a whole JavaScript engine, and takes seconds to start on a small machine.
     slow = type == "MONGODB"
     return HealthProbe(

@@ -1,7 +1,7 @@
 """Variables that Windlass injects: the keys and values for each kind of owner. Pure.
 
-Existing clients know them under the prefix `QOVERY_`, and under that they are listed. What runs finds each
-under `WINDLASS_` as well.
+They are listed with the prefix `QOVERY_`, for existing clients. Running services get each with the prefix
+`WINDLASS_`, too.
 """
 
 from __future__ import annotations

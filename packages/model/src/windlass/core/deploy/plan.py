@@ -13,7 +13,7 @@ from windlass.core.deploy.states import DeploymentStage, Do, Progress
 
 class Step(StrEnum):
     REST = "rest"
-    """End what still runs of a service that is not meant to run, and rest."""
+    """End all instances of a service that should not run, and then do nothing."""
     KEEP = "keep"
     """Keep the deployed release running."""
     BEGIN = "begin"
@@ -43,7 +43,7 @@ class OpenDeployment(Struct, frozen=True):
     progress: str
     cancelled: bool = False
     switched: bool = False
-    """Its generation serves already: too late to cancel."""
+    """True if its generation serves already: it is too late to cancel."""
 
 
 def plan(head: OpenDeployment | None, serving: bool) -> Step:

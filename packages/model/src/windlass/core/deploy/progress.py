@@ -53,7 +53,7 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     of: str | None = None
     """The deployment that is repeated or gone back to."""
     command: tuple[str, ...] = ()
-    """The command to run once in this version, beside what serves; empty for any other deployment."""
+    """The command of a one-off run in this version; empty for any other deployment."""
     sub_action: str = ""
     """The action of a service that has several, in the full interface's words; empty for others."""
     event: str = ""

@@ -14,7 +14,7 @@ UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
 
 
 def scale(now: int, least: int, most: int, load: float, since_change: int) -> int:
-    """`load` is the mean over all instances, 1.0 being all that was asked for."""
+    """`load`: the mean CPU usage over all instances, as a fraction of their limit."""
     within = max(least, min(now, most))
     if within != now or now == 0:
         return within

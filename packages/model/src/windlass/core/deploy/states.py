@@ -76,7 +76,7 @@ class Do(StrEnum):
 
     DEPLOY = "DEPLOY"
     RUN = "RUN"
-    """Run to the end, once."""
+    """Run the program to completion, once."""
     RESTART = "RESTART"
     STOP = "STOP"
     UNINSTALL = "UNINSTALL"
@@ -87,7 +87,7 @@ BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
 """Deployments that begin with a build, unless they repeat an earlier one."""
 
 RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
-"""Actions after which a version serves: the new one, or the previous one."""
+"""Actions after which a version serves: the new or the previous one."""
 
 
 class ActionStates(NamedTuple):

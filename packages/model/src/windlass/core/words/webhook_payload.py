@@ -24,7 +24,7 @@ class NamedRun(Struct, frozen=True):
 
 
 class WebhookPayload(Struct, frozen=True, kw_only=True):
-    """One event of one deployment, with everything above it, as it was at that moment."""
+    """One event of one deployment, with its service, environment, project and organization at that moment."""
 
     kind: str
     """The event, in the contract's words."""
