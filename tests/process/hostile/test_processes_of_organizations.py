@@ -116,6 +116,14 @@ async def test_while_enough_are_free_none_is_ended(station, present):
     assert not await reasons(station)
 
 
+async def test_where_all_belongs_to_no_service_the_log_says_so(station, present, caplog):
+    present(MOST)
+    await station.engine._resource_monitor._share_processes()
+    await station.engine._resource_monitor._share_files()
+    assert "find out which programs use most of what gets scarce" in caplog.text
+    present(0)
+
+
 @pytest.mark.parametrize(
     ("counts", "present", "ended"),
     [

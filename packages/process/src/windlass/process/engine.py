@@ -177,6 +177,7 @@ class ProcessEngine(RolloutEngine):
             weigh,
             disk_reserve,
             self._shares,
+            self._starter.spawner.start_takes,
         )
         self._prepared = False
         self._round: asyncio.Task[None] | None = None

@@ -141,6 +141,13 @@ def too_many_closed_connections(count: int) -> str:
     )
 
 
+def too_many_waiting_threads(count: int) -> str:
+    return (
+        f"had {count} threads that waited for the kernel, the most of its environment, and nothing could be "
+        "started on this machine: ask for interfaces, addresses and multicast groups in fewer threads"
+    )
+
+
 def filled_the_disk(use: DiskShare, room: Room) -> str:
     if use.own.is_hidden:
         amount = "hides files from the server"

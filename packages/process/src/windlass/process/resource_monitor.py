@@ -31,7 +31,7 @@ from windlass.base.process_memory import (
     hidden_memory,
 )
 from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
-from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares
+from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares, waiting_threads
 from windlass.process.disk_shares import NEAR, DiskShares
 from windlass.process.instances import Instances
 from windlass.process.measurements import Measurements, MeasurementTimeout
@@ -102,6 +102,12 @@ def _closed_connections(table: ProcessTable, record: Record, processes: Collecti
     return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][-1:]), default=0)
 
 
+def _waiting_threads(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
+    """Counts none where an end is under way: it may take until others let its threads go."""
+    pids = [] if record.verdict else [process.stat.pid for process in processes]
+    return sum(map(waiting_threads.waiting_threads, pids))
+
+
 class ResourceMonitor:
     def __init__(
         self,
@@ -116,11 +122,14 @@ class ResourceMonitor:
         weigh_every: float,
         reserve: int,
         shares: DiskShares,
+        start_takes: Callable[[], float],
     ) -> None:
+        """`start_takes` returns for how many seconds the start that is under way has taken."""
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
         self._disk, self._shares = DiskWatch(records.folder, reserve), shares
+        self._start_takes = start_takes
         self._memory_pace = MeasurementInterval()
         self._memory_uses: Measurements[MemoryUse] = Measurements()
         self._next_warnings: dict[str, float] = {}
@@ -131,6 +140,7 @@ class ResourceMonitor:
             self._share_processes,
             self._share_files,
             self._share_closed_connections,
+            self._share_locks,
             self._keep_reserve,
             self._keep_memory,
             self._weigh_when_due,
@@ -286,6 +296,11 @@ class ResourceMonitor:
         )
         await self._share(scarce, _closed_connections, exit_reason.too_many_closed_connections)
 
+    async def _share_locks(self) -> None:
+        present = waiting_threads.MOST if self._start_takes() > waiting_threads.LONG else 0
+        scarce = kernel_shares.Scarce("turns at locks of the kernel", waiting_threads.MOST, present)
+        await self._share(scarce, _waiting_threads, exit_reason.too_many_waiting_threads)
+
     async def _share(
         self,
         scarce: kernel_shares.Scarce,
@@ -330,7 +345,7 @@ class ResourceMonitor:
         elif kernel_shares.is_unexplained(uses, scarce):
             known = sum(use.count for use in uses.values())
             facts = {
-                "name": scarce.name,
+                "resource": scarce.name,
                 "of services": known,
                 "present": scarce.present,
                 "most": scarce.most,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -63,6 +64,8 @@ class Spawner:
         """`after`: see `Launcher`."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
         self._launcher = Launcher(INSTANCES, after)
+        self._began: float | None = None
+        """When the start that is under way began."""
 
     async def open(self) -> None:
         """Starts the launcher before its first request, where instances run already."""
@@ -72,8 +75,20 @@ class Spawner:
         self.thread.shutdown()
         self._launcher.close()
 
+    def start_takes(self) -> float:
+        """Returns for how many seconds the start that is under way has taken; 0 if there is none."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
+
     def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
         """Starts a program. Calls `record` when the process exists and before it executes the program."""
+        self._began = time.monotonic()
+        try:
+            return self._start(request, record)
+        finally:
+            self._began = None
+
+    def _start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
         try:
             output = _open_output(request)
             try:
