@@ -158,8 +158,7 @@ class ConnectionLimits(NamedTuple):
 
     environment: int
     steps: int
-    """The limit of its build steps, in addition; a quarter of the organization's limit is left to other
-    environments."""
+    """The limit of its build steps, in addition; a quarter of the organization's limit stays for others."""
     organization: int
     everyone: int
 
