@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from windlass.docker.execute import execute
 from windlass.docker.execution import DockerExecution, ExecutionFiles
 from windlass.docker.export import export_folder
 from windlass.docker.images import DockerImages
-from windlass.docker.inspection import instance, outcome_of
+from windlass.docker.inspection import held_instance, instance, outcome_of
 from windlass.docker.listening import listeners, queued
 from windlass.docker.machine import DockerMachine, server_host_of
 from windlass.docker.resources import DockerResources
@@ -109,6 +110,11 @@ is found under that name until it is made: the call that asked for it may have b
 AT_ONCE: Final = 16
 SOON: Final = 5.0
 GRACE: Final = 10.0
+DESCRIBING: Final = 2.0
+"""Seconds that the engine may take to describe a container that does not run: one whose start hangs is not
+described before it ends."""
+HELD: Final = 60.0
+"""Seconds in which such a container is not asked for again."""
 
 _log = log("engines.docker")
 
@@ -145,6 +151,8 @@ class DockerEngine(RolloutEngine):
         )
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
+        self._held: dict[str, float] = {}
+        """Containers that the engine did not describe, and until when they are not asked for."""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
@@ -393,15 +401,30 @@ class DockerEngine(RolloutEngine):
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
             copies = await self._containers.list(**labels)
-            details = await subprocesses.run_some(
-                AT_ONCE, [self._containers.inspect(copy["Id"]) for copy in copies]
-            )
-            instances = [
-                self._instance(container)
-                for container in details
-                if container and container["State"]["Status"] != "removing"
-            ]
-        return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
+            instances = await subprocesses.run_some(AT_ONCE, [self._listed(copy) for copy in copies])
+        return sorted(filter(None, instances), key=lambda copy: (copy.service, copy.generation, copy.index))
+
+    async def _listed(self, container: ContainerSummary) -> Instance | None:
+        """Returns an instance; None if it is gone. While a program hinders the start of its container, the
+        instance is described by the list alone, so that instances of others are seen."""
+        id = container["Id"]
+        if container["State"] == "running":
+            self._held.pop(id, None)
+            detail = await self._containers.inspect(id)
+        elif time.monotonic() < self._held.get(id, 0):
+            return held_instance(container, self._docker.address)
+        else:
+            try:
+                async with asyncio.timeout(DESCRIBING):
+                    detail = await self._containers.inspect(id)
+            except TimeoutError:
+                now = time.monotonic()
+                self._held = {each: until for each, until in self._held.items() if now < until}
+                self._held[id] = now + HELD
+                return held_instance(container, self._docker.address)
+        if detail is None or detail["State"]["Status"] == "removing":
+            return None
+        return self._instance(detail)
 
     def _instance(self, detail: Inspection) -> Instance:
         seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))

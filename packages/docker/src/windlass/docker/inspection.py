@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from windlass.base.clock import instant
 from windlass.docker import names as words
+from windlass.docker.descriptions import ContainerSummary, container_name
 from windlass.engines.workload import Instance, Outcome, Phase
 
 MEGABYTE: Final = 1024 * 1024
@@ -68,6 +69,20 @@ def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None)
         reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
         started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
+    )
+
+
+def held_instance(container: ContainerSummary, address: str) -> Instance:
+    """Returns an instance that the engine lists and does not describe."""
+    service, generation, index = words.identity(container["Labels"])
+    return Instance(
+        id=container_name(container),
+        service=service,
+        generation=generation,
+        index=index,
+        phase=Phase.WAITING,
+        address=address,
+        reason="is not described by the Docker engine: its start or its end hangs",
     )
 
 
