@@ -37,9 +37,10 @@ async def hindered(watched, raw):
     await engine.run(wanted(), 0)
     found = await engine.run(hostile, 0)
     detail = await raw.json("GET", f"/containers/{found.id}/json")
-    async with _released_at_the_end(Path(detail["GraphDriver"]["Data"]["MergedDir"]), engine, hostile.service):
+    files = Path(detail["GraphDriver"]["Data"]["MergedDir"])
+    async with _released_at_the_end(files, engine, hostile.service):
         async with asyncio.timeout(SECONDS):
-            while not await _hangs(raw, found.id):
+            while not await _hangs(raw, found.id):  # noqa: ASYNC110 (the engine says nothing of it)
                 await asyncio.sleep(0.1)
         yield engine, hostile.service
 
