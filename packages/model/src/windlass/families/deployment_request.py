@@ -13,7 +13,7 @@ from windlass.core.declare.traits import CancelRequest
 
 
 class DeploymentRequestQuery(Spec):
-    """Names a request."""
+    """Selects a request of deployments."""
 
     deploymentRequestId: Annotated[
         Id,

@@ -1,4 +1,4 @@
-"""Variables that Windlass sets for services beside those that users declare."""
+"""Variables that Windlass itself sets for services."""
 
 from typing import Annotated, Final
 

@@ -206,7 +206,7 @@ class ForcedEvent(Spec):
 
 
 class JobRunRequest(Spec):
-    """Another command for one run. Parts that are left out are those of the job."""
+    """Overrides the command of one run. Omitted parts are those of the job."""
 
     arguments: Annotated[
         Maybe[Arguments],

@@ -1,4 +1,4 @@
-"""Questions about the files of a repository, asked before a service is made of it."""
+"""Operations that read files of a repository before a service is created from it."""
 
 from typing import Annotated
 

@@ -86,7 +86,7 @@ class Attempt(Shown):
 
 
 class Delivery(Shown):
-    """One event on its way to one receiver. The receiver sees `id` as `webhook-id`."""
+    """One event that is sent to one receiver. The receiver gets `id` as `webhook-id`."""
 
     id: Id
     created_at: Timestamp

@@ -1,4 +1,5 @@
-"""Finds the database servers of this machine and their versions. Looks into folders, and runs `--version`."""
+"""Finds the database servers of this machine and their versions, by searching folders and running
+`--version`."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def beside(data: Path, what: str) -> Path:
 
 
 def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
-    """Makes the data folder if it is absent: beside its place, then moved, so that it appears as a whole."""
+    """Creates the data folder if it is missing: under a temporary name, then renamed, so that it is never
+    incomplete."""
     unfinished = beside(data, "new")
     _clear(unfinished)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -122,7 +123,8 @@ def _clear(folder: Path) -> None:
 def finish(
     argv: Sequence[str | Path], held: int, variables: Variables, stdin: str = "", *, doing: str
 ) -> str:
-    """Runs a program to its end and returns its output. It ends with us, in whatever way we end."""
+    """Runs a program to completion and returns its output. The program ends with this process, however
+    that ends."""
     done = subprocess.run(
         argv,
         input=stdin,

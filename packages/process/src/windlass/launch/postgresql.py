@@ -76,7 +76,7 @@ def start(variables: Variables) -> NoReturn:
 
 
 def admit_others(rules: Path) -> None:
-    """Lets clients of other addresses than this one log in, with the password."""
+    """Allows clients at other addresses to log in with the password."""
     lines = rules.read_text().splitlines()
     if _FROM_EVERYWHERE not in lines:
         rules.write_text("\n".join([*lines, _FROM_EVERYWHERE, ""]))

@@ -23,7 +23,7 @@ SECONDS: Final = 4.0
 class ReadinessCheck(NamedTuple):
     words: tuple[str, ...]
     secrets: dict[str, str]
-    """Variables of the client."""
+    """Environment variables of the client."""
     answer: str
     """The end of what the client prints if the database is ready; its exit code does not always show it."""
 

@@ -25,7 +25,7 @@ from windlass.launch.launch_variables import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 
 ANY: Final = frozenset({"latest", "stable", "any", "default"})
-"""Versions that leave the choice open."""
+"""Versions that mean the installed one."""
 
 
 class NoServer(BuildError):
@@ -58,7 +58,7 @@ KINDS: Final = {
 
 class NativeDatabases:
     def __init__(self, home: Path, places: ServerFolders | None = None) -> None:
-        """`home` is a folder for nothing else."""
+        """`home`: a folder that is used for nothing else."""
         self._home = home
         self._places = places or ServerFolders()
 

@@ -52,7 +52,7 @@ def _limits(settings: ProcessSettings) -> Finding:
 
 
 async def _records(settings: ProcessSettings) -> AsyncIterator[Finding]:
-    """Reports instances that another version of Windlass has recorded in a way that this one cannot read."""
+    """Reports instances whose records this version of Windlass cannot read."""
     try:
         unknown = await asyncio.to_thread(unknown_records, settings.folder)
     except PermissionError:

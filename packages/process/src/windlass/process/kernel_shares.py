@@ -23,7 +23,8 @@ _RESERVE: Final = 8
 _FEW: Final = 16
 """An organization with less than one part in so many is never the reason."""
 _KNOWN: Final = 2
-"""Smaller users are ended only if all instances together have one part in so many of what is in use."""
+"""Small users are ended only if all instances together use this fraction (one part in so many) of the
+usage."""
 
 
 class KernelUse(Struct, frozen=True):

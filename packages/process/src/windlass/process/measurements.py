@@ -47,7 +47,7 @@ class Measurements(Generic[T]):
         """Measurements, and when each began."""
 
     def forget_others(self, runs: Collection[InstanceRun]) -> None:
-        """Forgets late results that are too old, and those of other runs than these."""
+        """Deletes late results that are too old or belong to other runs."""
         oldest = time.monotonic() - _OLDEST
         for run, (look, began) in [*self._started.items()]:
             if look.done() and (run not in runs or began < oldest):

@@ -15,7 +15,7 @@ from windlass.base.kernel_buffers import KernelBuffers
 from windlass.process.records import InstanceKey
 
 _RESERVE: Final = 8
-"""One part in so many of the memory is the reserve, within these limits."""
+"""The reserve is this fraction (one part in so many) of the memory, within these limits."""
 _LEAST: Final = 256 << 20
 _MOST: Final = 2 << 30
 _LARGEST_PART: Final = 4

@@ -60,7 +60,7 @@ class HolderNote(Process, frozen=True):
     """The content of the file of a holder."""
 
     network: CellNetwork
-    """What it holds."""
+    """The network that the process holds open."""
 
 
 class Networks:
@@ -133,7 +133,8 @@ class Networks:
         return CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
-        """Lets all instances of an environment find a service by this name only, not by an earlier one."""
+        """Makes all instances of an environment find a service by this name, and no longer by an earlier
+        one."""
         known = self._names.setdefault(environment, {})
         if _HOST_NAME.match(name) and known.get(address) != name:
             await self._run(lambda: self._write_name(environment, name, address))
@@ -157,8 +158,8 @@ class Networks:
         return trunk is not None and not kernel.is_running(trunk)
 
     async def renew_rules(self) -> None:
-        """Gives the networks that live the rules of this server, whose settings may have changed since. The
-        holder of the trunk writes them within seconds."""
+        """Applies the rules of this server to existing networks, because its settings may have changed.
+        The holder of the trunk writes them within seconds."""
         if self._folder.exists() and await self.is_offered():
             await self._run(self._renew_rules)
 
@@ -204,7 +205,7 @@ class Networks:
         return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
 
     def _keep_networks(self) -> None:
-        """Lets no network end by itself from now on."""
+        """Keeps all networks open from now on."""
         if self._lock is None:
             lock = filelock.open_lock_file(self._folder / SERVERS)
             with on_failure(partial(os.close, lock)):

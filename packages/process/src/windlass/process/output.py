@@ -39,7 +39,7 @@ _END: Final = 8 * 1024**4
 
 
 def prepare(file: int) -> None:
-    """Gives a new file its leading hole, before the program writes to it."""
+    """Creates the leading hole of a new file, before the program writes to it."""
     if os.fstat(file).st_size == 0:
         os.ftruncate(file, LEADING_HOLE)
 

@@ -243,7 +243,7 @@ class OutputReader:
             self._check_files()
 
     def _check_files(self) -> None:
-        """Looks at all files without notifications."""
+        """Checks all files for which there are no notifications."""
         self._looked = time.monotonic()
         for home, output in self._outputs.items():
             if output.waiting():

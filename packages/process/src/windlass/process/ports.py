@@ -19,7 +19,8 @@ from windlass.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
 NUMBERS: Final = range(100_001, 100_001 + 32_767)
-"""Numbers of services, from which their addresses derive. They are stored beside ports, above all of them."""
+"""The first number for services, from which their addresses are derived. They are stored with the ports,
+and are higher."""
 _NUMBER: Final = 0
 """The key of a service's number, in the place of a port inside."""
 INSTANCES: Final = PORTS_OF_ENGINES[:10_000]

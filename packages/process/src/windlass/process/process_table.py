@@ -63,7 +63,7 @@ class ProcessTable:
         """The numbers of all processes that were read, also of the kernel's own."""
         self.by_pid = {process.stat.pid: process for process in everyone}
         self.dead_children = Counter(stat.parent for stat in dead)
-        """How many processes each one has started that have ended, and that it has not reaped."""
+        """The number of ended children that each process has not reaped."""
         self.by_home: dict[str, list[OwnedProcess]] = {}
         self.by_session: dict[int, list[OwnedProcess]] = {}
         self.by_space: dict[int, list[OwnedProcess]] = {}

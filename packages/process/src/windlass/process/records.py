@@ -68,7 +68,7 @@ class Record(Struct, frozen=True, kw_only=True):
     """Empty in records of version 0.1.0."""
     workdir: str
     memory: int
-    """Megabytes that it may use."""
+    """The memory limit, in megabytes."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """The port that the instance got for each port inside."""
     made: bool = False
@@ -95,7 +95,7 @@ class Record(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     verdict: str = ""
-    """Why Windlass kills it."""
+    """The reason why Windlass kills it."""
     pause: float = 0.0
     resume_at: int = 0
     once: bool = False

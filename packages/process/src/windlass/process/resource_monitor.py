@@ -95,8 +95,8 @@ def _count_most(count: Callable[[Collection[OwnedProcess]], int], processes: Ins
 
 
 def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
-    """Counts those in the network of the oldest process. Where it shares the network of the machine, nobody
-    knows whose they are."""
+    """Counts closed connections in the network of the oldest process. In the machine's network, they
+    cannot be attributed."""
     if record.cell is None or "network" not in record.cell:
         return 0
     return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][-1:]), default=0)
@@ -161,7 +161,7 @@ class ResourceMonitor:
         return time.monotonic() - self._weighed_at < _UNMEASURED + self._weigh_every
 
     async def find(self) -> None:
-        """Watches the instances that run already, and ends processes that must not run any more."""
+        """Starts to watch running instances, and ends processes that should not run any more."""
         table = await self._counting.now()
         self._notified, self._was_reading = self._records.last_notification(), self._output.is_reader()
         keys = self._records.find()
@@ -198,7 +198,7 @@ class ResourceMonitor:
             self._under_way.discard(step)
 
     async def _renew_rules(self) -> None:
-        """Gives networks that an earlier server has made the rules of this one, once."""
+        """Applies the rules of this server to networks of an earlier server, once."""
         if self._output.holds and not self._has_renewed:
             await self._networks.renew_rules()
             self._has_renewed = True

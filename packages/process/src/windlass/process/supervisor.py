@@ -22,7 +22,7 @@ class Supervisor:
         self.heard: dict[int, int] = {}
         """The ports on which the process listens, by the port inside its network."""
         self.verdict = ""
-        """Why Windlass ends its process. On a full disk, the record has it only after the end."""
+        """The reason why Windlass ends the process. On a full disk, it is recorded only after the end."""
         self.foreign: set[int] = set()
         """Sockets of other programs that listen on its ports, by inode."""
 

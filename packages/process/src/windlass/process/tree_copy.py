@@ -41,7 +41,7 @@ def copy_content(source: Path, target: Path, owner: int | None) -> None:
 
 
 def adorn(source: Path, at: int, owner: int | None) -> None:
-    """Gives an open folder the mode of another one, and its owner, if any."""
+    """Copies the mode, and the owner if any, of another folder to an open folder."""
     own = UNCHANGED if owner is None else owner
     os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
     os.fchown(at, own, own)

@@ -97,7 +97,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 Say = Callable[[str], None]
-"""Takes a line of the build log."""
+"""Writes a line to the build log."""
 
 
 class Builder(Protocol):
@@ -120,8 +120,8 @@ class Builder(Protocol):
         ...
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Erases the artifacts of this service except those with these keys. Only for a caller that holds the
-        service: an artifact just made for another deployment would be erased as well."""
+        """Erases the artifacts of this service except those with these keys. The caller must hold the
+        claim of the service; otherwise a new artifact of another deployment could be erased."""
         ...
 
     async def services(self) -> Collection[str]:

@@ -31,7 +31,7 @@ _NO_OPENING: Final = re.compile(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\
 """A word that begins like this is no heredoc. Before `<<`, an escape or a variable could vanish."""
 _HERE_STRING: Final = re.compile("<{3,}")
 _JOINED: Final = re.compile(r"""<[<\\$}'"]""")
-"""Signs between which nothing may be left once escapes, variables and quotes are gone."""
+"""Characters that must not become adjacent when escapes, variables and quotes are removed."""
 
 UNCERTAIN: Final = (
     "put this step into a script of the repository, or write it with simple words: the quotes, escapes or "
@@ -123,7 +123,7 @@ class Heredoc(Struct, frozen=True):
 class Instruction(Struct, frozen=True, kw_only=True):
     line: int
     name: str
-    """In capital letters."""
+    """The name of the instruction, in upper case."""
     flags: tuple[tuple[str, str], ...] = ()
     text: str
     """The text after the name and the flags, on one line."""

@@ -24,7 +24,8 @@ FOLDERS: Final = (".yarn/releases", ".yarn/plugins", ".yarn/patches", "patches")
 class PackageManager(Struct, frozen=True, kw_only=True):
     name: str
     version: str = ""
-    """Exact where package.json names it, else the beginning that the form of the lock asks for; or empty."""
+    """The exact version from package.json, or else the major version that the format of the lock file
+    requires; or empty."""
     lock: str = ""
     """The file; empty if there is none."""
 

@@ -95,7 +95,7 @@ _NO_SPACE: Final = (
     "Use fewer pseudo-terminals and watches of files in the build, or ask the operator for more of them: it "
     "reports that there is no space, and the disk has some."
 )
-"""Linux has the same words for a full disk and for what else has run out."""
+"""Linux uses the same message for a full disk and for other exhausted resources."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)

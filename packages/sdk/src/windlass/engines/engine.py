@@ -74,8 +74,8 @@ def unmet(limits: EngineLimits, demand: Demand) -> Iterator[tuple[str, str]]:
 
 
 PORTS_OF_ENGINES: Final = range(10_000, 30_000)
-"""Ports of the machine that engines choose from. They are below those of outgoing connections, which begin at
-32768 by default, and none of them is one of `public_ports`."""
+"""Host ports that engines choose from: below the ephemeral ports, which begin at 32768 by default, and not
+in `public_ports`."""
 
 
 class DiskMeasurement(Struct, frozen=True):
@@ -181,18 +181,17 @@ Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
 was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
 Missed = Callable[[], None]
-"""Called when notices may have been missed, because the engine was unavailable: what runs may have changed
-in any way."""
+"""Called when notices may have been missed, because the engine was unavailable: anything may have changed."""
 Say = Callable[[str], None]
-"""Takes a line of the build log."""
+"""Writes a line to the build log."""
 Note = Callable[[str], Awaitable[None]]
 """Takes the remedy, as readable text, about a generation that is not ready for long. The same problem is not
 reported again."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
 """Called with the id of a service and the output of its instances."""
 Leave = Callable[[Sequence[Instance]], Awaitable[None]]
-"""Awaited with instances that are about to end, before they are asked to. They are not ready any more. An
-exception keeps them."""
+"""Awaited with surplus instances before they are ended. They are no longer ready. If it raises an
+exception, they are kept."""
 
 
 async def leave_immediately(instances: Sequence[Instance]) -> None:
@@ -377,7 +376,7 @@ class Engine(Protocol):
         ...
 
     async def sweep(self, erase: Collection[str]) -> None:
-        """Discards these services, and nothing of any other. Tidies what belongs to no service at all."""
+        """Discards these services and no others. Removes leftovers that belong to no service."""
         ...
 
     async def set_aside(self, service: str, into: Path) -> None:

@@ -62,9 +62,10 @@ class KernelLimit(Struct, frozen=True):
 
 AIO: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
 INOTIFY: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
-"""One for each user number; those of containers are numbers of the machine."""
+"""inotify instances, counted for each user id; user ids in containers are those of the machine."""
 NEIGHBOURS: Final = KernelLimit("net.ipv4.neigh.default.gc_thresh3", 8192)
-"""Neighbours of all networks. A container can look for every address of its own."""
+"""Entries of the neighbour table, shared by all networks. A container can create one for every address of
+its network."""
 PROC: Final = Path("/proc/sys")
 _LIMITS: Final = "Kernel limits"
 

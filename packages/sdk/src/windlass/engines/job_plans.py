@@ -28,7 +28,7 @@ class Cause(StrEnum):
     """The reason why a run began."""
 
     SCHEDULE = "SCHEDULE"
-    """Its timetable was due."""
+    """The timetable of the job was due."""
     FORCED = "FORCED"
     """A person asked for it."""
     RETRY = "RETRY"

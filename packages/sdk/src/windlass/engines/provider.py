@@ -44,7 +44,7 @@ class OpenedEngine(Struct, frozen=True, kw_only=True):
     builder: Builder
     servers: Servers
     reconnect: Callable[[RemoteEngine], Awaitable[None]] | None = None
-    """Goes on with another address or other credentials, if it is at another address."""
+    """Switches to another address or other credentials, if it is a remote engine."""
 
 
 class Availability(Struct, frozen=True):
@@ -103,7 +103,7 @@ class EngineProvider(Protocol):
     name: str
     """The word of the setting `engine`."""
     rank: int
-    """`auto` takes the engine of the highest rank among those that are there."""
+    """The rank: `auto` chooses the available engine with the highest rank."""
     is_of_server: bool
     """True if it runs on the machine of a server, for that server alone."""
 
@@ -162,8 +162,8 @@ class RemoteProvider(EngineProvider, Protocol):
     def connect(
         self, remote: RemoteEngine, reach: Reach, settings: Any, server: Server, folder: Path
     ) -> OpenedEngine:
-        """Makes the engine of a cluster, whose files are kept in `folder`. Opens no connection. `reach`
-        admits addresses."""
+        """Creates the engine of a cluster without connecting; its files are stored in `folder`. `reach`:
+        the allowed addresses."""
         ...
 
     async def identity(self, remote: RemoteEngine, reach: Reach) -> str:

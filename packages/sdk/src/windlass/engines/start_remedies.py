@@ -13,7 +13,7 @@ from typing import Final
 from windlass.detect import python_modules
 
 LOOK: Final = "Look at the log: "
-"""Begins the failure of a program whose lines are not read yet."""
+"""The beginning of a failure message whose remedy is not known until the output is read."""
 LOOKED_AT: Final = 60
 """Last lines of a program in which the reason is looked for."""
 _LONGEST: Final = 300

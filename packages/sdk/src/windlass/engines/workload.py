@@ -74,7 +74,7 @@ class Artifact(Struct, frozen=True, kw_only=True):
     workdir: str = ""
     """Below `app`, or inside the image; empty is the builder's default."""
     ports: tuple[int, ...] = ()
-    """Ports on which it declares to listen."""
+    """The declared ports."""
     web_port: int = 0
     """The port of the web process unless PORT is set, if files show that it serves; else 0."""
 
@@ -119,7 +119,7 @@ class WorkloadPort(Struct, frozen=True, kw_only=True):
     rewrite: str | None = None
     default: bool = False
     automatic: bool = False
-    """Windlass chose its number: where the program answers on another one, that is taken instead."""
+    """True if Windlass chose the port: if the program answers on another port, that one is used instead."""
     host: str = ""
     """The label under which the gateway serves it, reserved before it is deployed."""
 
@@ -144,7 +144,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     name: str
     """The display name."""
     known_as: str = ""
-    """The name by which others of its environment find it, if it holds one."""
+    """The name by which other services of its environment find it, if it has one."""
     environment: str
     org: str
     generation: int
@@ -177,11 +177,11 @@ class Workload(Struct, frozen=True, kw_only=True):
     most: int = 1
     """The minimum and the maximum number of instances."""
     ready: tuple[HealthProbe, ...] = ()
-    """All must hold before it is given requests."""
+    """Probes that must all succeed before the instance gets requests."""
     watched: bool = False
     """True if `ready` is also checked after the start: it was declared, not derived."""
     alive: tuple[HealthProbe, ...] = ()
-    """If one fails, the instance is restarted."""
+    """Liveness probes: if one fails, the instance is restarted."""
     settle: float = 3.0
     """Without probes: the seconds after which a running instance counts as healthy."""
     patience: float = 300.0
@@ -233,7 +233,7 @@ class Phase(StrEnum):
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """One running copy, as the engine sees it."""
+    """One running copy of a workload, as the engine sees it."""
 
     id: str
     service: str

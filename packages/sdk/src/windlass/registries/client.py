@@ -59,7 +59,7 @@ MANIFESTS: Final = (
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
-"""Names of images and tags. A registry may list other texts, which name nothing there."""
+"""Matches names of images and tags. Other texts in the answer of a registry are ignored."""
 _LIMIT_IMAGE: Final = "ratelimitpreview/test"
 """The image with which Docker Hub reports the limit; a HEAD request does not count."""
 
@@ -107,7 +107,8 @@ class RegistryNames(Struct, frozen=True):
 
 
 class RegistryClient:
-    """Asks a registry for one caller, whose tokens it keeps as long as the request of this caller lasts."""
+    """A client of a registry for one caller; it caches registry tokens for the duration of the caller's
+    request."""
 
     def __init__(
         self,

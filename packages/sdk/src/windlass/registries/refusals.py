@@ -43,7 +43,7 @@ _VERSION: Final = "docker-distribution-api-version"
 
 
 class RegistryFailures:
-    """Makes the failures of one registry."""
+    """Creates the error messages of one registry."""
 
     def __init__(self, host: str, *, has_login: bool) -> None:
         self._host = host

@@ -45,8 +45,7 @@ class RunServer:
         return len(self._urls) > 1
 
     def greet(self) -> None:
-        """Makes sure that the server is reached before anything begins: the message of the program itself
-        is less specific."""
+        """Checks that the server can be reached, because Terraform's own message would be less specific."""
         self.send("GET", "/run", patience=FIRST_PATIENCE)
 
     def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
@@ -80,7 +79,8 @@ class RunServer:
             return _AWAY, f"Windlass does not answer: {error}".encode()
 
     def _ask_all(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Asks one server after the other; raises the failure of the last one if none answers."""
+        """Sends a request to one server after the other; raises the failure of the last one if none
+        answers."""
         for _ in self._urls[1:]:
             try:
                 return self._send_request(method, path, body, headers)

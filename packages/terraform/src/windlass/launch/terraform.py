@@ -135,8 +135,8 @@ class TerraformRun:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Asks the program to end. Outside of a container, the engine has asked it as well, and a second time
-        would mean that it must not finish anything."""
+        """Forwards a signal to Terraform. Outside of a container, the engine has signalled it already, and
+        a second signal would abort it."""
         if self.is_in_container and self.was_asked and self._process is not None:
             self._process.terminate()
 

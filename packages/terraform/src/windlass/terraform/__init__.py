@@ -1,5 +1,4 @@
 """Terraform and OpenTofu as a kind of service.
 
-Start here: `families` (what clients send and read), `kind` (what becomes of it), and
-`windlass.launch.terraform` (a run).
+Start here: `families` (the resources), `kind` (deploying them), and `windlass.launch.terraform` (a run).
 """

@@ -36,8 +36,8 @@ SECRETS: Final = "terraform_variables"
 
 
 def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
-    """Takes the values of secret variables out of the settings, to be encrypted. One that is sent without a
-    value keeps it."""
+    """Removes the values of secret variables from the settings, and returns them for encryption. A secret
+    that is sent without a value keeps its value."""
     taken: dict[str, str] = {}
     variables = spec.terraform_variables_source.tf_vars
     for index, variable in enumerate(variables):
@@ -125,8 +125,8 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
 
 
 async def refuse_moved_state(ctx: Context, build_input: BuildInput) -> None:
-    """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
-    it would begin with an empty one, and make everything a second time."""
+    """Refuses a run with another backend than the last one that succeeded, if the state contains
+    resources: the run would begin with an empty state, and create everything again."""
     service, is_kept = build_input.service, keeps_state(build_input.service.read(Terraform))
     last = await last_run(ctx, service, has_succeeded=True)
     if last is None:  # only Windlass has the state of runs that failed

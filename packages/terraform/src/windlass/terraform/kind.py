@@ -214,7 +214,7 @@ class TerraformKind(ServiceKind[Terraform]):
     async def prepare_removal(
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
-        """Destroys the resources with the module that made them."""
+        """Destroys the resources with the module that created them."""
         if sub_action != DESTROY or not await has_resources(ctx, build_input.service):
             return None
         last = await last_run(ctx, build_input.service)

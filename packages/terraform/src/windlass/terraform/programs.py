@@ -46,7 +46,7 @@ class InstalledPrograms:
     """The programs in the folders of a PATH: `terraform`, `tofu`, and versions such as `terraform-1.10`."""
 
     def __init__(self, surroundings: Mapping[str, str] | None = None) -> None:
-        """`surroundings` are those of this process, unless others are given."""
+        """`surroundings`: the environment variables; by default, those of this process."""
         self._surroundings = surroundings
         self._known: dict[tuple[str, int, int], InstalledProgram | None] = {}
         self.unusable: dict[str, str] = {}

@@ -263,7 +263,7 @@ def _mask_values(mask: Mask, value: object) -> object:
 
 
 async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
-    """Makes the secrets of the run known: another server may have started it."""
+    """Loads the secrets of the run for masking, because another server may have started it."""
     if ctx.logs.masks.of(run.id) is None:
         await find_secrets(ctx, run.id)
 

@@ -34,7 +34,7 @@ class BadState(ValueError):
 class StateOutput(Struct, frozen=True):
     name: str
     value: str
-    """A text as it is, anything else as JSON."""
+    """The value: a string unchanged, anything else as JSON."""
     is_sensitive: bool
 
 
@@ -140,8 +140,9 @@ def outputs_of(state: StateFile) -> list[StateOutput]:
 
 
 def shared_outputs(state: StateFile) -> list[StateOutput]:
-    """Returns the outputs that are variables of other services. One that no process could take would keep all
-    of them from being deployed, so it is left out, and so is one with the variable of an earlier one."""
+    """Returns the outputs that are variables of other services. Outputs that no process could receive are
+    omitted, because they would prevent deployments; so are outputs with the variable name of an earlier
+    one."""
     shared: dict[str, StateOutput] = {}
     left = MOST_OF_ALL
     for output in outputs_of(state):

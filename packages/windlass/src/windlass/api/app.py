@@ -178,7 +178,7 @@ class App:
             raise
 
     async def _answer_without_operation(self, request: Request, methods: Methods) -> HttpAnswer:
-        """Answers OPTIONS, or names the methods of the path."""
+        """Answers OPTIONS, or 405 with the methods of the path."""
         if request.method == "OPTIONS":
             self._callers.exempt(request)
             return self._cors.preflight(request, allow_header(methods))

@@ -40,7 +40,7 @@ class Window:
 
     @property
     def remaining(self) -> int:
-        """Requests left in this hour, as far as is known here."""
+        """The number of requests left in this hour, as far as this server knows."""
         return max(0, self.limit - self.used + self.left)
 
     def is_open(self, now: int, limit: int) -> bool:

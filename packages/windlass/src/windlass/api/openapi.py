@@ -210,8 +210,8 @@ class _Document:
             yield _reference_to("parameters", "If-Match")
 
     def _body(self, operation: Operation) -> Schema:
-        """Describes the body. It is required where one of its fields is, as no body is the same as an empty
-        one."""
+        """Describes the body. It is required if one of its fields is, because a missing body counts as an
+        empty one."""
         if operation.body is None:
             return {}
         schema = self._schemas.body(operation.body)

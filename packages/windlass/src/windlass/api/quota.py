@@ -25,7 +25,7 @@ class StreamQuota:
         self._by_caller: Counter[str] = Counter()
 
     def take(self, org: str, caller: str) -> StreamPlace:
-        """Takes a place until it is left. Raises TooMany."""
+        """Takes a slot until it is released. Raises TooMany."""
         free = self.most - self._total
         if self._by_caller[caller] * 2 >= free:
             raise _too_many("you have", self._by_caller[caller])

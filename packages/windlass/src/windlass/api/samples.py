@@ -16,7 +16,7 @@ from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _MADE: Final = object()
-"""Made up here: an id, an item of a list that would else be empty."""
+"""Example values that are generated here: an id, or an item of a list that would otherwise be empty."""
 
 
 def _id_of(thing: str) -> str:
@@ -51,7 +51,7 @@ ANYWHERE: Final = ExamplePosition()
 
 
 class Samples:
-    """Makes examples for these schemas. Examples of bodies leave out fields that users would leave out."""
+    """Generates examples for these schemas. Examples of bodies omit fields that users usually omit."""
 
     def __init__(self, schemas: Mapping[str, Schema], *, whole: bool) -> None:
         self._schemas = schemas

@@ -79,7 +79,7 @@ class Streams:
         return len(self._open)
 
     def stop(self) -> None:
-        """Ends all streams, and each further one at once."""
+        """Ends all streams, and refuses new ones."""
         self._stopping = True
         for ending in self._open:
             ending.set()
@@ -120,8 +120,8 @@ class Streams:
         *,
         remarks: StreamRemarks[T] | None = None,
     ) -> StreamEnd:
-        """Puts one piece after the other. Asks `allowed` before each, and every few seconds without one.
-        `leaving` ends when the reader leaves."""
+        """Sends one piece after the other. Calls `allowed` before each piece, and every few seconds
+        without one. `leaving` ends when the reader disconnects."""
         with self.opened() as stopping:
             pumping = _Pump(put, allowed, self._quiet, remarks).run(pieces, self._ask)
             pump = asyncio.ensure_future(pumping)

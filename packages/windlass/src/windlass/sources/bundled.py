@@ -20,7 +20,7 @@ from windlass.sources.git.remote import Progress, silent
 
 class BundledRepositories:
     def __init__(self, others: Git, home: Path) -> None:
-        """`home` is a folder for nothing else."""
+        """`home`: a folder that is used for nothing else."""
         self._others = others
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")

@@ -109,7 +109,7 @@ class ArtifactStore:
         return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
 
     def complete(self, folder: Path, artifact: Artifact) -> None:
-        """Makes a built folder durable, and a whole artifact."""
+        """Syncs a built folder to disk, and marks it as a complete artifact."""
         with tree.fresh(folder / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         sync_file_system(folder)
@@ -147,7 +147,7 @@ class ArtifactStore:
     def put_away(
         self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
     ) -> None:
-        """Renames what `sweep` erases, which takes no time."""
+        """Renames what `sweep` erases, which is fast."""
         if not self.folder.is_dir():
             return
         kept = None if keep is None else {name_of(key) for key in keep}

@@ -69,7 +69,8 @@ class BuildState:
             raise BuildError("Fix the install script: it puts a link in the place of a folder.")
 
     async def keep(self, fetched: Path, kind: str) -> Path:
-        """Makes a fetched toolchain part of the artifact, whose instances see nothing else of ours."""
+        """Links a downloaded toolchain into the artifact, because instances see no other folders of
+        Windlass."""
         name = f"{kind}-of-{fetched.parent.name}"
         deps, is_present = await subprocesses.in_thread(self.held.enter_context, self.store.depending(name))
         if not is_present:

@@ -173,7 +173,7 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """Holds a lock alone, if no build holds it."""
+    """Takes a lock exclusively, if no build holds it."""
     held = filelock.try_hold(lock)
     try:
         yield held is not None and filelock.is_at(held, lock)

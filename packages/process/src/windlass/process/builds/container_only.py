@@ -107,7 +107,8 @@ class NeedsContainer(BuildError):
         self.recipe = recipe
 
     def __reduce__(self) -> tuple[type[NeedsContainer], tuple[str, str, Recipe]]:
-        """It may come from another process; an exception is otherwise copied with its message alone."""
+        """Pickles all fields, because it may come from another process; by default, only the message is
+        pickled."""
         return type(self), (str(self), self.reason, self.recipe)
 
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:

@@ -48,7 +48,7 @@ _NUMBER: Final = re.compile(r"[\d.]+")
 
 
 class RecipeSteps(Struct, frozen=True):
-    """Commands of a recipe whose language is not installed by its own way."""
+    """Commands of a recipe whose language has no special installer."""
 
     toolchain: Toolchain
     commands: tuple[tuple[str, str], ...]

@@ -77,7 +77,7 @@ class Hints(Struct, kw_only=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """ENV comes before ARG."""
+        """Variables; ENV overrides ARG."""
         return self.arguments | self.environment
 
     @property

@@ -17,10 +17,10 @@ from windlass.process.builds import tree
 
 
 class KeptFolders:
-    """The kept folders of one build. Those that the code has itself are left alone."""
+    """The kept folders of one build. Folders that the source code contains itself are not touched."""
 
     def __init__(self, kept: Path, app: Path, names: Sequence[str], results: Sequence[str]) -> None:
-        """`kept` is the place of the folders between builds."""
+        """`kept`: the folder that contains them between builds."""
         self._kept, self._app, self._results = kept, app, results
         self._names = [
             name for name in names if not os.path.lexists(app / name) and _is_free_of_links(app, name)

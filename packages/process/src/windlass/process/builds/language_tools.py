@@ -1,4 +1,4 @@
-"""Finds the toolchain of a language on this machine, before anything of a build is run."""
+"""Finds the toolchain of a language on this machine, before a build runs any program."""
 
 from __future__ import annotations
 

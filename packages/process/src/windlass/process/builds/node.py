@@ -1,4 +1,4 @@
-"""Node dependencies: the manager that the lock names installs the packages that package.json names.
+"""Node dependencies: the package manager of the lock file installs the packages of package.json.
 
 `node_managers` knows the managers; `node_runtime` finds Node itself.
 """
@@ -155,7 +155,8 @@ def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> d
 async def install_apart(
     tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
+    """Installs the packages into `folder`/node_modules, where they stay. The package manager sees only the
+    files that it needs."""
     for path in (*needed.files, *needed.local):
         if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
             raise BuildError(f"Fix the install script: it makes {path.name} lead out of the application.")
@@ -174,7 +175,7 @@ async def install_apart(
 async def put_beside_code(
     tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
-    """Puts the packages beside the code: copies of `present`, or installed there."""
+    """Puts the packages into the source folder: copied from `present`, or installed there."""
     folder = needed.root.folder
     if present is None:
         await _install(tools, needed, folder, variables)

@@ -25,7 +25,7 @@ _MOST_NOTES: Final = 20
 
 
 class OtherNode(Exception):
-    """Packages ask for another Node than the one that installed them."""
+    """Raised if packages require another Node version than the one that installed them."""
 
     def __init__(self, major: str, named_by: str) -> None:
         super().__init__(f"{named_by} asks for Node {major}")

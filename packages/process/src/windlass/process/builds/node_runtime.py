@@ -114,7 +114,7 @@ async def _make_node(major: str, tools: Tools, folder: Path) -> None:
 async def find_manager(
     tools: Tools, toolchains: Toolchains, held: ExitStack, manager: PackageManager
 ) -> Path | None:
-    """Puts the program of the manager on the path: that of this machine if its version suits, else a fetched
+    """Puts the package manager on the path: the machine's own if its version fits, otherwise a downloaded
     one, whose folder is returned."""
     if manager.name == "npm":
         return None  # it comes with Node, whose npm follows every lock of npm

@@ -66,8 +66,7 @@ async def install_node(state: BuildState) -> None:
 
 
 async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
-    """Installs once more if packages ask for another Node than the first that was used, which later builds
-    use at once."""
+    """Installs again if packages require another Node version, which later builds use from the start."""
     digest = await subprocesses.in_thread(node.digest, needed, "", {})
     notes = EngineNotes(state.caches.own / "engines.json")
     wanted, named_by = await subprocesses.in_thread(notes.find, digest)
@@ -110,7 +109,7 @@ async def _node_and_manager(
 
 
 async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _NodeTools) -> None:
-    """Makes what was fetched part of the artifact: Node, and the manager if the command names it."""
+    """Links downloaded programs into the artifact: Node, and the package manager if the command uses it."""
     if used.runtime.fetched:
         own = await state.keep(used.runtime.fetched, "node")
         state.places.append((own / "bin", own / "bin"))
@@ -126,8 +125,8 @@ def _is_named(state: BuildState, program: str) -> bool:
 async def _packages(
     state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
 ) -> _NodeTools:
-    """Installs and builds with a Node, which it returns. `may_change`: raises OtherNode if packages ask for
-    another one."""
+    """Installs and builds with a Node version, and returns it. `may_change`: raises OtherNode if packages
+    require another one."""
     used = await _node_and_manager(state, needed, wanted, named_by)
     with explained(used.runtime.complaint):
         try:
@@ -142,7 +141,7 @@ async def _packages(
 async def _install_and_build(
     state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
 ) -> None:
-    """Leaves the packages where instances find them."""
+    """Installs and builds; afterwards the packages are where instances find them."""
     variables = state.sources.variables
     settings = about_registries(variables) | node.named_variables(needed, variables)
     present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
@@ -190,7 +189,7 @@ async def _install_and_build(
 
 
 def _link(state: BuildState, name: str, deps: Path) -> None:
-    """Makes the artifact hold these packages: those to which no artifact has a link are removed."""
+    """Links the artifact to these packages: packages without links from artifacts are removed."""
     (state.made / name).symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
 
 

@@ -56,8 +56,8 @@ def _resolve_others(start: Start, site: Site, say: Say) -> Mapping[str, tuple[st
 
 
 def _resolve_release(command: Command | None, site: Site, say: Say) -> tuple[str, ...]:
-    """Leaves a command as it is whose program is missing: a setting may replace it, or else it fails when it
-    runs."""
+    """Replaces the program of a command by its path. Keeps the command if the program is missing: a
+    setting may replace it, or it fails when it runs."""
     if command is None:
         return ()
     try:

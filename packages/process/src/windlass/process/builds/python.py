@@ -74,7 +74,7 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
     manager: LockManager | None = None
     """The manager that installs by its lock; `requirements` are packages beyond it."""
     locked: tuple[Path, ...] = ()
-    """Files and folders that decide what the manager installs."""
+    """Files and folders that determine what the package manager installs."""
 
     @property
     def is_empty(self) -> bool:
@@ -249,7 +249,7 @@ def alone(python: Interpreter, folder: Path) -> None:
 
 
 async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
-    """Makes a virtual environment at `folder`/venv, where it stays."""
+    """Creates a virtual environment at `folder`/venv, where it stays."""
     venv = folder / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
         await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
@@ -259,7 +259,7 @@ async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
 async def install(
     tools: Tools, python: Interpreter, needed: PythonDependencies, venv: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs what the files of the repository name, and then what is added."""
+    """Installs the dependencies of the repository, and then added packages."""
     cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:

@@ -90,7 +90,8 @@ async def _make_uv(manager: LockManager, tools: Tools, folder: Path) -> None:
 
 
 async def _make_environment(manager: LockManager, tools: Tools, folder: Path) -> None:
-    """Makes an environment, because packages of the manager must not mix with those of an application."""
+    """Creates a virtual environment for the package manager, so that its packages do not mix with those of
+    an application."""
     venv: list[str | Path] = [own_python(), "-m", "venv", "--without-pip", folder]
     await tools.run(venv, cwd=folder, what="python -m venv")
     await pip_install(tools, own_python(), folder, manager.packages, folder, {})
@@ -99,7 +100,7 @@ async def _make_environment(manager: LockManager, tools: Tools, folder: Path) ->
 async def install_locked(
     manager: LockManager, program: Path, tools: Tools, venv: Path, cwd: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs into the environment what the lock names. `cwd`: a copy of the project."""
+    """Installs the packages of the lock file into the environment. `cwd`: a copy of the project."""
     more = {
         **manager.settings,
         manager.cache: str(tools.cache / manager.name),

@@ -121,8 +121,8 @@ async def _interpreter(state: BuildState) -> Interpreter:
 
 
 def _place_programs(state: BuildState, version: Interpreter) -> None:
-    """Puts the programs of a Python that is on no PATH behind those of the application: instances may read
-    what their PATH names."""
+    """Adds the programs of a Python outside the PATH after those of the application, so that instances may
+    read them."""
     if version.programs:
         state.places.append((version.programs, version.programs))
 

@@ -1,4 +1,5 @@
-"""Keeps builds from filling the disk: none begins below its reserve, and one that uses it is ended."""
+"""Keeps builds from filling the disk: no build begins below the reserve, and a build that uses the reserve
+is ended."""
 
 from __future__ import annotations
 

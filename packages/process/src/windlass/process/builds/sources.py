@@ -1,4 +1,4 @@
-"""Finds out from its files how a commit is started, and what it needs installed."""
+"""Determines from the files of a commit how it is started, and which packages it needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sources(Struct, kw_only=True):
     web_port: int = 0
     """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
     workspace: Package | None = None
-    """The package whose lock holds for the application, if that is another one."""
+    """The package whose lock file applies to the application, if it is another package."""
     wanted_python: PythonRequirement = PythonRequirement()
     wanted_node: tuple[str, str] = ("", "")
     """The requested version or range of Node, and the file that contains it."""

@@ -127,7 +127,7 @@ class Toolchains:
             raise MissingToolchain(reason)
 
     def _note(self, name: str, error: BuildError) -> None:
-        """Remembers a failure, unless room or memory was missing: there may be some at any moment."""
+        """Remembers a failure, unless disk space or memory was missing, which may change at any moment."""
         if str(error) == FULL:
             raise error
         if not (isinstance(error, ToolFailed) and error.was_killed):
@@ -143,8 +143,8 @@ class Toolchains:
         return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
 
     async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
-        """Fetches a toolchain that is not there. Nothing holds it afterwards: its maker holds it alone, which
-        keeps other builds from it."""
+        """Downloads a missing toolchain. The lock is exclusive while it is installed, and released
+        afterwards."""
         making = ExitStack()
         try:
             folder, is_present = await subprocesses.in_thread(

@@ -113,14 +113,15 @@ class Tools:
         self.surroundings = surroundings
         self.cache = cache
         self.with_pip = with_pip
-        """Pythons that are known to have pip."""
+        """Python interpreters that are known to have pip."""
         self._hidden = {str(home): "~", str(cache.parent.parent): "…"}
         """Paths of this machine and their stand-ins: readers of a build log see none."""
         self._may_run = 0
         """Number of programs that may have left others running."""
         self.home = home
         self.check: Callable[[], None] = lambda: None
-        """Called after each program: raises BuildError if it has changed what we read as ourselves."""
+        """Called after each program: raises BuildError if the program has changed files that the server
+        reads itself."""
         self.path = machine_path()
         passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
         self._environment = {
@@ -255,7 +256,7 @@ class OutputLines:
         self._rest = b""
         self._said = self._read = 0
         self._is_full = False
-        """Nothing more is said: only the end of the output is kept."""
+        """True if no more lines are passed on: only the end of the output is kept."""
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
     def other(self) -> OutputLines:

@@ -60,7 +60,7 @@ def copy(source: Path, to: Path) -> None:
 
 
 def place(source: Path, to: Path, *, own: bool = False) -> None:
-    """Puts a file or link in place of another. It shares its bytes unless it has to be its own copy."""
+    """Replaces a file or link by another one. A file is hard-linked unless it has to be a copy."""
     if to.is_symlink() or to.exists():
         to.unlink()
     if source.is_symlink():
@@ -76,7 +76,7 @@ def place(source: Path, to: Path, *, own: bool = False) -> None:
 
 
 def link(source: Path, to: Path) -> None:
-    """Makes a folder whose files share their bytes with those of another. Neither may be changed later."""
+    """Copies a folder by hard links. The files of both may not be changed later."""
     shutil.copytree(source, to, symlinks=True, copy_function=lambda old, new: place(Path(old), Path(new)))
 
 

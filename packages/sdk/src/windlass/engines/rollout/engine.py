@@ -54,7 +54,7 @@ class RolloutEngine(Engine, Copies):
         org: str = "",
         service: str = "",
     ) -> None:
-        """Does nothing: what a builder made is on this machine."""
+        """Does nothing, because built artifacts are on this machine."""
 
     # Rollouts
 

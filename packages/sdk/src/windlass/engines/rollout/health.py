@@ -83,7 +83,7 @@ class HealthMonitor:
 
     @contextmanager
     def pause(self, workload: Workload) -> Iterator[None]:
-        """Leaves a generation alone while it comes up: `ReadinessWait` probes it then."""
+        """Pauses the monitoring of a generation while it starts, because `ReadinessWait` probes it then."""
         key = workload.service, workload.generation
         self._paused.add(key)
         try:

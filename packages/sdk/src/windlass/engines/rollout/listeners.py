@@ -62,7 +62,8 @@ class PortMismatch(Struct, frozen=True):
     advice: str
     """The change to make, as readable text."""
     port: int | None = None
-    """The only other port on which it takes the connections of Windlass. None if there is not just one."""
+    """The only other port on which it accepts connections from Windlass; None if there are none or
+    several."""
     is_whole: bool = False
     """True if it takes no connections on any port of its service."""
 

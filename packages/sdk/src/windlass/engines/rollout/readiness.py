@@ -37,7 +37,7 @@ SURE_AFTER: Final = 3.0
 GIVEN_UP_AFTER: Final = 20.0
 """Seconds for which a program may listen elsewhere, and on no port of its service, before the wait ends."""
 _NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
-"""Ports of other servers, which nothing makes public unless a person asks for it."""
+"""Well-known ports of other protocols, which are never made public automatically."""
 
 
 class Obstacle(Struct, frozen=True):
@@ -79,7 +79,8 @@ class ReadinessWait:
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
     async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
-        """Looks where the program listens. Notes what to change, and ends the wait where that is certain."""
+        """Checks on which ports the program listens. Records what to change, and ends the wait if a wrong
+        port is certain."""
         self._next_look = waited + max(LOOK_EVERY, waited / 4)
         misplaced = await self._port_mismatch(obstacle)
         if misplaced != self._misplaced:
@@ -95,7 +96,7 @@ class ReadinessWait:
                 raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
 
     async def _note_reason(self, reason: str) -> None:
-        """Notes why it takes long, each reason once."""
+        """Logs why the release takes long, each reason once."""
         if reason != self._noted:
             self._noted = reason
             await self._note(reason)

@@ -72,7 +72,7 @@ class RemovedGenerations:
         return self._folder / service
 
     def forget(self, services: Collection[str]) -> None:
-        """Erases records of deleted services, once no late call for them can come any more."""
+        """Erases records of deleted services when no delayed call for them is possible any more."""
         for service in services:
             with suppress(FileNotFoundError):
                 if self.file(service).stat().st_mtime < time.time() - LATE:
@@ -94,7 +94,7 @@ class RemovedGenerations:
                 return
 
     def _replace(self, service: str, generations: Iterable[int]) -> None:
-        """Keeps only the newest: no call for the others can still be on its way."""
+        """Keeps only the newest generation, because no delayed call for the others is possible."""
         text = "".join(f"{generation}\n" for generation in generations)
         write_whole(self.file(service), text.encode(), durable=self._durable, draft=_DRAFT[1:])
 

@@ -47,7 +47,7 @@ _OURS: Final = re.compile(
     r"auto-approve|migrate-state|reconfigure|force-copy|from-module|plugin-dir|detailed-exitcode|var|"
     r"generate-config-out|show-sensitive|json-into|cloud)(=|\Z)"
 )
-"""Arguments that Windlass gives to the program itself, or that would undo what it promises."""
+"""Arguments that Windlass sets itself, or that would break its guarantees."""
 ExtraArgument = Annotated[
     str,
     Meta(
@@ -237,7 +237,7 @@ class TerraformShown(Shown):
 
 
 def check_backend(backend: StateBackend) -> None:
-    """Leaves out what is null: existing clients refuse an answer with a second key."""
+    """Removes null alternatives, because existing clients refuse an answer with two keys."""
     named = [name for name in backend.__struct_fields__ if getattr(backend, name) not in (UNSET, None)]
     if len(named) != 1:
         raise clash("backend", "must have exactly one of kubernetes and user_provided")

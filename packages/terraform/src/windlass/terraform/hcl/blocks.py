@@ -91,7 +91,7 @@ class _Reader:
         return labels
 
     def skip_to(self, closing: str) -> None:
-        """Skips what follows, with the mark that closes it."""
+        """Skips tokens up to and including the closing one."""
         begun, awaited = self._here.line, [closing]
         while awaited:
             token = self._next_token()

@@ -13,7 +13,7 @@ DEEPEST: Final = 32
 """Templates in templates, and lists and objects in each other."""
 
 _LONGEST: Final = 200
-"""Characters of a reason."""
+"""Maximum characters of a reason."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -63,7 +63,7 @@ def _cut(reason: str) -> str:
 
 
 def _unindent(text: str) -> str:
-    """Takes the smallest indentation from all lines but blank ones. A tab counts as one character."""
+    """Removes the smallest common indentation of non-blank lines. A tab counts as one character."""
     lines = text.split("\n")
     indents = [len(line) - len(line.lstrip(" \t")) for line in lines if not _is_blank(line)]
     least = min(indents, default=0)

@@ -38,7 +38,7 @@ class ServedPage(Struct, frozen=True):
     name: str
     render: Callable[[], Awaitable[Rendered]]
     is_open: bool = True
-    """Everyone may read it."""
+    """True if everyone may read it."""
 
 
 class DocumentFile:

@@ -44,7 +44,7 @@ async def isolate_failures(place: Place) -> AsyncIterator[None]:
 
 
 async def run_at_all_places(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Acts at all places at once. Skips clusters whose engines fail or take long."""
+    """Runs an action at all places in parallel. Skips clusters whose engines fail or are slow."""
 
     await run_together(*(_act_isolated(place, action) for place in ctx.places.all()))
 

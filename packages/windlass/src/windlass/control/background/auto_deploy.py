@@ -33,7 +33,7 @@ from windlass.sources.git import GitError, GitSource
 from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
-"""Limits of what a git server may take: a few that are slow hold all slots of this work otherwise."""
+"""Timeouts for a git server, because a few slow servers could otherwise hold all slots of this work."""
 SHORT_SECONDS, FULL_EVERY = 4.0, 5
 """The limit while a branch cannot be read, and the number of checks of which one has the full limit all the
 same: a server that is always slow may have failed just once."""

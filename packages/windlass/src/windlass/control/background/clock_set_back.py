@@ -18,7 +18,8 @@ LONGEST_WAIT: Final = HOUR
 
 
 async def follow_earlier_clock(tx: Tx) -> None:
-    """Brings nearer what the present clock has sooner. A due time that had its run gets no other one."""
+    """Moves due times nearer if the present clock reaches them sooner. A due time that already had its run
+    gets no second one."""
     await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
     for timetable in await tx.timetables.after(tx.now):
         with suppress(UnknownZone):  # it is looked at once an hour

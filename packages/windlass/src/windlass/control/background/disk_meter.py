@@ -33,7 +33,7 @@ _REST: Final = 19
 _LONG_REST: Final = 50
 _VOLUMES: Final = "run/volumes"
 _CACHES: Final = "builds/cache/.services"
-"""Has a folder for each organization; the others below have one for each service."""
+"""The caches, with a folder for each organization; the other parts have one for each service."""
 _PARTS: Final = (
     _VOLUMES,
     "run/caches",
@@ -57,13 +57,13 @@ class FileCount:
     def __init__(self, folders: Iterable[tuple[Key, Path]]) -> None:
         self.bytes: Counter[Key] = Counter()
         self.files: Counter[Key] = Counter()
-        """With folders."""
+        """The number of files and folders."""
         self._waiting = [(key, str(path)) for key, path in folders]
         self._linked: set[tuple[int, int]] = set()
         self._entries = self._count_all()
 
     def go_on(self, seconds: float) -> bool:
-        """Counts for so long; returns whether more is left."""
+        """Counts for the given time; returns whether more is left."""
         until = time.monotonic() + seconds
         return any(time.monotonic() >= until for _ in self._entries)
 

@@ -71,8 +71,8 @@ async def forget_events(ctx: Context) -> None:
 
 
 async def tidy(ctx: Context, claim: Claim) -> None:
-    """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
-    database does not know."""
+    """Erases leftovers of deleted services, old builds and old log lines, and sets aside services that
+    this database does not know."""
     await ctx.point("about to sweep")
     await _sweep(ctx, ctx.places.local)
     await ctx.point("builds swept")
@@ -178,7 +178,7 @@ class Autoscaler(Struct):
     """Keyed by deployment, of which it never changes; None if there is nothing to decide."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
-        """Looks at how busy everything is, and asks for more or fewer instances."""
+        """Compares the load of all services with their limits, and requests more or fewer instances."""
         try:
             await self._check_services(ctx)
         finally:
@@ -280,4 +280,4 @@ def _load(before: Sample, after: Sample, workload: Workload, instances: list[Ins
 
 
 AIM_WHEN_UNKNOWN = 0.6
-"""Calls for no change."""
+"""A usage that results in no change."""

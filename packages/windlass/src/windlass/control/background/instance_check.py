@@ -33,7 +33,7 @@ EVERY: Final = 120.0
 _PAUSE: Final = 1.0
 """Seconds after which a comparison that failed is tried again."""
 _AT_ONCE: Final = 20
-"""Services that one transaction marks: requests wait for it."""
+"""Maximum number of services that one transaction marks, because requests wait for it."""
 _KIND: Final = "instance check"
 _GONE: Final = (
     "Wait until {} runs again: all of its instances were gone from their engine, and are started again now"
@@ -73,7 +73,7 @@ class InstanceCheck:
         """`notice` schedules a check of a service."""
         self._ctx, self._notice = ctx, notice
         self._due: set[str] = set()
-        """Places to compare."""
+        """Places that are due for a comparison."""
         self._is_due = asyncio.Event()
         self._absent: dict[str, frozenset[str]] = {}
         """Services of which nothing was there at the last check, by place. One may wait for its volume."""

@@ -37,12 +37,12 @@ from windlass.store import KeyHolder, Store, Tx
 LOOK_EVERY: Final = 2.0
 """Seconds between two checks of the keys that are given, and at the database."""
 LEASE: Final = 15 * SECOND
-"""Time after which a server that was killed does not hold up the replacement any more."""
+"""Time after which a killed server no longer delays the replacement of the key."""
 _log = log("keys")
 
 
 class KeyRotation:
-    """Keeps the keys of a server up to date, and makes a new key the present one."""
+    """Keeps the keys of a server up to date, and puts a new key into use."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class KeyRotation:
                 self._outage.note(str(error))
 
     async def look(self) -> None:
-        """Learns new keys and announces them to other servers. Makes the wanted key the present one if all
-        servers have it."""
+        """Reads new keys and reports them to other servers. Puts the new key into use if all servers have
+        it."""
         state = await self._adopt()
         await self._report_keys()
         if not self._wanted or state.was_used(self._wanted) or not state.is_settled:
@@ -129,7 +129,7 @@ class KeyRotation:
         await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE)
 
     async def _switch(self, tx: Tx) -> bool:
-        """Makes the wanted key the present one, unless a server does not have it yet."""
+        """Puts the new key into use, unless a server does not have it yet."""
         state = await read_keys(tx)
         assert state is not None, "checked at the start"
         if state.was_used(self._wanted) or not state.is_settled:

@@ -32,7 +32,7 @@ from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_
 LOST_WORD: Final = "place:lost:"
 FOUND_WORD: Final = "place:found:"
 LOOKS: Final = 5
-"""Looks in each lease."""
+"""The number of checks in the duration of a lease."""
 MISSED: Final = 3
 """Looks without a renewal after which an owner is lost: so it is known before its lease has ended."""
 _NOT_OWNER: Final = (
@@ -97,8 +97,8 @@ class PlaceLease:
             ownership.lost -= {word.removeprefix(FOUND_WORD)}
 
     async def take(self) -> None:
-        """Takes the place over from another server. Waits for as long as a lease, and raises OwnerAlive if
-        the lease is renewed meanwhile."""
+        """Takes over the place from another server. Waits for the duration of a lease, and raises
+        OwnerAlive if the lease is renewed meanwhile."""
         holder = self._ownership.holder
         if holder is None:
             return

@@ -40,7 +40,7 @@ _log = log("keys")
 class ResealReport(Struct):
     resealed: int = 0
     unreadable: list[str] = field(default_factory=list)
-    """Names of values that cannot be opened. They stay as they are."""
+    """Names of values that cannot be decrypted. They are not changed."""
 
 
 async def reseal_as_work(ctx: Context, claim: Claim) -> None:
@@ -58,8 +58,8 @@ async def reseal_as_work(ctx: Context, claim: Claim) -> None:
 async def reseal(
     store: Store, encryption: Encryption, point: Callable[[str], Awaitable[None]] = no_point
 ) -> ResealReport:
-    """Seals everything again that is sealed with another key than the present one. Values that are changed
-    meanwhile are sealed with the present key already, and are left alone."""
+    """Seals all values again that are sealed with a former key. Values that are changed meanwhile are
+    sealed with the present key already, and are skipped."""
     current = await _begin(store, encryption)
     report = ResealReport()
     while count := await _pass(store, encryption, report, point):
@@ -87,7 +87,7 @@ async def _begin(store: Store, encryption: Encryption) -> str:
 async def _pass(
     store: Store, encryption: Encryption, report: ResealReport, point: Callable[[str], Awaitable[None]]
 ) -> int:
-    """Looks at every value; returns the number of those that were sealed again."""
+    """Checks every value; returns the number of values that were sealed again."""
     count, report.unreadable = 0, []
     for column in sealed.COLUMNS:
         after: Sequence[str] = ("",) * len(column.key)

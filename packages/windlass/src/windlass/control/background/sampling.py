@@ -29,7 +29,7 @@ _KIND: Final = "sampling"
 _PATIENCE: Final = 10.0
 """Seconds that the engine of this machine, and the gateway, may take."""
 _AT_A_TIME: Final = 100
-"""Services whose rates are worked out in one turn of the event loop."""
+"""Maximum number of services whose rates are computed in one iteration of the event loop."""
 _log = log("sampling")
 
 

@@ -87,7 +87,7 @@ class Occupied(Exception):
 
 
 class OtherVersion(Exception):
-    """Another version of Windlass has set the service aside."""
+    """Raised if another version of Windlass has set the service aside."""
 
 
 class OtherEngine(Exception):
@@ -152,7 +152,8 @@ class ServiceDataStores:
         return records(self._data)
 
     async def set_aside(self, record: SetAside) -> None:
-        """Written down first, and again at the end: what is interrupted is done again."""
+        """Sets services aside. It is recorded first, and again at the end, so that an interrupted attempt
+        is repeated."""
         folder = folder_of(self._data, record.service)
         await in_thread(_write, folder / RECORD, replace(record, is_whole=False))
         for holder in (self.engine, *self._files):
@@ -237,7 +238,7 @@ def data_stores_of(ctx: Context, place: Place) -> ServiceDataStores:
 
 
 async def sweep(ctx: Context, holder: ServiceDataStore) -> None:
-    """Erases what is left of services that were deleted."""
+    """Erases leftovers of deleted services."""
     in_place = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
     await holder.sweep(
         [service for service in sorted(in_place) if await ctx.store.reads.deletions.is_deleted(service)]

@@ -21,7 +21,7 @@ from windlass.engines.job_plans import Cause, JobPlan, RunEvent
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100
-"""Jobs whose runs one transaction starts: requests wait for it."""
+"""Maximum number of jobs whose runs one transaction starts, because requests wait for it."""
 LATE: Final = MINUTE
 """A due time that passed longer ago was missed."""
 LOOK_AGAIN: Final = HOUR

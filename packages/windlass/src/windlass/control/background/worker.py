@@ -52,7 +52,7 @@ QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 RUN_SLOTS = 1024
 """Slots for runs of jobs, which only wait for an engine."""
 _MOST_CLAIMED = 64
-"""Pieces of work that one transaction claims: requests wait for it."""
+"""Maximum number of pieces of work that one transaction claims, because requests wait for it."""
 _log = log("worker")
 
 WorkFunction = Callable[[Context, Claim], Coroutine[Any, Any, None]]
@@ -153,7 +153,7 @@ class Worker:
                 await asyncio.sleep(_PAUSE)
 
     async def start_due(self) -> int:
-        """Claims what is due, as far as there is room, and starts it."""
+        """Claims due work while there are free slots, and starts it."""
         # A cancelled task here may have claimed work already, so the claims must be known.
         self._claiming = asyncio.create_task(self._start_due())
         return await asyncio.shield(self._claiming)
@@ -246,7 +246,7 @@ class Worker:
         return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
 
     async def settle(self) -> None:
-        """Does all that is due now, to the end. For tests, where time stands still."""
+        """Executes all due work to the end. For tests with a simulated clock."""
         while True:
             # Work that ends during `start_due` frees a slot for work that was not started for lack of one.
             idle = not self.running

@@ -90,7 +90,7 @@ class Routing(Locks):
 class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
     installation: str
-    """Its id; see `mark`."""
+    """The id of the installation; see `mark`."""
     registry: Registry
     kinds: Mapping[str, AnyKind]
     """Keyed by family: how services of this family are made and run."""
@@ -131,4 +131,4 @@ class Context(Struct, frozen=True, kw_only=True):
     """The usage of services in the last hour, and the requests to them."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
-    """Called before and after each effect outside, so that tests can end the world there."""
+    """Called before and after each external effect, so that tests can simulate a crash there."""

@@ -13,7 +13,7 @@ MOST_LOOK_UPS: Final = 100
 
 
 class ServiceClusters(Protocol):
-    """Knows the clusters of services."""
+    """Finds the clusters of services."""
 
     def known_cluster_of(self, service: str) -> str | None: ...
 

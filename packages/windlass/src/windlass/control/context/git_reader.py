@@ -96,7 +96,7 @@ class LimitedGitReader:
         purpose: str,
         look: Callable[[GitSource], Awaitable[T]],
     ) -> T:
-        """Looks at the files of a commit. callers with the same `purpose` share one result."""
+        """Reads the files of a commit. Callers with the same `purpose` share one result."""
         key = ReadKey(reader.org, "", source, purpose)
         return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
 

@@ -29,7 +29,7 @@ from windlass.core.words.masking import MASK, NOTHING, Mask
 from windlass.engines.workload import OutputLine, is_of_release
 
 MOST_KNOWN: Final = 4096
-"""Deployments. One that is left out is looked up again with its next line."""
+"""Maximum number of known deployments. Others are looked up again with their next line."""
 
 
 class Masks:
@@ -45,7 +45,8 @@ class Masks:
             self._known.popitem(last=False)
 
     def know(self, deployment: str, secrets: Iterable[str]) -> None:
-        """Sets the secrets of a deployment unless they are known. Cheap: called at every opening."""
+        """Sets the secrets of a deployment unless they are known. Cheap, because it is called each time a
+        workload is decrypted."""
         if deployment not in self._known:
             self.add(deployment, secrets)
 
@@ -109,7 +110,7 @@ class CutLine(Struct, frozen=True):
     """A line of which more is to come."""
 
     held: str
-    """Its end so far, which is not written yet."""
+    """The end of the line so far, which is not written yet."""
     version: str
 
 
@@ -153,7 +154,8 @@ class Logs:
         self.take(service, [OutputLine(at, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[OutputLine]) -> None:
-        """Takes lines of one instance. Never fails: lines without room are counted and reported later."""
+        """Accepts lines of one instance. Never fails: lines that could not be stored are counted and
+        reported later."""
         if not lines:
             return
         mask = self.masks.of(lines[0].version)
@@ -246,7 +248,8 @@ class Logs:
         after: str | None = None,
         deployment: str | None = None,
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
-        """The last lines, or those after one of them, and then what comes until the service is forgotten."""
+        """Yields the last lines, or the lines after a given one, and then new lines until the service is
+        deleted."""
         return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
 
     # Removing

@@ -56,7 +56,7 @@ class Meters:
             "run": self.runs,
             "due time missed": self.missed,
         }
-        """Meters of what counts only if its change is committed, by the word under which it is noted."""
+        """Meters of changes that count only after a commit, keyed by their name in `Tx.measure`."""
 
     def expect_runs(self, family: str, *, may_skip: bool) -> None:
         """Shows the runs of a family before there are any. Only those at due times can be skipped."""
@@ -79,7 +79,7 @@ class Meters:
             self.builds.observe(time.monotonic() - began, result)
 
     def take(self, word: str, seconds: float, labels: Labels) -> None:
-        """Takes a measurement of a change that was committed."""
+        """Records a measurement of a committed change."""
         self._committed[word].add(seconds, *labels)
 
     def all(self) -> Iterator[Metric]:

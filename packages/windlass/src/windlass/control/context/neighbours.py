@@ -15,7 +15,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.store import Reads, Row
 
 _MOST: Final = 1000
-"""Environments that are kept."""
+"""Maximum number of cached environments."""
 
 
 class MainPort(Struct, frozen=True, gc=False):

@@ -136,7 +136,7 @@ class Connector(Protocol):
     """Connects to engines at other addresses; see `install.connecting`."""
 
     def place(self, access: EngineAccess, local: Place) -> Place:
-        """Makes the place of a cluster, with the router of the local one. Opens no connection."""
+        """Creates the place of a cluster, with the router of the local place. Opens no connection."""
         ...
 
     def router(self, access: EngineAccess) -> HttpRouter:

@@ -184,7 +184,7 @@ class Places:
         return place
 
     def _begin(self, cluster: str, place: Place) -> None:
-        """Finds and watches what runs there, without delaying the caller."""
+        """Starts to find and watch instances there, without delaying the caller."""
         if self._watch is None or place.reconnect is None:
             return
         self.run_in_background(self._start_engine(cluster, place, *self._watch))

@@ -14,4 +14,4 @@ from typing import Final
 waiting: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
     "waiting", default=nullcontext
 )
-"""Marks a block of the present work in which it only waits. Blocks are not nested."""
+"""Marks a block in which the current work only waits. Blocks are not nested."""

@@ -84,8 +84,8 @@ class UploadFiles:
 
     @asynccontextmanager
     async def checking(self, org: str, environment: str) -> AsyncIterator[None]:
-        """Held while an archive is read to its end. Of an environment, one is read at a time. Further
-        archives of an organization wait behind those of others."""
+        """Held while an archive is read. Each environment may read one archive at a time, and
+        organizations take turns."""
         own = self._checks_of.setdefault(environment, asyncio.Semaphore(1))
         of_org = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
         async with own, of_org, self._checks:

@@ -32,7 +32,7 @@ CLASSES: Final = ("none", "1xx", *ALWAYS_SHOWN)
 """Requests by the first digit of their status; none: the client left before."""
 PERCENTILES: Final = ("p50", "p90", "p99")
 _IDLE: Final = 2
-"""Points without a measurement, after which a series gives way to a new one."""
+"""The number of points without a measurement after which a series may be replaced by a new one."""
 _SINGLE, _DOUBLE, _TOLD = "f", "d", "told"
 _USAGE: Final = {CPU: _SINGLE, MEMORY: _DOUBLE}
 _REQUESTS: Final = dict.fromkeys((*CLASSES, *PERCENTILES), _SINGLE)

@@ -18,7 +18,7 @@ from windlass.store import Reads
 
 _FAMILIES: Final = (variable.name, secret.name)
 _MOST: Final = 10_000
-"""Levels whose digests are kept."""
+"""Maximum number of levels whose digests are cached."""
 
 LevelDigest = tuple[str, str]
 """The id of a level that has variables, with the digest of these."""

@@ -50,8 +50,8 @@ def _is_of_same_request(one: DeploymentRow, other: DeploymentRow) -> bool:
 
 
 async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
-    """A command holds up what is ended by the same request. Deletions of its job are asked for once, so that
-    they hold up those of other requests, too."""
+    """A job's command delays services that are ended by the same request. A deletion of the job also
+    delays services of other requests."""
     runs_command = await _runs_command(ctx, tx, service, head)
     for family in _later_families(ctx, service):
         if not (runs_command or ctx.kinds[family].has_runs):

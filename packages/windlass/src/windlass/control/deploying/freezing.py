@@ -67,7 +67,7 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
 
 
 async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:
-    """Freezes what the deployment runs. Its log reports that it starts, or its first step."""
+    """Freezes the workload of a deployment, and logs that it starts or its first step."""
     frozen = await ledger.freeze(workload, built, digest)
     if not frozen.artifact.release:
         log_start(ledger)

@@ -195,7 +195,7 @@ async def _wait_for_build(task: RunTask, why: str) -> None:
 
 
 async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
-    """Makes a run start what was built again, or asks for that. Returns how it failed."""
+    """Makes a run start the rebuilt version, or requests the rebuild. Returns the failure, if any."""
     job, version = await tx.resources.get(run.job), await tx.deployments.get(run.deployment)
     timetable = await tx.timetables.get(run.job)
     if job is None or version is None or timetable is None:

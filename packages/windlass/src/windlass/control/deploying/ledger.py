@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 
 class LostClaim(Exception):
-    """Another worker does this work now."""
+    """Raised if another worker has claimed this work."""
 
 
 class Task(Struct, frozen=True):
@@ -198,7 +198,7 @@ class Ledger:
     async def freeze(
         self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
     ) -> Workload:
-        """Seals what the deployment runs. Returns it with the names that it has reserved."""
+        """Seals the workload of the deployment. Returns it with the reserved names."""
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest

@@ -107,8 +107,9 @@ class Git:
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home` is a folder for nothing else. The keys of ssh servers stay in it, and kept copies. `closed`
-        is a folder below which no repository is fetched: it has kept copies of all services."""
+        """`home`: a folder that is used for nothing else. The keys of ssh servers stay in it, and kept
+        copies. `closed` is a folder below which no repository is fetched: it has kept copies of all
+        services."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
