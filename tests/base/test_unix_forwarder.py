@@ -4,11 +4,14 @@ has left."""
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from windlass.base import unix_forwarder
 from windlass.base.unix_forwarder import UnixForwarder, short
 
 
@@ -46,7 +49,51 @@ async def test_the_socket_of_a_killed_server_is_replaced_and_that_of_a_later_one
     assert not path.exists()
 
 
-async def test_one_user_has_few_connections_at_a_time(tmp_path, port):
+CONNECTS = """
+import os, socket, sys
+os.chdir(sys.argv[1])
+with socket.socket(socket.AF_UNIX) as connected:
+    connected.connect("socket")
+    connected.sendall(b"hello")
+    connected.shutdown(socket.SHUT_WR)
+    print(connected.recv(10).decode())
+"""
+
+
+@pytest.mark.parametrize(("is_in_own_cell", "answer"), [(True, "HELLO"), (False, "")])
+async def test_another_cell_of_the_same_user_has_connections_left(tmp_path, port, is_in_own_cell, answer):
+    path = tmp_path / "socket"
+    forwarder = UnixForwarder(path, "127.0.0.1", port)
+    await forwarder.open()
+    held = [await connect(path) for _ in range(8)]
+    cell = ("unshare", "--user", "--pid", "--fork") if is_in_own_cell else ()
+    if cell and subprocess.run([*cell, "true"], check=False).returncode:
+        pytest.skip("needs user namespaces")
+    words = [*cell, sys.executable, "-c", CONNECTS, str(tmp_path)]
+    other = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+    async with asyncio.timeout(20):
+        said, _ = await other.communicate()
+    assert said.decode().strip() == answer
+    for _, one in held:
+        one.close()
+    await forwarder.close()
+
+
+async def test_a_cell_has_fewer_connections_the_fewer_others_leave(tmp_path, port, monkeypatch):
+    monkeypatch.setattr(unix_forwarder, "_MOST", 128)
+    path = tmp_path / "socket"
+    forwarder = UnixForwarder(path, "127.0.0.1", port)
+    await forwarder.open()
+    held = [await connect(path) for _ in range(8)]
+    async with asyncio.timeout(10):
+        assert await held[-1][0].read() == b"", "closed at once"
+    assert forwarder._open.total() == 4
+    for _, one in held:
+        one.close()
+    await forwarder.close()
+
+
+async def test_one_cell_has_few_connections_at_a_time(tmp_path, port):
     path = tmp_path / "socket"
     forwarder = UnixForwarder(path, "127.0.0.1", port)
     await forwarder.open()

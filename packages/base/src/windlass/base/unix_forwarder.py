@@ -12,9 +12,12 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-_MOST, _MOST_OF_USER = 512, 8
-"""Connections at a time, in all and of one user. A further one is closed at once. Each service has a user
-where Windlass is root."""
+from windlass.base import kernel
+
+_MOST, _MOST_OF_CELL = 512, 8
+"""Connections at a time, in all and of one cell. A further one is closed at once."""
+_SHARES: Final = 32
+"""A cell may have no more than one of so many shares of what others leave it, but always one connection."""
 _PEER: Final = Struct("3i")
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
@@ -27,8 +30,9 @@ class UnixForwarder:
     def __init__(self, path: Path, host: str, port: int) -> None:
         self._path, self._to = path, (host, port)
         self._server: asyncio.Server | None = None
-        self._open: Counter[int] = Counter()
-        """Connections by user."""
+        self._open: Counter[tuple[int, int]] = Counter()
+        """Connections by cell. All cells of an ordinary user have the same user, and all cells on a kernel
+        without process namespaces have the same one."""
         self._inode = 0
 
     async def open(self) -> None:
@@ -52,31 +56,37 @@ class UnixForwarder:
                 self._path.unlink()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        user = _user_at(writer)
-        if self._open[user] >= _MOST_OF_USER or self._open.total() >= _MOST:
+        cell, total = _cell_at(writer), self._open.total()
+        left_by_others = _MOST - total + self._open[cell]
+        most = min(max(left_by_others // _SHARES, 1), _MOST_OF_CELL)
+        if total >= _MOST or self._open[cell] >= most:
             writer.close()
             return
-        self._open[user] += 1
+        self._open[cell] += 1
+        try:
+            await self._connect(reader, writer)
+        finally:
+            writer.close()
+            self._open[cell] -= 1
+            self._open = +self._open  # without cells that have none
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 further, onward = await asyncio.open_connection(*self._to)
         except (OSError, TimeoutError):
-            writer.close()
-            self._open[user] -= 1
             return
         try:
             await asyncio.gather(_pass(reader, onward), _pass(further, writer))
         finally:
-            self._open[user] -= 1
-            for each in (writer, onward):
-                each.close()
+            onward.close()
 
 
-def _user_at(writer: asyncio.StreamWriter) -> int:
-    """Returns the user who has connected."""
+def _cell_at(writer: asyncio.StreamWriter) -> tuple[int, int]:
+    """Returns the user and the process namespace of the client. The latter is 0 if the client has ended."""
     peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    user: int = _PEER.unpack(peer)[1]
-    return user
+    process, user, _ = _PEER.unpack(peer)
+    return user, kernel.process_namespace(process)
 
 
 async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
