@@ -198,7 +198,7 @@ def rotation_of(ctx: Context) -> KeyRotation:
 
 
 async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
-    """Sets aside services that the database does not know, also those of the former installation."""
+    """Sets aside services that the database does not know, including those of the former installation."""
     for label, unknown in report.unknown.items():
         async with holdings(ctx.settings, parts_for, label) as held:
             for service, kept in unknown.items():

@@ -81,7 +81,7 @@ def remote_provider(word: str) -> RemoteProvider:
 
 
 class ClusterConnector:
-    """Makes places of clusters whose engine is at another address."""
+    """Creates places for clusters whose engine is at another address."""
 
     def __init__(self, settings: Settings, server: Server, link: GatewayLink) -> None:
         try:
@@ -118,12 +118,12 @@ class ClusterConnector:
         return await remote_provider(access.engine).identity(access.remote, self._reach)
 
     async def report(self, access: EngineAccess, label: str) -> EngineReport:
-        """Asks the engine how it is, and what of this label runs there. Raises EngineError."""
+        """Asks the engine for its state, and for the instances with this label. Raises EngineError."""
         return await remote_provider(access.engine).report(access.remote, self._reach, label)
 
     def label(self, cluster: str) -> str:
-        """Returns the label of what belongs to a cluster. Two clusters may name one engine: what is of one is
-        nothing to the other."""
+        """Returns the label of a cluster's objects. Two clusters may use one engine; each ignores the
+        objects of the other."""
         return f"{self._server.installation}.{cluster}"
 
     def router(self, access: EngineAccess) -> HttpRouter:

@@ -32,7 +32,7 @@ async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnectio
 
 @contextlib.asynccontextmanager
 async def replacing(settings: Settings) -> AsyncIterator[ArchiveConnection]:
-    """All of it, in one transaction; no server may run."""
+    """Replaces all data in one transaction; no server may run."""
     if settings.database_url:
         from windlass.store import postgres_archive  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 

@@ -295,7 +295,8 @@ class Installation:
             self.ctx.places.note_changed(word.removeprefix(CLUSTER))
 
     async def _note_changes(self) -> None:
-        """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""
+        """Schedules work for changes that the engine saw, with a short delay, so that many changes become
+        one piece of work."""
         while True:
             await self._something_changed.wait()
             await asyncio.sleep(_STORM)

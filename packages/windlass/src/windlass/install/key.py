@@ -103,7 +103,7 @@ def _write(settings: Settings, keys: Sequence[bytes]) -> None:
 
 
 def _make(file: Path) -> None:
-    """Makes a key as a whole or not at all: a start that is killed here leaves no half of one."""
+    """Creates a key atomically: a start that is killed here leaves no partial key."""
     draft = file.with_name(f".key-{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:
         writing.write(new_key().hex() + "\n")

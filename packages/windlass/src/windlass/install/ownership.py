@@ -62,7 +62,7 @@ class OwnershipReport(Struct, kw_only=True):
     """Services that the database neither has nor has deleted, by the installation whose label they bear on a
     container engine."""
     is_lost: bool = False
-    """Something runs whose files are not here."""
+    """True if something runs whose files are missing."""
     aside: int = 0
     """Services that were set aside earlier."""
     lost: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class DatabaseState(Struct, frozen=True):
     hash: str = ""
     """The hash of the last event that the data directory has seen."""
     present: frozenset[str] = frozenset()
-    """Services that it has."""
+    """Services that the database contains."""
     deleted: frozenset[str] = frozenset()
     volumes: Mapping[str, Collection[str]] = {}
     """Names of volumes that hold data, by service."""

@@ -36,7 +36,7 @@ _BATCH: Final = 1 << 20
 """Bytes of lines after which a batch of rows ends."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
-"""Tables with services, and the column that names them."""
+"""Tables with services, and their column with the id."""
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -70,7 +70,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     migrations: dict[int, str]
     """Keyed by number, with their checksums: the form in which the tables are."""
     counts: dict[str, int]
-    """Rows of each table."""
+    """The number of rows of each table."""
     tables: list[ArchiveFile]
     logs: list[ArchiveFile]
     keys: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ def _signature(manifest: Manifest, text: bytes, encryption: Encryption) -> bytes
 
 
 class Archive:
-    """`Archive.opened(path)` makes one."""
+    """A backup archive; `Archive.opened(path)` opens one."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._zip = archive
@@ -225,7 +225,7 @@ class Archive:
             yield archive
 
     def verify(self, encryption: Encryption) -> None:
-        """All of it, before any of it is used."""
+        """Verifies the whole archive, before any part is used."""
         with _translated_errors(Path(str(self._zip.filename))):
             if not hmac.compare_digest(
                 self._zip.read(SEAL), _signature(self.manifest, self._text, encryption)

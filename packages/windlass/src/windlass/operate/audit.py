@@ -42,7 +42,7 @@ class Verdict(Struct):
     until: str = ""
     faults: list[str] = []
     more: int = 0
-    """Faults beyond those that are listed."""
+    """The number of faults that are not listed."""
 
     def blame(self, fault: str) -> None:
         if len(self.faults) < _MOST_TOLD:

@@ -52,7 +52,7 @@ from windlass.terminal.command_errors import CommandRefused
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
 _MOST_NAMED: Final = 5
-"""Services that a finding names."""
+"""Maximum number of services that a finding names."""
 
 
 async def diagnose(settings: Settings) -> list[Finding]:
@@ -284,8 +284,8 @@ async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
 
 
 async def _builds(settings: Settings, moment: Snapshot) -> Finding:
-    """Looks for builds outside of the data directory, as after a move of it. Sites have their files in it
-    besides, and jobs with a timetable are built when they are due."""
+    """Finds builds outside the data directory, as after a move. Sites have copies of their files inside,
+    and jobs with a timetable are rebuilt when they are due."""
     folder, outside = await in_thread(Path(settings.data_dir).resolve), []
     for service, _, id in await moment.reads.statuses.serving():
         deployment = await moment.reads.deployments.get(id)

@@ -61,7 +61,7 @@ class ListedKey(Struct, frozen=True, kw_only=True):
     retired_at: str | None
     """The time from which nothing was sealed with it any more."""
     values: int
-    """Values that are sealed with it now."""
+    """The number of values that are sealed with this key."""
 
 
 class KeySurvey(Struct, frozen=True):
@@ -71,9 +71,9 @@ class KeySurvey(Struct, frozen=True):
     """The time by the clock that servers follow."""
     state: KeyState
     values: Mapping[str, int]
-    """Sealed values, by key."""
+    """The number of sealed values, keyed by key id."""
     lacking: tuple[str, ...]
-    """Names of servers that run without the wanted key."""
+    """Names of running servers without the new key."""
 
     @property
     def left(self) -> int:
@@ -265,7 +265,7 @@ def _drop(settings: Settings, state: KeyState, tell: Tell) -> None:
 
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
-    """Two commands at a time would each put a key into the file, and one of them would be lost."""
+    """Holds a lock: of two simultaneous commands, one would lose the key that it adds to the file."""
     lock = try_hold(Path(settings.data_dir) / LOCK)
     if lock is None:
         raise CommandRefused("wait for the other `windlass key rotate`, which runs on this data directory")

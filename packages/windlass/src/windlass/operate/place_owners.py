@@ -1,5 +1,5 @@
-"""Findings about places: whether the server that each belongs to runs, by the lease that it renews, the
-organizations that they serve, and those that hold most of their disks."""
+"""Findings about places: whether the owner of each is running, by its lease; the organizations that they
+serve, and those that use most of their disks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def examine_sharing(reads: Reads, settings: Settings) -> list[Finding]:
 
 
 async def examine_disk(reads: Reads) -> list[Finding]:
-    """Names the organizations that hold most of the disk of each machine, and warns of those above their
+    """Reports the organizations that use most of the disk of each machine, and warns of those above their
     share."""
     findings = []
     for place in sorted({FIRST_PLACE, *(row.place for row in await reads.owners.all())}):

@@ -43,7 +43,7 @@ _log = log("main")
 
 
 def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, gateway: int = 0) -> None:
-    """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
+    """Runs the server. `gateway`: the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
     set_oom_score(SERVER)
     prefer_session()
@@ -198,7 +198,7 @@ _FIRST_COMMANDS: Final = (
     ("init", "in the folder of an application of yours: finds out how it runs"),
     ("up", "there: deploys it, and prints its address"),
 )
-"""In the order in which they are needed."""
+"""The first commands for a new user, in order."""
 
 
 def heading(host: str, port: int) -> str:

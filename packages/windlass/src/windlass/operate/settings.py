@@ -56,7 +56,7 @@ def _default(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """As one would write it on a command line."""
+    """Returns a value as it is written on a command line."""
     match value:
         case bool():
             return "yes" if value else "no"

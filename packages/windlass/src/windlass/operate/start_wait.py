@@ -44,7 +44,8 @@ async def begin_when_possible(
     listening: socket.socket,
     note: Callable[[str], None],
 ) -> Installation:
-    """Begins, again and again while it has to wait. Other failures end the start. `note` gets the reason."""
+    """Starts the server; retries while it has to wait for a condition. Other failures end the start.
+    `note` gets the reason."""
     async with AsyncExitStack() as answering:
         waits_for = ""
         while True:

@@ -49,7 +49,7 @@ class UnreachedCluster(Struct, frozen=True):
 
 
 Sure = Callable[[int], None]
-"""Asked with the number of services; raises if they are not to be stopped."""
+"""Called with the number of services; raises if they should not be stopped."""
 _LOOK = 0.1
 
 

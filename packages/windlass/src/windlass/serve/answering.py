@@ -1,4 +1,4 @@
-"""Answers on their way to the socket: sent in one write, the usual ones put together in one step.
+"""Writes answers to the socket, each in one write; ordinary answers are assembled in one step.
 
 uvicorn's `RequestResponseCycle` sends everything else. Requests are read in `serve.connection`.
 """

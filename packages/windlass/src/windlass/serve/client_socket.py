@@ -71,13 +71,13 @@ class ClientSocket(asyncio.Protocol):
         self._busy = False
         """True while the request has not been answered completely."""
         self._whole = True
-        """All of it has arrived."""
+        """True if the request has arrived completely."""
         self._body_began = 0.0
 
     # Left to the requests
 
     def _advance(self) -> None:
-        """Takes up the requests that wait, one after the other."""
+        """Handles the waiting requests, one after the other."""
         raise NotImplementedError
 
     def _abandon(self) -> None:

@@ -34,7 +34,7 @@ class WebSocket(WSProtocol):
     """A websocket that keeps nothing for a client that does not read, and leaves one that does not answer."""
 
     def join(self, table: ConnectionTable, before: OpenConnection) -> None:
-        """Takes the place of the connection that asked for it. Called before anything else."""
+        """Replaces the connection that requested the websocket. Called before anything else."""
         self._table = table
         self.network = before.network
         self._may_say = float(_SAID)

@@ -28,7 +28,7 @@ class ArchiveTable(Struct, frozen=True):
     name: str
     columns: tuple[str, ...]
     binary: tuple[int, ...] = ()
-    """Places of the columns that hold bytes."""
+    """Positions of the columns that contain bytes."""
 
 
 class ArchiveConnection(DatabaseSession, Protocol):
@@ -120,7 +120,7 @@ class Snapshot:
         return names
 
     def events(self) -> AsyncIterator[Sequence[Any]]:
-        """All of them, in order; each an `EventRow`."""
+        """Yields all events in order, each as an `EventRow`."""
         return self._line.stream(events.ALL)
 
     def rows(self, table: ArchiveTable) -> AsyncIterator[Sequence[Any]]:
@@ -141,7 +141,7 @@ class Refill:
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
     async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
-        """Makes empty tables, as they were after these migrations."""
+        """Creates empty tables as they were after these migrations."""
         for table in await Snapshot(self._line).tables() if await self._line.has("migration") else ():
             await self._line.run(f"DROP TABLE {table.name}")
         await self._line.run(RECORDS)
@@ -165,7 +165,7 @@ class Refill:
         await self._line.fill(table, rows)
 
     async def finish(self, applied: Mapping[int, str]) -> None:
-        """Makes the indexes, applies the later migrations, and commits."""
+        """Creates the indexes, applies the later migrations, and commits."""
         for statement in self._indexes.values():
             await self._line.run(statement)
         for migration in find_missing(migrations(), applied):

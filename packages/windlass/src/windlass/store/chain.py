@@ -62,13 +62,13 @@ def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[An
 
 class Fault(Enum):
     REMOVED = "removed"
-    """Events before this one are not there."""
+    """Events before this one are missing."""
     CHANGED = "changed"
     """The event does not match the previous hash."""
 
 
 class ChainWalk:
-    """Follows the chain from an event on. Trusts only what follows from the hash before."""
+    """Verifies the chain, beginning with an event whose previous hash is known."""
 
     def __init__(self, before: Head) -> None:
         self.due = before.number + 1
@@ -101,8 +101,8 @@ def anchor_of(fact: bytes | None) -> Anchor | None:
 
 
 class ChainEnd:
-    """The end of the chain as this process left it. Another process may have gone on meanwhile, and a group
-    that failed takes its events back: so it counts only where the numbers fit, and not after a failure."""
+    """The end of the chain as this process wrote it. Another process may have added events, and a failed
+    group removes its own: so it is used only if the numbers match, and not after a failure."""
 
     def __init__(self) -> None:
         self.head: Head | None = None

@@ -67,7 +67,7 @@ class OrganizationQueue(Struct, gc=False):
 
 
 class ClaimOrder:
-    """Takes pieces one by one, from what is known of each environment. All are added before the first is
+    """Takes pieces of work one by one, in order of turns. All known pieces are added before the first is
     taken."""
 
     def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
@@ -101,7 +101,8 @@ class ClaimOrder:
         self.add([piece for key, piece in firsts.items() if key not in self._queues], whole=False)
 
     def take(self, only: Idle | None = None) -> Due | None:
-        """Takes the next piece, if any is known; `only`: of those with nothing in progress."""
+        """Takes the next piece, if any is known; `only`: only from organizations or environments with no
+        work in progress."""
         if self._heap is None:
             self._heap = [self._turn(queue) for queue in self._orgs.values() if queue.heap]
             heapq.heapify(self._heap)
@@ -122,12 +123,13 @@ class ClaimOrder:
         return queue.taken == len(queue.pieces) and not queue.whole
 
     def refill(self, key: str, pieces: Sequence[Due]) -> None:
-        """Replaces the pieces of an environment by all that can be needed, with those already taken."""
+        """Replaces the known pieces of an environment by a complete list, which includes those already
+        taken."""
         self._queues[key].pieces = sorted(pieces)
         self._queues[key].whole = True
 
     def advance(self, key: str) -> None:
-        """After a piece was taken, the next one of its organization takes its place among the others."""
+        """Puts the next piece of an organization into the order, after one was taken."""
         if self._queues[key].taken < len(self._queues[key].pieces):
             self._enter(key)
         org = self._orgs[organization_of(key)]

@@ -72,7 +72,7 @@ class GroupCommit:
         self.writes = self.groups = 0
         self._waiting: deque[QueuedChange] = deque()
         self._waiting_behind: deque[QueuedChange] = deque()
-        """Changes of background work."""
+        """Waiting changes of background work."""
         self._committing: asyncio.Task[None] | None = None
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
         """Keyed by the first part of the word; those of all words by an empty one."""
@@ -197,7 +197,7 @@ def _next_changes(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChang
 
 
 def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
-    """Leaves out what happens before metrics are counted, such as in a command on the database."""
+    """Does nothing: used while no metrics are counted, such as in commands."""
 
 
 async def _run_in_savepoint(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:

@@ -54,9 +54,9 @@ _LEAST = 1 << 20
 _ROOM = 4 << 20
 """Bytes of the file that are kept free for changes that end something. Its log is as long."""
 _PLENTY = 16
-"""Free times the room, above which it is made."""
+"""Free disk space, as a multiple of the reserved pages, above which they are allocated."""
 _LOOK_EVERY = 64
-"""Groups of changes between two checks at that room."""
+"""The number of groups of changes between two checks of the reserved pages."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
@@ -65,7 +65,7 @@ class TooOld(Exception):
 
 
 class InUse(Exception):
-    """Another process has the data directory."""
+    """Raised if another process uses the data directory."""
 
 
 def check_version(version: str | None = None) -> None:
@@ -255,7 +255,7 @@ class SqliteStore(GroupCommit):
             self._writer.execute("ROLLBACK")
 
     def guard_key(self, guard: KeyGuard) -> None:
-        """Does nothing: no other server has this database, and this one replaces the key itself."""
+        """Does nothing, because no other server uses this database."""
 
     async def problem(self) -> str:
         await self.reads.counters.get("event")

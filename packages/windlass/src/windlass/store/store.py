@@ -51,8 +51,8 @@ class Store(Protocol):
         ...
 
     def shortage(self, *, ends_something: bool) -> str:
-        """Says what to do if a change cannot be stored: the disk is away, or is full, where a change that
-        ends something has room that was kept for it. Empty if it can. Waits for nothing."""
+        """Returns the remedy if a change cannot be stored because the disk is missing or full; changes
+        that end something may use reserved space. Empty if it can be stored. Does not wait."""
         ...
 
     @property

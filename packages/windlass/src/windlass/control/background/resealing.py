@@ -78,7 +78,7 @@ async def _begin(store: Store, encryption: Encryption) -> str:
     seal_with_present(encryption, state)
 
     async def wait_for_earlier_changes(tx: Tx) -> None:
-        """Does nothing: changes are stored one after the other."""
+        """Does nothing, because changes are stored one after the other."""
 
     await store.write(wait_for_earlier_changes)
     return state.current

@@ -109,8 +109,8 @@ class Sampler:
         self._ctx.usage.note_usage(now.at, points)
 
     async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
-        """Returns the instances by their ids, and None for those of other places. The engine is asked only
-        when there is a new one."""
+        """Returns the instances by their ids, and None for instances of other places. The engine is
+        queried only if an id is new."""
         names = self._names.get(place.id, {})
         if not names.keys() >= used.keys():
             instances = await place.engine.all()

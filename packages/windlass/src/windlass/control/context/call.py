@@ -148,7 +148,7 @@ def prepares(*names: str) -> Callable[[Preparing], Preparing]:
 
 
 def handler_of(operation: Operation) -> Reading | Writing:
-    """`application.deploy`, or what all families share: `*.deploy`."""
+    """Returns the name of the handler: `application.deploy`, or the shared one, `*.deploy`."""
     table: Mapping[str, Reading] | Mapping[str, Writing] = WRITING if operation.writes else READING
     shared = f"*.{operation.handler.partition('.')[2]}"
     handler = table.get(operation.handler) or table.get(shared)

@@ -27,7 +27,7 @@ class Ownership:
         self.elsewhere: Surroundings | None = None
         """The facts about the machine of the owner, if another server owns the place."""
         self.lost: frozenset[str] = frozenset()
-        """Places whose owner is gone: its lease has ended."""
+        """Places whose owner is lost: its lease has expired."""
         self._owner = owner or str
 
     @property

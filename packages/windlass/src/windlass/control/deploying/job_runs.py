@@ -48,7 +48,7 @@ _LOOK: Final = 5.0
 _GRACE: Final = 10.0
 """Seconds in which a run that is ended early may finish."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
-"""Events whose runs may set variables. After a deletion, nothing is left to have them."""
+"""Events whose runs may set variables; not the deletion, because the job is removed then."""
 GONE: Final = "Deploy the job again: the version that this run would start is gone"
 
 

@@ -211,7 +211,7 @@ class Ledger:
 
     @in_transaction
     async def refreeze(self, tx: Tx, current: DeploymentRow, workload: Workload) -> Workload:
-        """Seals another form of what the deployment runs, before any of it serves."""
+        """Replaces the sealed workload of a deployment, before any instance serves."""
         named = await self._name(tx, workload)
         details, sealed = particulars(current), encrypt_workload(self.ctx, named)
         await move(tx, current, Progress(current.status), details, sealed)

@@ -20,8 +20,8 @@ _LONGEST_PAUSE: Final = 86_400_000
 
 
 async def rebuild(ledger: Ledger) -> str | None:
-    """Asks for a deployment of the version that serves. Asks for none if one has failed lately, and returns
-    how: this is for people."""
+    """Requests a deployment of the serving version. If one has failed recently, requests none and returns
+    its failure, because a person has to act."""
     ctx, service = ledger.ctx, ledger.service
 
     async def change(tx: Tx) -> str | None:
@@ -37,8 +37,8 @@ async def rebuild(ledger: Ledger) -> str | None:
 
 
 async def request_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
-    """Asks for a deployment of a version whose build is gone. Asks for none if one was tried lately, and
-    returns that one. What it lacks, such as a registry, can be there again later."""
+    """Requests a deployment of a version whose build is lost. If one was tried recently, requests none and
+    returns that one; the cause, such as an unavailable registry, may be temporary."""
     tried = await _find_tried(tx, serving)
     if tried is None:
         do = ctx.kinds[service.family].deploys_by

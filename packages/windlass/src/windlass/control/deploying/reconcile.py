@@ -42,7 +42,7 @@ LOOK = 5.0
 
 
 async def reconcile(ctx: Context, claim: Claim) -> None:
-    """Does one step after the other, until there is nothing left to do for this service."""
+    """Executes one step after the other, until there is nothing left to do for this service."""
     if (await ctx.places.of(claim.id)).elsewhere is not None:
         await ctx.store.write(partial(_leave_to_owner, claim))
         return
@@ -74,7 +74,7 @@ def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
 
 
 async def _next(ctx: Context, claim: Claim) -> Task | None:
-    """Plans the next step, and begins the deployment that it is about."""
+    """Plans the next step, and begins its deployment."""
 
     async def write(tx: Tx) -> Task | None:
         service, status = await tx.resources.get(claim.id), await tx.statuses.get(claim.id)

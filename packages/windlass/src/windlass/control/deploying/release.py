@@ -1,6 +1,6 @@
 """Releases a generation beside the old one: start, wait until healthy, switch, drain, remove.
 
-Every step may run twice: after a crash the steps begin again and find most of the work done.
+Every step may run twice: after a crash, the steps are repeated and find most of the work done.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def _as_neighbours_see_it(ctx: Context, workload: Workload) -> Workload:
 
 
 async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
-    """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
+    """Marks volumes of earlier deployments as known, so that the engine fails if one is lost."""
     if not workload.volumes:
         return workload
     names = await ctx.store.reads.volumes.of(workload.service)

@@ -29,7 +29,7 @@ _UNKNOWN: Final = (
 )
 _MOST_NAMED: Final = 5
 _AT_ONCE: Final = 16
-"""Services that end together."""
+"""Maximum number of services that are ended at the same time."""
 _GREATEST: Final = 2**31
 """Generations are numbers of deployments. An engine may report any number."""
 _log = log("older_database")

@@ -38,7 +38,7 @@ class RouteUpdates:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._noted: dict[str, float] = {}
-        """Services to look at, and since when."""
+        """Services to check, and since when."""
         self._waiting: dict[str, dict[str, float]] = {}
         """The same, by place."""
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -96,7 +96,7 @@ class RouteUpdates:
             await self._ctx.store.write(partial(request_check, lost))
 
     async def catch_up(self, patience: float) -> None:
-        """Updates what was noted; engines that take longer than so many seconds are waited for by `run`."""
+        """Updates the recorded services; `run` waits for engines that take longer than so many seconds."""
         await self._start()
         if self._running:
             await asyncio.wait([*self._running.values()], timeout=patience)

@@ -68,9 +68,8 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 
 async def give_up_public_ports(ctx: Context, service: str) -> None:
-    """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service
-    inside of its environment stays: nothing else may answer there. A stop continues if the name cannot be
-    reserved."""
+    """Releases the service's ports of the machine when no instance runs any more. Its address inside the
+    environment stays reserved, so that no other service can use it. A failure does not interrupt a stop."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
     inside = [listen for _, listen in await _inner_listens(ctx, workload)] if workload else []
     try:
@@ -103,22 +102,22 @@ def _listen_inside(at: RoutedAddress) -> Listen:
 
 
 async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
-    """Brings the router up to date with one service; answers its instances, as they are now."""
+    """Updates the routes of one service; returns its present instances."""
     async with ctx.routing[service]:
         return await _refresh(ctx, service)
 
 
 async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """Updates routes, unless that was done since then. Services that another server runs have no instances
-    here: only their names are held, until they are deleted."""
+    """Updates routes, unless they were updated since then. For services that another server runs, only the
+    names are held, until they are deleted."""
     async with ctx.routing[service]:
         if ctx.routing.looked.get(service, 0.0) <= since:
             await _refresh(ctx, service)
 
 
 async def hold_names(ctx: Context, service: str) -> None:
-    """Makes the router answer for a service whose engine has not reported yet what runs: its names are
-    known, and nothing serves them now. Routes that are set stay as they are."""
+    """Makes the router answer 503 for a service whose engine has not reported its instances yet. Existing
+    routes are not changed."""
     async with ctx.routing[service]:
         status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
         if status is not None:
@@ -300,7 +299,7 @@ async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[
 async def _routes(
     ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
-    """Returns the routes of a workload. Where another machine serves it, these are only its names."""
+    """Returns the routes of a workload. If another machine serves it, they contain only its names."""
     is_elsewhere = machine_of(ctx, place) is not None
     inside = [] if is_elsewhere else await _inner_listens(ctx, workload)
     routes: list[Route] = []

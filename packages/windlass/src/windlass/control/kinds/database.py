@@ -102,7 +102,8 @@ class DatabaseKind(ServiceKind[Database]):
         return database_variables.keys(id, name)
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """Connections. Of two databases whose names make the same keys, the predecessor has them."""
+        """Offers the connection variables. If the names of two databases give the same keys, the older one
+        gets them."""
         rows = await source.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
         warnings: list[str] = []

@@ -179,7 +179,8 @@ def _identify(
     items: Sequence[PortRequest] | Sequence[StorageRequest],
     before: Iterable[PortRequest] | Iterable[StorageRequest],
 ) -> None:
-    """Gives each item without an id that of the former item with the same port or path, or else a new one."""
+    """Assigns ids to items without one: the id of the former item with the same port or path, or else a
+    new one."""
     named = {item.id for item in items if item.id}
     former_ids = {_key(old): old.id for old in before if old.id not in named}
     for item in items:

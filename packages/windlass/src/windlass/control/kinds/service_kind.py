@@ -43,7 +43,7 @@ from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
-"""Takes an environment, a service of it, its name and a port inside. Returns where its neighbours find it."""
+"""A function from an environment, a service, its name and an inner port to its address for other services."""
 
 
 S = TypeVar("S", bound=Spec)
@@ -70,7 +70,7 @@ class Offer(Struct, frozen=True):
     counted: Sequence[Row] = ()
     """The services that they are of, where these count for those that use them; see `is_counted`."""
     warnings: Sequence[str] = ()
-    """For the build log."""
+    """Returns warnings for the build log."""
 
 
 class Precedence(IntEnum):
@@ -79,12 +79,13 @@ class Precedence(IntEnum):
 
     DATA = 0
     PREPARATION = 1
-    """Runs to its end before programs start, and may leave variables for them."""
+    """The precedence of kinds that run to completion before programs start, and may set variables for
+    them."""
     PROGRAM = 2
 
 
 class MachineOfRuns(Struct, frozen=True, kw_only=True):
-    """What `windlass doctor` knows of the engine in use."""
+    """The information of `windlass doctor` about the engine in use."""
 
     takes: Literal["native", "image"]
     server_host: str
@@ -196,7 +197,7 @@ class ServiceKind(Generic[S]):
         return ""
 
     def needs_upload(self, service: Row) -> bool:
-        """Returns whether each deploy of a service takes an upload: the newest, unless it names one."""
+        """Returns whether each deploy of a service uses an upload: by default, the newest one."""
         return False
 
     def deploys_new_commits(self, service: Row) -> bool:

@@ -47,7 +47,7 @@ BROWSER = "browser"
 _BROWSER_HEAD = b"browser\n"
 _MOST_KEPT = 10_000
 _MOST_COOKIES = 8
-"""Cookies of one request that are tried."""
+"""Maximum number of cookies of one request that are checked."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 

@@ -34,7 +34,7 @@ LINK_LASTS: Final = 10 * MINUTE
 LONGEST: Final = 30 * DAY
 """A session ends then, however often it is used."""
 MOST: Final = 50
-"""Sessions of one holder; of more, those that were used last stay."""
+"""Maximum number of sessions of one holder; the most recently used ones are kept."""
 _KEY_LABEL: Final = b"page key"
 
 

@@ -49,7 +49,8 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
 
 
 def operator_token_mark(ctx: Context) -> str:
-    """Names the operator's token in a session without giving it away: another token, another mark."""
+    """Returns a mark for the operator's token in sessions, which does not reveal the token but changes
+    with it."""
     return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
 
 

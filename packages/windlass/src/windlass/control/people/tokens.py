@@ -1,4 +1,4 @@
-"""API tokens: made once, shown once, kept only as a digest."""
+"""API tokens: shown once, and stored only as a digest."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from windlass.store.tables.job_outputs import JobOutputRow
 from windlass.store.tables.sealed import OUTPUTS
 
 MOST: Final = 200
-"""Outputs of one job."""
+"""Maximum number of outputs of one job."""
 MOST_OF_ALL: Final = 128 * 1024
 """Bytes of the outputs of one job: with too many of them, no service could be started."""
 

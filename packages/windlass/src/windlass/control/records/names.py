@@ -88,8 +88,8 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
 async def _with_number(
     ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, held: Sequence[NameRow]
 ) -> WorkloadPort:
-    """Returns a port with the one of the machine that stands for it. One that is reached by name has only one
-    that services may have: others mean the gateway."""
+    """Returns a port with its host port. A port that is reached by host name keeps only a host port that
+    services may have; any other means the gateway."""
     number = listens(port)
     if number is None or f"{PORT}{number}" in {row.name for row in held}:
         return port
@@ -176,7 +176,7 @@ class _HeldNames:
 
 
 async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
-    """Reserves the name by which others of its environment find the service, whichever family they are of."""
+    """Reserves the name by which all other services of the environment find the service."""
     service, name = held.service, held.service.read(NamedDocument).name
     if row := known_as(name, held.rows):
         return row

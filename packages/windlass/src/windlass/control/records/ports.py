@@ -10,7 +10,7 @@ from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
 PORT = "port "
-"""Prefix of ports in the table of names. Host names contain no blanks."""
+"""Prefix of ports in the table of names. It contains a space, which no host name does."""
 API = "API "
 """Prefix of the facts that name ports of servers, before the name of the port."""
 _SHARE, _LEAST = 8, 8

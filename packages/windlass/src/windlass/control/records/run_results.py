@@ -26,7 +26,7 @@ def measure_run_of_job(tx: Tx, family: str, state: RunState, details: RunDetails
 
 
 def measure_run_of_deployment(tx: Tx, details: Particulars, progress: Progress) -> None:
-    """Measures the run of a deployment that ends now, if it had one that is in no list of runs."""
+    """Measures the run of an ended deployment, unless it is in the list of job runs."""
     run = details.run
     if run is not None and not run.is_listed:
         tx.measure(

@@ -41,7 +41,7 @@ RUN: Final = "run"
 TIMETABLES: Final = "timetables"
 """The kind, and the id, of the work that starts runs when they are due."""
 KEPT: Final = 1000
-"""Runs of a job that are kept."""
+"""Maximum number of runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
 ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
 _TRIM_EVERY: Final = 16

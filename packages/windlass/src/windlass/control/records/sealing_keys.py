@@ -41,7 +41,7 @@ class KeyState(Struct, frozen=True):
     records: tuple[KeyRecord, ...]
     """All keys that were ever used to seal values, the oldest first."""
     unreadable: tuple[str, ...] = ()
-    """Names of values that could not be opened."""
+    """Names of values that could not be decrypted."""
     unreadable_at: int = 0
     """The time at which they were tried last."""
 

@@ -9,7 +9,7 @@ from windlass.engines.workload import WorkloadPort
 from windlass.store import NameRow
 
 INSIDE = "inside "
-"""Prefix of names that hold in one environment; its id follows, and a blank."""
+"""Prefix of names in an environment, followed by its id and a space."""
 
 
 def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:

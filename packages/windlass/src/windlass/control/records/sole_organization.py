@@ -54,8 +54,8 @@ async def admit(tx: Tx, on: Row, org: str) -> None:
 
 
 async def sole_organizations(source: Reads) -> dict[str, str]:
-    """Returns the organizations that places serve alone, by place. One that has nothing there any more makes
-    room."""
+    """Returns the organizations that are the only ones of their places, keyed by place. Organizations that
+    have nothing there any more are omitted."""
     deployed = await _deployed(source)
     return {
         place: org for place, org in deployed if await source.facts.get(f"{_FACT}{place}") == org.encode()

@@ -27,7 +27,7 @@ _STEP = 5_000
 _BATCH = 200
 _MOST_LOOKED_AT = 50_000
 _MOST_KINDS = 4
-"""Kinds that one query of the database can name."""
+"""Maximum number of kinds in one database query."""
 _SKEW = HOUR
 """The largest difference between the clocks of replicas."""
 _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))

@@ -38,7 +38,7 @@ from windlass.store import Claim, DeliveryRow, Tx
 
 LOOKED_FOR_EVERY = 30 * SECOND
 SIDE_BY_SIDE = 16
-"""Services of one webhook whose deliveries are sent at the same time."""
+"""Maximum number of services of one webhook whose deliveries are sent in parallel."""
 EACH, MOST = 50, 1000
 """Deliveries of a service, and in all, that are read at once."""
 TRIED = 15.0
@@ -46,7 +46,7 @@ TRIED = 15.0
 LONGEST_WAIT, _DIGITS = HOUR, 9
 """The longest wait that a receiver may ask for, and the most digits that are read of it."""
 SHOWN = 4096
-"""Characters kept of an answer."""
+"""Maximum number of characters of an answer that are stored."""
 _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
 

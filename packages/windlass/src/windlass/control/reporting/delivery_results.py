@@ -29,7 +29,7 @@ GIVEN_UP_AFTER = 5 * DAY
 LOST_AFTER = 3
 """Consecutive failures, of any service, after which a receiver counts as broken."""
 REMEMBERED = 20
-"""Attempts that are kept of a delivery."""
+"""Maximum number of attempts of a delivery that are stored."""
 TOGETHER = 0.02
 """Seconds in which results come together to be written down at once, while others are still on their way."""
 _CHANCE = random.SystemRandom()

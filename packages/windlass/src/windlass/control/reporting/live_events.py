@@ -43,7 +43,7 @@ class SentEvent(Struct, frozen=True, gc=False):
 class Batch(Struct, frozen=True):
     events: list[SentEvent]
     last: int
-    """Up to here nothing else happened."""
+    """The number up to which there are no other events."""
     whole: bool
     """True if there are no more entries now."""
     gone: bool

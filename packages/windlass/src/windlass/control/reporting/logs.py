@@ -37,7 +37,7 @@ async def read_log(ctx: Context, call: Call) -> Reply:
 
 
 IsOver = Callable[[], Awaitable[bool]]
-"""Answers whether what a log is about has ended."""
+"""A function that returns whether the source of a log has ended."""
 
 
 async def log_reply(

@@ -49,7 +49,7 @@ class CallerSeen(Struct, frozen=True):
     actor: str
     name: str
     orgs: tuple[str, ...]
-    """Organizations that it may belong to: the first one, unless its subject belongs to another."""
+    """Organizations to which the event may belong: the first one, unless its subject belongs to another."""
     origin: Origin
     target: str = ""
     family: str = "apiToken"

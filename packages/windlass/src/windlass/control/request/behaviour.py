@@ -32,9 +32,9 @@ class Draft(Struct, Generic[S]):
     links: dict[str, str]
     """The ids of the resources that it refers to, by field."""
     answer: dict[str, object] = msgspec.field(default_factory=dict)
-    """Fields that only the answer to the creation carries."""
+    """Fields that are only in the answer to the creation."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
-    """Secrets of the server beside those that the client sent; later changes leave them as they are."""
+    """Secrets of the server, in addition to those of the client; later changes do not affect them."""
     is_full: bool = False
     """True for a client of the full interface: Windlass chooses no defaults for it."""
     copy_of: Row | None = None
@@ -82,7 +82,7 @@ class Behaviour(Generic[S]):
         """Completes a change before it is stored, or refuses it."""
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Changes what depends on a resource that was changed."""
+        """Updates data that depends on a changed resource."""
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Refuses a deletion, or deletes what belongs to the resource."""

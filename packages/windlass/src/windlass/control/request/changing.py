@@ -66,7 +66,7 @@ async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object]) -> Reply:
-    """Merges changes into a resource; what they do not name stays as it is."""
+    """Merges changes into a resource; other fields are not changed."""
     return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
 
 

@@ -37,7 +37,7 @@ class NewResource(Struct, frozen=True):
     family: Family
     spec: Spec
     parent: Row | None
-    """Organizations have none."""
+    """The id of the parent; organizations have none."""
     actor: Actor
     call: Call | None = None
     """The request, unless the server creates the resource of itself."""

@@ -1,6 +1,6 @@
 """Deletes resources. A service that was ever deployed is deleted by a deployment, which removes everything
-that was made for it. Its environment or project is deleted after the last such service, and everything else
-at once.
+that belongs to it. Its environment or project is deleted after the last such service. Other resources are
+deleted at once.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _reason_of(row: Row, call: Call) -> str:
 
 
 async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Requester) -> None:
-    """Ends a deletion, after everything that was made for the service is gone."""
+    """Ends a deletion, after everything that belongs to the service is removed."""
     above = await tx.tree.above(service.parent)
     await delete_resource(ctx, tx, service, requester)
     await _remove_emptied(ctx, tx, above)

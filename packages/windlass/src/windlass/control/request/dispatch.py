@@ -1,6 +1,6 @@
 """Dispatches a call: finds the handler, runs writes in a transaction, and makes repeated requests harmless.
 
-Handlers are found by being there: every module of `control` is imported, and registers what it handles.
+Handlers are discovered: every module of `control` is imported, and registers its handlers.
 """
 
 from __future__ import annotations

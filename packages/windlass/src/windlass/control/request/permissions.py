@@ -84,8 +84,7 @@ async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
 
 
 async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None:
-    """Refuses the call unless the caller sees `parent` and may do what the operation needs with a resource
-    that is made in it."""
+    """Refuses the call unless the caller sees `parent` and has permission for a new resource in it."""
     where = await _visible(source, call.actor, parent, noun)
     _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.sent(Spec))))
 

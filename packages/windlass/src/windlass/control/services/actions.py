@@ -28,8 +28,8 @@ ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Await
 
 
 async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
-    comes up."""
+    """Deploys a version. Settings in the request become settings of the service, even if the deployment
+    fails."""
     kind = ctx.kinds[service.family]
     version = replace(
         await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)

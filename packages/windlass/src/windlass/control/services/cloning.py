@@ -82,8 +82,8 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
-    """Returns those last that others of the environment do not find by their plain names: of two that are
-    called alike, the copy of the one that is found by the name gets it."""
+    """Sorts the services so that those that hold their plain name come first: their copies then get the
+    same names."""
     found = {}
     for service in services:
         name = service.read(NamedDocument).name

@@ -1,4 +1,5 @@
-"""Container registries: looked at when they are saved and on request, and kept while they are used."""
+"""Container registries: checked when they are saved and on request; they cannot be deleted while they are
+used."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ _FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
 
 @prepares(f"{container_registry.name}.{Verb.CREATE}")
 async def check_new(ctx: Context, call: Call) -> None:
-    """Looks at a registry before it is stored."""
+    """Checks a registry before it is stored."""
     await parent_to_create_in(ctx.store.reads, call)
     spec = call.sent(ContainerRegistry)
     container_registry.normalise(spec)
@@ -94,7 +95,7 @@ async def check_new(ctx: Context, call: Call) -> None:
 
 @prepares(*(f"{container_registry.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
 async def check_changed(ctx: Context, call: Call) -> None:
-    """Looks at a registry before another address, or another login, is stored."""
+    """Checks a registry before a changed address or login is stored."""
     row = await target(ctx.store.reads, call)
     before: Document = msgspec.json.decode(row.body)
     hidden = decrypt_hidden(ctx, row)

@@ -46,7 +46,7 @@ class PastDeployment(Struct, frozen=True):
 
     @property
     def request(self) -> tuple[int, str]:
-        """Identifies the deployments of one request: they were stored at one moment."""
+        """Identifies the deployments of one request, which were stored at the same time."""
         return self.row.created, self.details.request or self.row.id
 
 

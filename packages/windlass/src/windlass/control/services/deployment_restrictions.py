@@ -12,7 +12,7 @@ from windlass.families.deployment_restriction import DeploymentRestriction, depl
 from windlass.store import Reads, Tx
 
 MOST: Final = 1000
-"""Restrictions of one service."""
+"""Maximum number of restrictions of one service."""
 
 
 async def restrictions_of(source: Reads, service: str) -> list[DeploymentRestriction]:

@@ -71,7 +71,7 @@ class EnvironmentAction(NamedTuple):
     alone: State
     """The state of an environment without services afterwards."""
     ends: bool = False
-    """True if it ends services: first those that wait for others, and only those that were started."""
+    """True if the action ends services: dependent services first, and only services that were started."""
 
 
 _WHOLE: Final = {
@@ -93,7 +93,7 @@ _CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
 
 
 class ChosenService(NamedTuple):
-    """A service that a body names, and what is asked of it."""
+    """A service in a body, and the requested action."""
 
     row: Row
     asked: Spec | None
@@ -170,8 +170,7 @@ async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accep
 
 
 async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[ChosenService]:
-    """Each service once, with what is asked of it, in the order of a history. Refuses those of another
-    environment."""
+    """Returns each service once, with the requested action. Refuses services of another environment."""
     chosen: dict[str, ChosenService] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)

@@ -56,7 +56,7 @@ class ExecutionSession:
         return self._service.org
 
     async def open(self, begin: Callable[[Engine], Awaitable[Execution]]) -> None:
-        """Begins it, after its beginning is in the audit."""
+        """Starts the command, after its start is recorded in the audit."""
         await self._record(Event.COMMAND_BEGUN, {})
         self._has_begun = True
         place = await self._ctx.places.of(self._service.id)

@@ -22,13 +22,13 @@ from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
 
 _MOST_COMPARED: Final = 200
-"""Names that are compared with a wrong one."""
+"""Maximum number of names that are compared with a wrong one."""
 _LONGEST_COMPARED: Final = 40
 """Characters of a name that is compared: the time to compare two grows with the square of their length."""
 
 
 class PathPart(Struct, frozen=True):
-    """One part of a path. Without a text it may be anything of the family."""
+    """One part of a path. Without a text it matches anything of the family."""
 
     family: Family
     text: str
@@ -43,7 +43,7 @@ class Match(Struct, frozen=True):
     ids: tuple[str, ...]
     """The id of the resource, then those of its parents up to the organization."""
     name: str = ""
-    """Only of what is no row of its own: all others are read when they are shown."""
+    """The name, if the match has no row of its own; other names are read when they are shown."""
 
     @property
     def org(self) -> str:

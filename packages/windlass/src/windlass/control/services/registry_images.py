@@ -30,7 +30,7 @@ _WITH_TAGS: Final = 100
 SECONDS: Final = 90
 """Seconds that a registry may take for its images and the tags of each."""
 _AT_ONCE: Final = 4
-"""Images whose tags are asked for at the same time."""
+"""Maximum number of images whose tags are requested in parallel."""
 
 
 @reads(f"{container_registry.name}.images")

@@ -106,7 +106,7 @@ def unreadable(error: GitError) -> Conflict:
 
 
 def aside(look: Callable[[Path], T]) -> Look[T]:
-    """Looks in a thread: the time that these questions take has a bound."""
+    """Runs a function in a thread; the duration of these operations is limited."""
 
     async def answer(_: str, folder: Path) -> T:
         return await in_thread(look, folder)

@@ -27,8 +27,8 @@ class StoppedService(Struct, frozen=True):
 
 
 async def up(source: Reads) -> list[Row]:
-    """Services that run, or are about to: of all organizations, those made last first, so that applications
-    end before the databases they use."""
+    """Services of all organizations that run or are about to, newest first, so that applications end
+    before their databases."""
     services = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
     return [row for row, status in reversed(services) if status and await _is_up(source, status)]
 

@@ -32,11 +32,11 @@ from windlass.sources.upload import FolderContent, UploadError, examine
 from windlass.store import Reads, Row, Tx
 
 MOST_OPEN: Final = 10
-"""Uploads of one application that are not completed."""
+"""Maximum number of incomplete uploads of one application."""
 KEPT: Final = DAY
 """Time without progress after which an upload that is not needed goes."""
 USED_WITHIN: Final = HOUR
-"""Time in which a complete upload is deployed; until then it stays, whatever room others need."""
+"""Time for which a complete upload is kept until it is deployed, even if others need the space."""
 _BATCH: Final = 1024 * 1024
 _OFFSET: Final = "upload-offset"
 
@@ -92,8 +92,8 @@ class Uploads(Behaviour[Upload]):
 
 
 async def _count_open(tx: Tx, application: str) -> int:
-    """Counts the uploads that are not completed. Removes those without progress: the sweep goes through
-    archives, and sees no upload of which nothing has arrived."""
+    """Counts incomplete uploads, and removes those without progress, because the sweep finds only uploads
+    of which some bytes have arrived."""
     count, until = 0, stamp(tx.now - KEPT)
     for row in await tx.resources.of_parent(application, upload.name):
         if row.read(UploadShown).state != OPEN:
@@ -174,8 +174,8 @@ async def complete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def sweep_uploads(ctx: Context) -> None:
-    """Removes uploads that are not needed any more, and archives of those that this database has deleted.
-    Archives of which it knows nothing are left alone."""
+    """Removes unneeded uploads, and archives of uploads that this database has deleted. Unknown archives
+    are not touched."""
     for stored, age in (await in_thread(ctx.uploads.all)).items():
         row = await ctx.store.reads.resources.find(upload.name, stored.id)
         if row is not None and age * SECOND >= KEPT and not await _is_needed(ctx, row):

@@ -238,7 +238,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _derivation(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -> Derivation:
-    """Finds the variable of the path. The caller sees it itself, or at the level that the body names."""
+    """Returns the variable of the path, if the caller sees the variable, or the level in the body."""
     here = await _level(ctx, tx, call.actor, named.id)
     inherited = await _find_inherited(ctx, tx, call, here) if here else None
     if inherited is None and await _find_variable(tx, call) is None:

@@ -61,7 +61,7 @@ async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Famil
 
 
 async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableValue) -> Reply:
-    """Gives the key another value, from this level down."""
+    """Sets another value for the key, at this level and below."""
     original = asked.target.read(Variable)
     if asked.target.parent == asked.level.id:
         raise Conflict(f"{original.key} is set at this same level: change its value instead of overriding it")
@@ -76,7 +76,7 @@ async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, b
 
 
 async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
-    """Gives the value another key, from this level down."""
+    """Provides the value under another key, at this level and below."""
     target = asked.target
     original = target.read(Variable)
     spec = spec_of(asked.family)(

@@ -110,7 +110,7 @@ def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
 class InjectedVariables(NamedTuple):
     built_in: list[BuiltIn]
     counted: list[Row]
-    """Services that those depend on that use their variables."""
+    """Services on which users of their variables depend."""
     warnings: list[str]
 
     @property

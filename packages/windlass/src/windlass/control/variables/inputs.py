@@ -123,7 +123,7 @@ class Digest(Struct, frozen=True):
     used: frozenset[str] = frozenset()
     """Counted services that its variables mention."""
     missing: frozenset[str] = frozenset()
-    """Names that they mention and that nothing had, as hashes: one may be a part of a secret."""
+    """Referenced names that did not exist, as hashes, because a name may be a part of a secret."""
 
     @property
     def text(self) -> str:

@@ -63,5 +63,6 @@ class UsedServices:
 
 
 async def _placeholder_address(environment: str, service: str, name: str, port: int) -> ServiceAddress:
-    """Stands for the address of a service: what refers to it does not depend on where it is."""
+    """Returns a placeholder for the address of a service, so that digests do not depend on its real
+    address."""
     return ServiceAddress(name, port)

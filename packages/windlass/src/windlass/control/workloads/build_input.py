@@ -29,8 +29,9 @@ class BuildInput(Struct, frozen=True, kw_only=True):
     inputs: Inputs
     say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
-    """Filled before the build begins."""
+    """The names of fetched files; set before the build begins."""
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the time of the build for a block that waits for builds of others."""
     cleanup: AsyncExitStack | None = None
-    """Takes what a build cleans up once its success is recorded; without it, a build cleans up at its end."""
+    """Accepts the cleanup of a build, which runs once its success is recorded; otherwise a build cleans up
+    at its end."""

@@ -1,4 +1,4 @@
-"""Credentials of databases: made once, kept sealed with the database, and never changed by anything."""
+"""Credentials of databases: generated once, stored sealed with the database, and never changed."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class ImageSource(Struct, frozen=True):
 
 
 async def prepare_image(ctx: Context, build_input: BuildInput, image: ImageSource) -> BuiltArtifact:
-    """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
-    that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
+    """Makes sure that the image is on the engine, with the present digest of its tag. A deployment that
+    repeats an earlier one uses the digest of that one. Raises BuildError and EngineError."""
     registry = await find_registry(ctx, build_input.service.org, image.registry_id)
     name, built = name_in(registry, image.image_name), ctx.settings.build_registry
     if built and built.holds(name):

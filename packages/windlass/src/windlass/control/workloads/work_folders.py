@@ -14,15 +14,15 @@ from windlass.control.context.context import Context
 from windlass.core.deploy.states import OPEN
 
 DETECTIONS: Final = "detection-"
-"""Begins the names of folders that belong to no deployment."""
+"""Prefix of folders that belong to no deployment."""
 _ABANDONED: Final = 3600.0
 """Seconds after which such a folder was left by a server that was killed."""
 
 
 @asynccontextmanager
 async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
-    """Makes room for a folder, and removes it afterwards. `name` is the id of a deployment, or begins with
-    DETECTIONS."""
+    """Yields a new folder, and removes it afterwards. `name`: the id of a deployment, or a name that
+    begins with DETECTIONS."""
     folder = ctx.work / name
     await in_thread(_make_room, folder)
     try:

@@ -1,4 +1,4 @@
-"""Git, which all code comes from."""
+"""Fetches source code with git."""
 
 from windlass.sources.git.commit import GitCommit
 from windlass.sources.git.fetch import Git

@@ -96,8 +96,8 @@ class Copy(Struct, frozen=True):
                 await self._search(commit)
 
     async def _search(self, commit: str) -> None:
-        """Looks for a commit on the branch: one given by its first digits, or on a server that gives none by
-        name."""
+        """Searches a commit on the branch: for an abbreviated id, or if the server does not allow fetching
+        by id."""
         if self.kept and self.kept.taken:
             raise NotKept("A kept store has no whole branch.")
         self.progress("The git server does not support fetching a single commit; fetching the whole branch.")
@@ -127,7 +127,7 @@ class Copy(Struct, frozen=True):
 
 
 def _lay_out(store: Path, names: str) -> None:
-    """Makes an empty repository, see gitrepository-layout(5). `git init` would take as long as a small
+    """Creates an empty repository, see gitrepository-layout(5). `git init` would take as long as a small
     fetch."""
     for folder in ("objects", "refs"):
         (store / folder).mkdir(parents=True)

@@ -70,7 +70,7 @@ class CopyPreparations:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Cancels all preparations, and starts none any more."""
+        """Cancels the preparation of kept copies, and starts no new ones."""
         self._is_stopped = True
         await subprocesses.run_together(*map(self.cancel, [*self._tasks]))
 

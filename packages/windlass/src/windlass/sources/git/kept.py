@@ -35,7 +35,7 @@ _DAYS: Final = 7
 _MOST_BYTES: Final = 256 * 1024**2
 """Bytes of a store that is kept."""
 _MOST_PACKS: Final = 20
-"""Packs of a store that is kept. Each fetch adds one, and git looks for an object in all of them."""
+"""Maximum number of packs in a kept copy. Each fetch adds one, and git searches objects in all of them."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -51,7 +51,7 @@ class KeptCommit(Struct, frozen=True):
 
 
 class KeptCopy:
-    """The kept copy of one name, which no other fetch uses meanwhile."""
+    """The kept copy with one name, which is locked against other fetches."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self._folder, self._lock = folder, lock
@@ -137,7 +137,7 @@ class KeptCopy:
 
 
 def discard(home: Path, name: str) -> None:
-    """Erases a kept copy. One that a fetch uses now is erased as one that is not used any more."""
+    """Erases a kept copy. A copy that a fetch is using is erased later, when it is unused."""
     if kept := KeptCopy.hold(home, name):
         kept.forget()
         (home / FOLDER / f"{name}.lock").unlink(missing_ok=True)

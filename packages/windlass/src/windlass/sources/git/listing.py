@@ -17,9 +17,9 @@ TARGET: Final = 4095
 MOST_EFFORT: Final = 200_000_000
 """The limit for all links of a folder: a few seconds. Links of a few bytes could take days."""
 _END: Final = b"/"
-"""Begins the mark behind the parts of a link's target. No part has one."""
+"""The beginning of the marker after the parts of a link's target. No part contains it."""
 _STEP: Final = 16
-"""Effort for one part of a path, besides the parts before it."""
+"""The cost of one part of a path, in addition to the parts before it."""
 
 
 class TreeListing:

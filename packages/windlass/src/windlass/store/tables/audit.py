@@ -21,9 +21,9 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     since: int = 0
     until: int = FAR
     kinds: tuple[str, ...] = ()
-    """Up to four."""
+    """Up to four kinds."""
     subject_families: tuple[str, ...] = ()
-    """Up to two."""
+    """Up to two families of subjects."""
     family: str = ""
     subject: str = ""
     actor: str = ""

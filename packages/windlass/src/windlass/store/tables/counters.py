@@ -20,7 +20,7 @@ class CounterTable(Table):
 
 
 async def advance(session: DatabaseSession, name: str, count: int = 1) -> int:
-    """Gives out so many numbers; returns the last of them."""
+    """Assigns so many numbers; returns the last of them."""
     row = await session.one(ADVANCE, count, name)
     assert row is not None
     last: int = row[0]

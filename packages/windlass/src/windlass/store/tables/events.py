@@ -117,8 +117,8 @@ class EventChanges(EventTable):
         return Head(number, await self.hash(number) or BEGINNING)
 
     async def forget(self, before: int, most: int) -> int:
-        """Deletes the oldest events, at most so many, and records where the rest begins. The newest always
-        stays: the next is chained to it."""
+        """Deletes the oldest events, at most so many, and records where the rest begins. The newest event
+        is always kept, because the next one is chained to it."""
         oldest = (await self._session.all(OLDEST, most + 1))[:-1]
         expired = list(itertools.takewhile(lambda row: row[1] < before, oldest))
         if expired:

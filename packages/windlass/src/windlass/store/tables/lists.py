@@ -178,8 +178,8 @@ class ListChanges(ListTable):
         return await super()._holes_before(parent, family, holes, block)
 
     async def place(self, parent: str, family: str) -> tuple[int, int]:
-        """Takes the next place in a list, with the time of creation that belongs to it: siblings of one
-        moment are kept a millisecond apart, so that their times show the order of creation."""
+        """Returns the next position in a list and its creation time: items of the same millisecond get
+        times a millisecond apart, so that the times show the order."""
         place = await self._session.one(PLACE, parent, family, self._session.now)
         assert place is not None
         return place[0], place[1]

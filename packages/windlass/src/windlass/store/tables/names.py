@@ -22,7 +22,7 @@ class NameRow(Struct, frozen=True, gc=False):
     wish: str = ""
     """The name that was asked for, if another service holds it."""
     number: int = 0
-    """Counts reservations: of two that held one name, the later one has the greater number."""
+    """The number of the reservation: a later holder of the same name has a greater number."""
 
 
 _COLUMNS: Final = columns(NameRow)
@@ -51,8 +51,8 @@ class NameTable(Table):
         return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
 
     async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:
-        """Counts the names besides this one that begin like this, of services of an organization, and of
-        its environment."""
+        """Counts other names with the same prefix, for services of the organization and of the
+        environment."""
         row = await self._session.one(COUNT_OF_ORG, environment, org, prefix, prefix, name)
         return (int(row[0]), int(row[1])) if row else (0, 0)
 

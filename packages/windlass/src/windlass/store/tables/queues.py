@@ -18,7 +18,7 @@ class Queue(IntEnum):
     LOCAL = 3
     """Housekeeping at the place `local`, as RECONCILE has its deployments."""
     BRANCHES = 4
-    """Looks at branches, which wait for other people's servers."""
+    """Branch checks, which wait for external git servers."""
     RUNS = 5
     """Runs of jobs at the place `local`."""
 

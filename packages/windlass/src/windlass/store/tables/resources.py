@@ -76,8 +76,8 @@ class ResourceTable(Table):
 
 
 class ResourceChanges(ResourceTable):
-    """Remembers the resources that changes of one group have read: what is created together is mostly
-    created in one place."""
+    """Caches the resources that changes of one group have read, because resources of one group usually
+    have the same parent."""
 
     __slots__ = ("_known",)
     _session: ChangeSession
@@ -112,8 +112,8 @@ class ResourceChanges(ResourceTable):
         await self._session.all(lists.EDIT, row.parent, row.family)
 
     async def rewrite(self, id: str, body: bytes) -> None:
-        """Changes what the server itself keeps up to date: the tag stays, so that `If-Match` of clients
-        still holds."""
+        """Changes fields that the server itself updates: the ETag is not renewed, so that `If-Match` of
+        clients still succeeds."""
         self._known.pop(id, None)
         await self._session.all(REWRITE, body, id)
 

@@ -118,7 +118,7 @@ class SealedChanges(SealedTable):
     _session: ChangeSession
 
     async def replace(self, sealed: SealedColumn, old: SealedValue, value: bytes) -> bool:
-        """Replaces a value; returns False if it is another one by now, or gone."""
+        """Replaces a value; returns False if it was changed or deleted meanwhile."""
         statement = REPLACE[sealed.name]
         return await self._session.one(statement, value, *old.key, old.value) is not None
 

@@ -163,8 +163,9 @@ class WorkTable(Table):
         only: Idle | None = None,
         room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> tuple[list[str], set[str]]:
-        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended; `only`:
-        the turns of those with no work in progress; `room`: so many pieces of these environments at most."""
+        """Returns the ids of the next pieces, and those of all pieces whose lease has ended; `only`: only
+        turns of organizations or environments with no work in progress; `room`: at most so many pieces of
+        these environments."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
@@ -270,7 +271,7 @@ class WorkChanges(WorkTable):
         return await self._session.one(HOLD, self._session.now + lease, claim.id, claim.epoch) is not None
 
     async def done(self, claim: Claim) -> None:
-        """Ends the work, unless it was asked for once more meanwhile: then it is due again."""
+        """Ends the work, unless it was requested again meanwhile: then it is due again."""
         if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
             await self.reschedule(claim, self._session.now)
 
@@ -299,8 +300,8 @@ class WorkChanges(WorkTable):
         await self._session.all(FORGET, id)
 
     async def add_queue(self, cluster: str, number: int) -> None:
-        """Gives deployments of a cluster another queue than the usual one, if they have none. It applies to
-        work that is asked for from now on."""
+        """Creates a separate queue for deployments of a cluster, if it has none. It applies to work that
+        is requested from now on."""
         await self._session.all(ADD_QUEUE, cluster, number)
 
     async def remove_queue(self, cluster: str) -> None:

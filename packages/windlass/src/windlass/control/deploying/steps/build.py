@@ -1,4 +1,4 @@
-"""Builds what a deployment starts, and freezes what it runs."""
+"""The build step: builds the artifact of a deployment, and freezes its workload."""
 
 from __future__ import annotations
 

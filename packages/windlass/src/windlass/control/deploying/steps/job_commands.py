@@ -31,7 +31,7 @@ from windlass.engines.workload import Workload
 from windlass.store import FAR, DeploymentRow, RunRow, Tx
 
 _LOOK_AGAIN: Final = 5_000
-"""Milliseconds after which a run is checked in any case; its end asks for the deployment at once."""
+"""Milliseconds after which a run is checked in any case; usually its end makes the deployment due at once."""
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
 
 
@@ -81,7 +81,7 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
 
 
 async def _end_other_runs(ledger: Ledger) -> None:
-    """Lets no timetable start another run, and ends those that no deployment in progress waits for."""
+    """Prevents further scheduled runs, and ends runs that no deployment waits for."""
     others = await _disarm(ledger)
     if others:
         await _cancel(ledger, others, _OTHERS_END)

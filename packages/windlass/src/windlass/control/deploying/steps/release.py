@@ -1,6 +1,6 @@
 """Releases a new generation: it starts beside the old one, serves once it is healthy, and replaces it.
 
-A release that fails or is cancelled is taken down, and the old generation keeps serving.
+If the release fails or is cancelled, the new generation is removed, and the old one keeps serving.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def prune(ledger: Ledger) -> None:
 
 
 async def abandon(ledger: Ledger) -> None:
-    """Takes down a deployment that was cancelled. The earlier version keeps serving."""
+    """Removes the instances of a cancelled deployment. The earlier version keeps serving."""
     deployment = ledger.deployment
     if particulars(deployment).command:
         await abandon_one_off(ledger)
