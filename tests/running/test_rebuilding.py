@@ -73,6 +73,31 @@ async def test_a_build_that_cannot_be_repeated_says_why_until_the_next_try(world
     assert [one["status"] for one in await deployments(world, app)] == [Progress.FAILED, Progress.SUCCEEDED]
 
 
+@pytest.mark.parametrize("fails_by", ["a rebuild", "a deployment of a person"])
+async def test_a_service_whose_build_comes_back_is_in_order_again_although_its_rebuild_failed(
+    world: World, fails_by: str
+):
+    """Such as with an engine whose disk was not mounted at boot. The control is a failed deployment of a
+    person: it stays visible."""
+    app = await deployed(world)
+    kept = dict(world.builder.kept)
+    world.builder.broken = "the registry does not answer"
+    if fails_by == "a rebuild":
+        await lose_builds(world)
+    else:
+        world.git.push("something newer")
+        assert (await world.post(f"/application/{app}/deploy", {})).status == 202
+    await world.run(60)
+    assert await world.state(f"/application/{app}") == "ERROR"
+    world.builder.kept.update(kept)
+    await world.run(100)
+    assert len(world.engine.instances) == 1
+    status = (await world.get(f"/application/{app}/status")).json
+    assert (status["state"], status["message"] == "") == (
+        ("RUNNING", True) if fails_by == "a rebuild" else ("ERROR", False)
+    )
+
+
 async def test_a_service_with_an_existing_build_is_only_started_again(world: World):
     """The control of the tests above."""
     app = await deployed(world)

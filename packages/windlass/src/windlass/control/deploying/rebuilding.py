@@ -51,15 +51,15 @@ async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
     """Returns the newest deployment that was asked for because the build was gone; None if it is time for
     another one."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
-    asked = [row for row in later if row.number > serving.number and _repeats(row, serving)]
+    asked = [row for row in later if row.number > serving.number and is_rebuild(row, serving.id)]
     pause = min(_PAUSE << len(asked) >> 1, _LONGEST_PAUSE)
     return asked[0] if asked and tx.now < asked[0].changed + pause else None
 
 
-def _repeats(deployment: DeploymentRow, serving: DeploymentRow) -> bool:
+def is_rebuild(deployment: DeploymentRow, serving: str | None) -> bool:
     """Returns whether Windlass asked for a deployment of what serves."""
     details = particulars(deployment)
-    return details.actor.id == SYSTEM.id and details.of == serving.id
+    return details.actor.id == SYSTEM.id and details.of is not None and details.of == serving
 
 
 def _version_of(serving: DeploymentRow) -> ChosenVersion:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from windlass.control.deploying.ledger import Ledger, fence
-from windlass.control.deploying.rebuilding import rebuild
+from windlass.control.deploying.rebuilding import is_rebuild, rebuild
 from windlass.control.deploying.release import apply, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.records.deployments import status_of
@@ -43,7 +43,7 @@ async def keep(ledger: Ledger) -> None:
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
     await retire_others(ctx, workload, status.deployments, seen=seen)
-    if health := health_of(workload, seen, status):
+    if health := health_of(workload, seen, status, is_newest=await _is_newest(ledger)):
         await ledger.note_health(workload, *health)
     await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))
     await ledger.rest()
@@ -96,10 +96,21 @@ async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
     await ctx.point("kept")
 
 
+async def _is_newest(ledger: Ledger) -> bool:
+    """Returns whether the version that serves is the newest that was asked for. A rebuild of it asks for no
+    other: if it failed, and the build came back, such as with the disk of an engine, all is in order."""
+    status = ledger.status
+    if status.deployment == status.serving:
+        return True
+    last = await ledger.ctx.store.reads.deployments.get(status.deployment) if status.deployment else None
+    return last is not None and is_rebuild(last, status.serving)
+
+
 def health_of(
-    workload: Workload, instances: Sequence[Instance], status: StatusRow
+    workload: Workload, instances: Sequence[Instance], status: StatusRow, *, is_newest: bool
 ) -> tuple[State, str] | None:
-    """Returns the state of a service and the reason for it, or None if there is nothing to report."""
+    """Returns the state of a service and the reason for it, or None if there is nothing to report.
+    `is_newest`: no later version was asked for, whose failure the state may show."""
     own = [instance for instance in instances if instance.generation == workload.generation]
     broken = [instance for instance in own if instance.phase is not Phase.RUNNING]
     troubled = broken or [instance for instance in own if instance.restarts]
@@ -110,6 +121,6 @@ def health_of(
         end = f"{LOOK}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
         message = with_remedy(end, workload.name, ())
     was = State(status.state)
-    recovered = was is State.DEPLOYMENT_ERROR and status.deployment == status.serving
+    recovered = was is State.DEPLOYMENT_ERROR and is_newest
     state = State.DEPLOYMENT_ERROR if broken else State.DEPLOYED if recovered else was
     return (state, message) if state is not was or troubled else None
