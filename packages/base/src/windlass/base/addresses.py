@@ -40,8 +40,8 @@ CLOSED_NETWORKS: Final = (
     "224.0.0.0/4",  # multicast
     "240.0.0.0/4",  # reserved, and broadcast
 )
-"""IPv4 networks of private machines, of this one and of clouds. A service with its own network reaches
-them only if the operator opens them."""
+"""IPv4 ranges of private networks, of this machine and of cloud metadata. A service with its own network
+reaches them only if the operator allows them."""
 _UNUSED_NETWORKS = (
     "192.0.2.0/24",  # documentation, as the last two
     "192.88.99.0/24",  # 6to4 relays

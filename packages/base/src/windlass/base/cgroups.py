@@ -116,7 +116,7 @@ class Cgroups:
         return sum(_memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
-        """Removes groups of instances that are gone, which a killed server may have left. `find` returns the
+        """Removes cgroups of ended instances, which a killed server may have left. `find` returns the
         names of all instances."""
         groups = [group for base in self._bases() for group in base.glob(f"{self._prefix()}*/*/")]
         known = find()  # later, so that each group has an instance, or never gets one again
@@ -128,7 +128,8 @@ class Cgroups:
         return [*dict.fromkeys(self._v1.values())] if self.controllers else ()
 
     def _prefix(self) -> str:
-        """Another engine may divide the same group, over its own folder."""
+        """The prefix of this engine's cgroups, because another engine with its own folder may use the same
+        parent."""
         return f"{_SERVICE}{self._folder.stat().st_ino:x}."
 
 

@@ -98,8 +98,8 @@ class ChildProcess:
 
 
 class _OutputPipe(asyncio.ReadTransport):
-    """Feeds what comes through a pipe to a reader. Transports of uvloop close the descriptor of a file twice,
-    and the second time it may be another's."""
+    """Passes the data of a pipe to a reader. Transports of uvloop are not used, because they close a
+    descriptor twice, and the second time it may belong to another file."""
 
     def __init__(self, descriptor: int, reader: StreamReader) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class Clock(Protocol):
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that also counts while the machine sleeps, and is not affected by changes of the wall clock."""
 _TOLERANCE: Final = 500
-"""Milliseconds that a followed clock may differ: less is not worth a step."""
+"""Milliseconds by which a followed clock may differ before the time is corrected."""
 _PACE: Final = 9, 10
 """The pace of a clock that is ahead: it loses six minutes in an hour, and a job of each minute keeps
 running."""

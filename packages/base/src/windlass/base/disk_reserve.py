@@ -27,10 +27,12 @@ LARGEST_PART: Final = 1 / 20
 _LAST: Final = 8
 """Nothing is started below this fraction (one part in so many) of the reserve."""
 _WORTH: Final = 16
-"""An instance is ended if it holds at least one part in so many of what is free, and at least `_LEAST`."""
+"""An instance is ended only if it uses at least this fraction (one part in so many) of the free space, and
+at least `_LEAST`."""
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
 _REASON: Final = 8
-"""An instance is the reason of a shortage if it has at least one part in so many of what no other has."""
+"""An instance is a cause of the shortage if it uses at least this fraction (one part in so many) of what
+no other instance uses."""
 _MUCH: Final = 10
 """A disk with more than one part in so many free is not full."""
 _MINUTE: Final = 60

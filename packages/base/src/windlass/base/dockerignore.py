@@ -101,7 +101,8 @@ def _compiled_part(text: str) -> Part:
 
 
 def _fits_or_above(path: Sequence[str], pattern: Sequence[Part]) -> bool:
-    """Walks through path and pattern at once: `here` are the parts of the pattern that may come next."""
+    """Matches a path and a pattern in one pass: `here` contains the parts of the pattern that may come
+    next."""
     here = _past_stars([0], pattern)
     for name in path:
         here = _past_stars([*_find_following(here, pattern, name)], pattern)

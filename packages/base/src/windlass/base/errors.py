@@ -1,7 +1,7 @@
 """Errors that are reported to callers. Raised where the reason is known, rendered once, at the HTTP
 edge.
 
-A message names the thing and the way out. It never carries a trace, SQL, a path or a host name.
+A message names the resource and the remedy. It never contains a trace, SQL, a path or a host name.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _PART: Final = 0.002
 
 
 class FairShare:
-    """Counts the time that a task has computed since it last let others run."""
+    """Measures the time that a task has computed since it last yielded to others."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()

@@ -39,7 +39,8 @@ def hold_other_family(host: str, port: int) -> socket.socket | None:
 
 
 def _address_to_hold(host: str, *, is_ipv6: bool) -> str:
-    """Returns the address to hold. At a loopback address, the others of the machine are left to others."""
+    """Returns the address to hold; for a loopback host, only loopback, so that other programs may use the
+    other addresses."""
     if host == "::1" or host.startswith("127."):
         return "127.0.0.1" if is_ipv6 else "::1"
     return ""

@@ -23,7 +23,7 @@ from windlass.base.trace import start_untraced
 WRITTEN_EVERY: Final = 0.2
 """Seconds in which lines are collected."""
 MOST_WAITING: Final = 20_000
-"""Lines that wait while a disk or a pipe takes none."""
+"""Maximum number of lines that wait for a slow disk or pipe."""
 LONGEST_TEXT: Final = 512
 # Clients put anything into a path and a user agent, also their token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")

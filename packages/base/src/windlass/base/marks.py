@@ -22,7 +22,8 @@ from typing import Final
 _PREFIX: Final = 1 << 60
 _OF_INSTANCES: Final = 1 << 36
 _WINDOWS: Final = (*[range(-1, 6)] * 7, range(-8, 24))
-"""Numbers to look at, around the newest. Small windows catch fast programs; every eighth look is wide."""
+"""The numbers of process ids to check around the newest. Small windows catch fast programs; every eighth
+window is wide."""
 _CALM: Final = 0.2
 _LONGEST_CHASE: Final = 60.0
 """Seconds."""

@@ -30,9 +30,9 @@ _ROOM: Final = 16 << 10
 _DATA: Final = 1 << 20
 """Bytes of a message. The usual buffers of a socket hold less than half of that."""
 _MOST_MESSAGES: Final = 10_000
-"""Messages of a socket. The usual buffers hold some 600."""
+"""Maximum number of messages of a socket that are read. The default buffers hold about 600."""
 _MOST_SOCKETS: Final = 500
-"""Sockets inside of messages that are held open at a time."""
+"""Maximum number of sockets from messages that are held open at the same time."""
 _TRIES: Final = 20
 """Failed attempts, of all sockets together. A program that reads and sends meanwhile disturbs some."""
 _PAUSE: Final = 0.02

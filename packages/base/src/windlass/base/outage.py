@@ -23,7 +23,7 @@ class Outage:
         return self._attempts > 0
 
     def note(self, reason: str) -> None:
-        """Notes an attempt that failed."""
+        """Records a failed attempt."""
         if not self._attempts:
             self._began = time.monotonic()
         self._attempts += 1
@@ -32,7 +32,7 @@ class Outage:
             self._logger.warning(self._failing, extra={"error": reason})
 
     def end(self) -> None:
-        """Notes an attempt that succeeded."""
+        """Records a successful attempt."""
         if self._attempts:
             seconds = round(time.monotonic() - self._began, 1)
             self._logger.warning(self._working, extra={"seconds": seconds, "failed": self._attempts})

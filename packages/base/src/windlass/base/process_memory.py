@@ -124,7 +124,7 @@ def _files_held(pids: Collection[int]) -> int:
     files: dict[int, int] = {}
     systems: dict[str, bytes] = {}
     views: dict[tuple[int, ...], int] = {}
-    """Tables of mounts, each with one of the processes that see it."""
+    """Mount tables, each with one of the processes that use it."""
     if have_too_many_files(pids):
         raise TooManyFiles
     in_memory = _device_of_memory_files()
@@ -193,8 +193,8 @@ def _used(system: tuple[str, bytes]) -> int:
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """Returns the bytes that a process uses, with its share of what it has in common with others: those of
-    its own and of files on the disk, and those of memory files."""
+    """Returns the proportional memory of a process in bytes: its private memory and mapped disk files, and
+    its memory files."""
     pid = live_thread(pid)
     with suppress(OSError, ValueError, KeyError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Commands as a shell reads them."""
+"""Splits and quotes shell commands."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None
 async def run_together(
     *jobs: Coroutine[Any, Any, Any], guard: Coroutine[Any, Any, None] | None = None
 ) -> list[Any]:
-    """Runs all of them and returns their results, or raises the first failure and cancels the rest. A guard
-    can only fail."""
+    """Runs all of them and returns their results, or raises the first failure and cancels the rest. Guards
+    return no result, but may fail."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     whole = asyncio.gather(*tasks)
     watching: list[asyncio.Future[Any]] = [asyncio.ensure_future(guard)] if guard else []

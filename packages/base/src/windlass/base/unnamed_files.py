@@ -1,5 +1,5 @@
-"""Finds the files without a name that processes hold: open, as their program, in their memory, and in
-messages that wait in their sockets."""
+"""Finds deleted files that processes still use: open, executed, mapped, or in messages that wait in their
+sockets."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _FOLDER: Final = "links"
 
 
 def note_link(folder: Path, link: FolderLink) -> None:
-    """Notes that this user wants the link. A folder of settings that cannot be written only asks again."""
+    """Records that this user has confirmed the link. If this fails, the user is asked again."""
     file = _file(folder)
     with suppress(OSError):
         private_folder(file.parent)

@@ -68,8 +68,8 @@ class DeploymentFailed(CommandFailed):
         command: str = "",
         retry: str = "",
     ) -> None:
-        """`command`: an option of a command line does what the reason asks for. `retry`: the command that
-        deploys again, which is the last line."""
+        """`command`: the remedy is an option of this command. `retry`: the command that deploys again,
+        which is the last line."""
         # The last lines of the service, which follow, were printed before.
         self.why = _reason_text(deployment).partition(OUTPUT_FOLLOWS)[0]
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
@@ -101,8 +101,8 @@ def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, An
 
 
 def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
-    """Returns the command that sets the field which the reason begins with, or an empty text. `--port` makes
-    the whole list one public port: it is offered only where that is what there is."""
+    """Returns the command that sets the field which the reason begins with, or an empty text. `--port`
+    replaces the whole list by one public port, so it is suggested only if the list has just one."""
     match = _TO_SET.match(_reason_text(deployment))
     if match is None:
         return ""

@@ -243,7 +243,7 @@ class _StreamReader:
 
 
 class BuildLog:
-    """The log of one build, read beside the deployment as it comes."""
+    """The log of one build, read while the deployment runs."""
 
     def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
         self._api = api

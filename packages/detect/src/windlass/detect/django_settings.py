@@ -1,4 +1,4 @@
-"""Reads the settings of Django: what serves static files, which hosts are answered, and what holds the secret
+"""Reads Django settings: how static files are served, the allowed hosts, and the variable with the secret
 key."""
 
 from __future__ import annotations

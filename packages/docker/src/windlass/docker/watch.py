@@ -25,7 +25,7 @@ from windlass.engines.workload import OutputLine
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
 LAST_WORDS: Final = 5.0
-"""Seconds that what an instance wrote at its end may take to be read."""
+"""Maximum seconds for reading the last output of an ended instance."""
 LAST_WORDS_TO_ANOTHER: Final = 0.2
 """The same, where another Windlass reads it, without notices of events."""
 
@@ -33,7 +33,7 @@ MOST_FOLLOWED: Final = 1000
 """Maximum number of containers of one organization whose output is read: as many as a bridge network can
 have. The same number is reserved for other organizations."""
 AT_ONCE: Final = 100
-"""Events after which the watch pauses: an engine may send them without end."""
+"""The number of events after which the watch pauses, because an engine may send any number."""
 BREATH: Final = 0.1
 AWAY_AFTER: Final = 3.0
 """Seconds without an answer after which an engine is unavailable: one that is started again is not."""

@@ -59,7 +59,8 @@ def _ordinary() -> pwd.struct_passwd:
 
 
 def _possible() -> bool:
-    """Tries it in a child, because a namespace cannot be left."""
+    """Returns whether a user namespace can be created; tries it in a child process, because a namespace
+    cannot be left."""
     child = os.fork()
     if not child:
         code = 2

@@ -10,8 +10,8 @@ from typing import Final
 from windlass.engines.engine import DiskMeasurement
 
 NEAR: Final = 2
-"""Organizations above their share give up instances, and start none with volumes, when less is free than so
-many times the reserve: the rest stays for others."""
+"""Below this multiple of the reserve, instances of organizations above their share are ended, and
+instances with volumes are not started, so that the rest stays for others."""
 _HOUR: Final = 3600.0
 
 

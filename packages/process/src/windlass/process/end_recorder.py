@@ -21,7 +21,7 @@ from windlass.process.run_recorder import ENDED, Result
 
 _LONGEST: Final = 100
 _STATUSES: Final = range(-64, 256)
-"""Exit codes, and below them signals."""
+"""Texts for exit codes and signals."""
 _LAST_MOMENT: Final = 253_402_300_799_000
 """The end of the year 9999, in milliseconds."""
 

@@ -17,7 +17,7 @@ MOST: Final = 4096
 and a sixteenth once there are half as many. Fewer delay a start by a few seconds, and a database on a slow
 disk has fewer."""
 LONG: Final = 5.0
-"""Seconds that a start takes only if it has to wait for others."""
+"""Seconds above which a start must have waited for others."""
 _STATES: Final = frozenset({b"D", b"R"})
 """The states of a thread that waits in the kernel, where no signal reaches it, and of one that runs."""
 

@@ -82,8 +82,8 @@ class Order(Struct, frozen=True, kw_only=True):
     root: str = "."
     """The folder of the application, below `source`."""
     dockerfile: str | None = None
-    """A path below `root`. None: a file named Dockerfile if there is one, or else the way that the builder
-    chooses."""
+    """A path below `root`; None for a file named Dockerfile if there is one, or else the choice of the
+    builder."""
     stage: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments: the variables of the service, without secrets."""

@@ -240,7 +240,8 @@ class Engine(Protocol):
         return ""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
-        """Finds all that runs already, and watches it from now on. Never raises because something is away."""
+        """Finds all running instances, and watches them from now on. Does not raise if the engine is
+        unavailable."""
         ...
 
     async def stop(self) -> None:

@@ -30,7 +30,7 @@ class Cause(StrEnum):
     SCHEDULE = "SCHEDULE"
     """The timetable of the job was due."""
     FORCED = "FORCED"
-    """A person asked for it."""
+    """A person requested the run."""
     RETRY = "RETRY"
     """The run before it failed."""
     EVENT = "EVENT"
@@ -89,7 +89,7 @@ class RunDetails(Struct, omit_defaults=True, kw_only=True):
     """True if it fails, before it is ended: nothing of it is started again."""
     message: str = ""
     waits: str = ""
-    """The reason for which it cannot begin, or its end cannot be learned, now."""
+    """The reason why it cannot begin now, or why its end is unknown."""
     began: int = 0
     ended: int = 0
     exit_code: int | None = None

@@ -34,11 +34,11 @@ class Server(Struct, frozen=True, kw_only=True):
     installation: str
     """Distinguishes objects of this installation from those of another one on the same engine."""
     calls: BoundedCalls
-    """Read the files of commits."""
+    """The functions that read files of commits."""
 
 
 class OpenedEngine(Struct, frozen=True, kw_only=True):
-    """An engine, with what makes the things that it runs."""
+    """An engine, with its builder and its database servers."""
 
     engine: Engine
     builder: Builder
@@ -122,7 +122,7 @@ class EngineProvider(Protocol):
         ...
 
     async def open(self, settings: Any, server: Server) -> OpenedEngine:
-        """Makes the engine; connects to nothing. Raises BadSetting if the settings cannot be followed."""
+        """Creates the engine without connecting. Raises BadSetting if the settings are wrong."""
         ...
 
     def folders(self, data: Path) -> Sequence[Path]:
@@ -167,7 +167,7 @@ class RemoteProvider(EngineProvider, Protocol):
         ...
 
     async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
-        """Connects, and returns the id of the engine; raises Invalid with what is wrong, and what to do."""
+        """Connects, and returns the id of the engine; raises Invalid with the problem and the remedy."""
         ...
 
     async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:

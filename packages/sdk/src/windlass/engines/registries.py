@@ -22,7 +22,7 @@ class LoginSource(StrEnum):
     NONE = "none"
     """The registry is public."""
     CONFIG = "config"
-    """`username` and `password`, or nothing."""
+    """The fields of `config`: `username` and `password`, or none."""
     AWS = "aws"
     """A password of some hours, which AWS gives for the access keys."""
     GOOGLE = "google"

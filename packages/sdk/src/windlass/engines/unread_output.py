@@ -61,8 +61,7 @@ def _bound_until_read(folder: Path, backlog: int) -> None:
 
 
 def bound(output: Path, backlog: int) -> int:
-    """Erases the oldest part of a file that takes more room than the backlog. Returns the length of the
-    file."""
+    """Erases the oldest part of a file that is larger than the backlog. Returns the length of the file."""
     try:
         pinned = os.open(output, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -130,7 +130,7 @@ class Volume(Struct, frozen=True, kw_only=True):
     name: str
     mount: str
     size: int = 0
-    """In GB; 0 is no limit."""
+    """The size in GB; 0 for no limit."""
     is_known: bool = False
     """An earlier deployment has served with it: where it is not there any more, its data is lost, and nothing
     is started with an empty one."""
@@ -154,7 +154,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     entrypoint: tuple[str, ...] = ()
     """The program that gets `command`. Empty: the image's own ENTRYPOINT."""
     command: tuple[str, ...] = ()
-    """Instead of the artifact's own."""
+    """The command, which overrides that of the artifact."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables, which override those of the artifact. The engine sets PORT if it is
     missing."""
@@ -228,7 +228,7 @@ def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
 class Phase(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
-    """Between an end and the next start, which waits a little longer each time."""
+    """The instance has ended and waits for its next start; each wait is a little longer."""
     EXITED = "exited"
 
 
@@ -285,7 +285,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def ready(self) -> tuple[Instance, ...]:
-        """Instances that may be given requests."""
+        """Instances that may get requests."""
         return tuple(instance for instance in self.instances if instance.is_ready)
 
     @property

@@ -100,7 +100,7 @@ class TokenAnswer(Struct):
 
 
 class RegistryNames(Struct, frozen=True):
-    """Names of images or tags, as far as they were read."""
+    """Names of images or tags that were read."""
 
     names: Sequence[str]
     is_complete: bool
@@ -132,7 +132,7 @@ class RegistryClient:
         self.allowance: Allowance | None = None
 
     async def check(self) -> None:
-        """Logs in, if there is a login, or finds out that a registry answers."""
+        """Logs in if there are credentials, or checks that a registry answers."""
         answer = await self._send("GET", f"{self._api}/v2/", {})
         challenge = _challenge_in(answer)
         if answer.status != 401 or challenge is None:

@@ -28,7 +28,7 @@ _SLOWEST, _SLOWEST_OF_SEVERAL = 60.0, 20.0
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
 _AWAY: Final = 503
 _BY_SOCKET: Final = "http+unix://"
-"""Begins an address that names a socket in the file system, quoted, in the place of a host."""
+"""The prefix of an address with a quoted socket path instead of a host."""
 
 
 class RunServer:

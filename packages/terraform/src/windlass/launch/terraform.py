@@ -106,7 +106,7 @@ class CommandFailure(Exception):
 
 
 class TerraformRun:
-    """One run of the program, in the folder of the module."""
+    """One run of Terraform, in the folder of the module."""
 
     def __init__(self, variables: Variables) -> None:
         request = json.loads(variables[RUN])

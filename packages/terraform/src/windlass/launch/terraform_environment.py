@@ -67,8 +67,7 @@ def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:
 
 
 def _write_config(folder: Path, request: dict[str, Any]) -> Path:
-    """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
-    for them."""
+    """Writes the CLI configuration: providers in the mirror are never requested from a registry."""
     mirror = Path(request["mirror"]) if request["mirror"] and Path(request["mirror"]).is_dir() else None
     lines: list[str] = []
     providers = sorted(_providers_in(mirror)) if mirror else []

@@ -74,7 +74,7 @@ def run_request(
     program: RunProgram,
     others: Sequence[str] = (),
 ) -> Document:
-    """Returns what a run is to do. `others` are addresses of further servers, for when this one is gone."""
+    """Returns the request for a run. `others`: addresses of other servers, in case this one is lost."""
     source = spec.terraform_variables_source
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {

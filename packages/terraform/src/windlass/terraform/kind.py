@@ -106,7 +106,7 @@ _IMAGE_SETTINGS: Final = "the settings terraform_image and opentofu_image"
 _MOUNT: Final = "/windlass-terraform"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
 _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
-"""Variables of a container that are those of the machine with the engine process."""
+"""Variables of a container that correspond to those of the machine on the process engine."""
 
 
 class TerraformKind(ServiceKind[Terraform]):

@@ -167,8 +167,7 @@ async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, r
 
 
 async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: bytes) -> None:
-    """Refuses a state after a later one of the same run: a server that was paused does at last what another
-    one has done since."""
+    """Refuses a state after a later one of the same run: a paused server may store an old state late."""
     newest, sent = await tx.terraform.newest(run.service), serial_of(content)
     is_own = newest is not None and newest.deployment == run.id and not newest.restored
     if newest is None or sent is None or not is_own or particulars(run).sub_action == MIGRATE:

@@ -21,8 +21,8 @@ MOST_OF_ONE: Final = 64 * 1024
 MOST_OF_ALL: Final = 128 * 1024
 """Bytes of all outputs of a state that are."""
 MOST_PARTS: Final = 500_000
-"""Lists and objects in a text of a run. All other requests wait while one is read, and even a short text may
-have millions."""
+"""Maximum number of lists and objects in a text of a run. All other requests wait while it is parsed, and
+even a short text may have millions."""
 _OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
@@ -189,7 +189,7 @@ def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
 
 
 def sensitive_texts(shown: ShownState) -> list[str]:
-    """Returns the values that are sensitive somewhere: they are hidden wherever else they are."""
+    """Returns values that are sensitive anywhere; they are masked everywhere."""
     outputs = (shown.values and shown.values.outputs) or {}
     texts = [
         _text(output.value) for output in outputs.values() if output.sensitive and output.value is not None

@@ -195,7 +195,7 @@ async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
 
 
 async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
-    """Releases the lock of this run. One that is not there is no failure: a repetition finds it so."""
+    """Releases the lock of this run. A missing lock is not an error, because the call may be repeated."""
     sent = _lock_info(info)
     present = await tx.terraform.lock(run.service)
     if present is None:

@@ -64,7 +64,7 @@ class CrossOrigin:
         self.origins = frozenset(origin.encode() for origin in origins)
 
     def preflight(self, request: Request, allow: str) -> HttpAnswer:
-        """Answers OPTIONS: the methods of the path, and to an allowed origin what else it may send."""
+        """Answers OPTIONS with the methods of the path, and with the CORS headers for an allowed origin."""
         methods = allow.encode()
         headers: tuple[Header, ...] = ((b"allow", methods),)
         if request.headers.get(b"origin") in self.origins:

@@ -127,7 +127,7 @@ class Budgets:
         return window, True
 
     async def give_back(self) -> None:
-        """Gives back booked requests that were not used, before a stop."""
+        """Returns unused reserved requests, before a stop."""
         unused = [(subject, window) for subject, window in self._windows.items() if window.left]
 
         async def change(tx: Tx) -> None:

@@ -57,7 +57,7 @@ SECURE_COOKIE = f"__Host-{COOKIE}"
 SOCKET_PROTOCOL = "windlass"
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
-"""Our own clients, by the word that their `User-Agent` begins with."""
+"""Our own clients, keyed by the first word of their `User-Agent`."""
 _LONGEST_AGENT = 256
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
@@ -66,7 +66,7 @@ _KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
 
 
 class Request(Struct):
-    """A request in progress, with all that is known of it so far."""
+    """A request in progress."""
 
     id: bytes
     scope: Scope

@@ -24,7 +24,7 @@ from windlass.core.declare.resource import Spec
 
 LOGS: Final = "/service/logs"
 LAST: Final = 1000
-"""Earlier lines that are sent first."""
+"""The number of earlier lines that are sent first."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,4 +1,4 @@
-"""Requests whose body is a stream of bytes: parts of uploads, which go to the disk as they come."""
+"""Requests whose body is a stream of bytes: parts of uploads, which are written to disk as they arrive."""
 
 from __future__ import annotations
 

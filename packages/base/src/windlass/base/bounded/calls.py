@@ -45,7 +45,7 @@ class CallLimits(Struct, frozen=True):
     of_one: int = 2
     """Maximum number of simultaneous calls of one organization."""
     most: int = 8
-    """Calls at a time in all."""
+    """Maximum number of simultaneous calls."""
 
 
 class OutOfBounds(Exception):

@@ -25,7 +25,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     head_seconds: float = 10.0
     """Time from the first byte of a request's head, or from the connection, to the end of the head."""
     idle_seconds: float = 75.0
-    """Time that an idle connection is kept between two requests."""
+    """Seconds for which an idle connection is kept between two requests."""
     stall_seconds: float = 60.0
     """Time without any progress in a request body or an answer."""
     body_seconds: float = 300.0
@@ -33,7 +33,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     body_chunks: int = 4096
     """Maximum of chunks in such a body: parsing many small ones would delay other clients."""
     parting_seconds: float = 2.0
-    """Time for the other side to close the connection after the last answer, so that it can read it."""
+    """Seconds for the client to read the last answer and close the connection."""
     leaving_seconds: float = 5.0
     """Time for an answer to a client that has closed its sending side and may be gone."""
     pooled_seconds: float = 4.0
@@ -41,9 +41,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
     after 5."""
     connect_seconds: float = 5.0
     pause_seconds: float = 1.0
-    """Time that an endpoint which refused a connection is skipped while there are others."""
+    """Seconds for which an endpoint that refused a connection is skipped while there are others."""
     connections: int = 10_000
-    """Client connections of one port at once; fewer if the process cannot open four files for each."""
+    """Maximum number of client connections of one port; fewer if the process cannot open four files for
+    each."""
     unsent_bytes: int = 128 * 1024 * 1024
     """Bytes of all unread answers of one port."""
     log_seconds: float = 60.0

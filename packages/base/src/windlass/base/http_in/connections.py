@@ -29,7 +29,7 @@ _log = log("connections")
 _RESCAN_SECONDS: Final = 0.1
 """Pause between two searches for connections to close, if the last one found none."""
 _TOLD: Final = 16
-"""One in so many connections above the limit gets a 503 answer. Further ones are just closed."""
+"""One in so many connections above the limit gets a 503 answer; the others are closed without an answer."""
 _ANYWHERE: Final = ""
 _INSIDE: Final = ip_network("198.18.0.0/15")
 """Addresses of networks of services (base/isolation/network.py), which no other client has."""

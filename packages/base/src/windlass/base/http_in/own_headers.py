@@ -23,4 +23,4 @@ GATEWAY_HEADERS: Final = frozenset(
         "vary",
     }
 )
-"""Another value than that of the gateway would make the answer false."""
+"""Headers that only the gateway may set, because another value would be wrong."""

@@ -1,4 +1,5 @@
-"""The only way out over HTTP. It follows no redirects, keeps no cookies, and calls only allowed addresses."""
+"""The client for all outgoing HTTP requests. It follows no redirects, stores no cookies, and calls only
+allowed addresses."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Cell(TypedDict):
     private: NotRequired[list[str]]
     """Other files and folders of the machine that are hidden."""
     settings: NotRequired[dict[str, str]]
-    """The folders that it sees in the place of others, such as /etc."""
+    """Folders that are mounted over others, such as copies of /etc."""
     most_processes: int
     """Limit of processes. 0 keeps the limit of the parent, here and in the next two fields."""
     most_memory: NotRequired[int]

@@ -248,7 +248,7 @@ def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
 
 
 def _replace(path: str, text: str, cover: str) -> None:
-    """Shows another text where a file of the machine is. It is kept below a covered folder."""
+    """Mounts another text over a file of the machine. The text is stored below a covered folder."""
     own = f"{cover}/.{os.path.basename(path)}"  # noqa: PTH119
     with open(own, "w") as written:  # noqa: PTH123
         written.write(text)

@@ -45,13 +45,13 @@ _GET_ADDRESS: Final = 0x8915
 NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
-"""Ports above those that Linux chooses for programs and that operators choose for services."""
+"""UDP source ports, above the ephemeral ports of Linux and the ports that operators choose."""
 _UDP_PORTS_OF_HUB: Final = 512
 """Maximum number of UDP source ports of one environment with pasta."""
 SHARES: Final = 8
 """One organization may have at most this fraction (one part in so many) of all connections."""
 ENVIRONMENTS: Final = 16
-"""All together may have as many connections as so many environments."""
+"""The total limit of connections, as a multiple of the limit of an environment."""
 _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
@@ -82,12 +82,12 @@ class CellNetwork(TypedDict):
     open: NotRequired[list[str]]
     """Networks that may be reached although they are inside `closed` ones."""
     closed: NotRequired[list[str]]
-    """Networks that are not reached."""
+    """Networks that may not be reached."""
     most: NotRequired[int]
     """Maximum number of open connections to public networks. The machine tracks all of them, in a table of
     limited size."""
     group: NotRequired[int]
-    """For a hub: a number that stands for its organization."""
+    """For a hub: the number of its organization."""
     most_of_group: NotRequired[int]
     """For a trunk: connections to public networks that one organization may have open at once."""
     ports: NotRequired[list[int]]

@@ -130,8 +130,8 @@ def _why_no_cell(cell: Cell) -> str:
 
 
 def _try_socket_filter() -> None:
-    """Fails only where the kernel has no filters. Where it has no room for one more, because programs have
-    used up net.core.bpf_jit_limit, no service starts without: the start fails."""
+    """Fails only if the kernel does not support filters. If programs have used up net.core.bpf_jit_limit,
+    starts of services fail: no service starts without a filter."""
     if not socket_filter.is_offered():
         calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
         socket_filter.restrict()

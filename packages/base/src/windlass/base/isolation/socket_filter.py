@@ -103,7 +103,7 @@ class _Interface(NamedTuple):
     commanding: tuple[int, ...]
     """The calls `fcntl` and `fcntl64`."""
     hidden: tuple[int, ...] = ()
-    """Calls whose address family a filter cannot see: `socketcall` passes it through memory."""
+    """System calls whose address family a filter cannot read: `socketcall` passes it in memory."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {

@@ -131,7 +131,7 @@ def give(top: Path, uid: int) -> None:
 
 
 def give_ours(top: Path, uid: int) -> None:
-    """Gives our own files in a folder, and the folder, to a user; the files of other users stay theirs."""
+    """Changes the owner of a folder and of our files in it; files of other users are not changed."""
     ours = os.geteuid()
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):

@@ -42,7 +42,7 @@ class LogMessage(Protocol):
 
 
 class StoredLine(Struct, frozen=True, gc=False):
-    """A line as it is stored. Its version stands at the end, by which it is found."""
+    """A stored line. Its version is at the end, where it can be found without decoding."""
 
     id: str
     created_at: str

@@ -124,7 +124,7 @@ class EverydayCall:
 
 
 def everyday(name: str, *params: click.Parameter, environment: bool = True) -> Callable[[C], click.Command]:
-    """Declares an everyday commands: a command with the options that all of them have."""
+    """Declares an everyday command, with the options that all of them have."""
 
     def declare(callback: C) -> click.Command:
         where = [environment_option()] if environment else []

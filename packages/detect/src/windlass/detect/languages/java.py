@@ -34,7 +34,7 @@ _APPLICATION: Final = re.compile(
 )
 """Gradle's plugin that makes a folder with the archives of an application and a script that starts it."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
-"""Words of build files that make an archive which starts by itself."""
+"""Plugins in build files that produce an executable archive."""
 _BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
 
 

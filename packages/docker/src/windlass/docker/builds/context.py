@@ -31,7 +31,7 @@ MOST_STEPS: Final = 500_000_000
 class BuildContext(Struct, frozen=True):
     folder: Path
     dockerfile: str
-    """Its name in the context."""
+    """The name of the Dockerfile in the context."""
     text: bytes
     """The content of the Dockerfile, which may be a link."""
     ignore: Ignore

@@ -156,7 +156,7 @@ class TlsIdentity(Struct, frozen=True):
     """PEM texts for mutual TLS authentication."""
 
     authority: str
-    """Signed the certificate of the engine."""
+    """The certificate authority of the engine's certificate."""
     certificate: str
     key: str
 

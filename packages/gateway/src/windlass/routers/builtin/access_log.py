@@ -34,7 +34,7 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     disconnected before the answer."""
     ms: float
     bytes: int
-    """Sent to the client, with heads."""
+    """The bytes that were sent to the client, including heads."""
     service: str | None
     organization: str | None
     address: str
@@ -73,7 +73,7 @@ class LoggedHead(NamedTuple):
     target: bytes
     host: bytes
     fields: bytes
-    """All lines but the first."""
+    """All lines except the first."""
     request_id: bytes
 
 

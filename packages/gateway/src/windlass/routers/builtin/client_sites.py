@@ -144,7 +144,7 @@ class SiteStream:
     # As a connection to an instance
 
     def write(self, data: bytes) -> None:
-        """Takes the rest of a body, which no file is interested in."""
+        """Ignores the rest of a request's body."""
 
     def pause(self) -> None:
         self._is_paused = True

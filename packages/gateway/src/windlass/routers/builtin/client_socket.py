@@ -181,7 +181,7 @@ class GatewaySocket(asyncio.Protocol):
     # Handing over
 
     def continue_after(self, waited: ClientWait) -> None:
-        """Counts the time that another process has waited for this client."""
+        """Continues the timeout of a client for which another process has waited before."""
         self._served = waited.served
         self._since -= waited.seconds
 

@@ -38,7 +38,8 @@ class ClientWait(Struct, frozen=True):
 
 
 GiveAway = Callable[[int, int, ClientWait], None]
-"""Takes a connection as port, file descriptor, and the wait for its client."""
+"""A function that takes a connection: its port, its file descriptor, and how long it has waited for its
+client."""
 
 
 class _Trial(asyncio.Protocol):
@@ -66,7 +67,7 @@ class SharedState:
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
         self.is_complete = True
-        """Every service has its routes."""
+        """True once the routes of every service are known."""
         self.give: GiveAway | None = None
         """Passes idle client connections to another process."""
         self.answers_until = math.inf

@@ -38,7 +38,7 @@ class SiteRequest(NamedTuple):
     method: bytes
     target: bytes
     fields: bytes
-    """All lines but the first."""
+    """All lines except the first."""
 
 
 class SiteAnswer:

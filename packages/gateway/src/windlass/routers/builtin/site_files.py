@@ -28,7 +28,8 @@ _UNTIL: Final = 30.0
 
 
 class KeptValues(Generic[V]):
-    """Values by key, as many as fit: those that were put last. To note each use would cost every request."""
+    """A cache of limited size that keeps the values that were added last. It is not LRU, because recording
+    each use would cost every request."""
 
     def __init__(self, most: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
         self._most, self._size, self._drop = most, size, drop

@@ -20,7 +20,8 @@ from windlass.routers.sites.rules import HeaderRule, Redirect
 INDEX: Final = "index"
 GZIP: Final = ".gz"
 FORMAT: Final = 1
-"""Part of the name of a release: another version of Windlass puts the files in place again."""
+"""A part of the name of a release, so that a version of Windlass with another format publishes the files
+again."""
 
 
 class SiteFile(Struct, frozen=True, array_like=True, gc=False):
@@ -33,7 +34,7 @@ class SiteFile(Struct, frozen=True, array_like=True, gc=False):
     gzip: int = 0
     """Size of the compressed copy; 0 if there is none."""
     is_immutable: bool = False
-    """Its path contains a digest: it never has another content."""
+    """True if the path contains a digest, so that the content never changes."""
 
 
 class SiteRules(Struct, frozen=True, array_like=True):

@@ -163,7 +163,8 @@ class SiteStore:
 
 
 def _rename(new: Path, final: Path) -> bool:
-    """Gives a release its name. False if another process was faster: its release has the same content."""
+    """Renames a release to its final name. Returns False if another process was faster, whose release has
+    the same content."""
     try:
         new.rename(final)
     except OSError as error:

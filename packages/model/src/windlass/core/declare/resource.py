@@ -107,7 +107,7 @@ class Family:
         audit: AuditWords = AUDIT_WORDS,
     ) -> None:
         self.name = name
-        """Unique among all families. It names rows, handlers and commands."""
+        """The unique name of the family, which is used for rows, handlers and commands."""
         self.spec = spec
         self.parent = parent
         self.segment = segment or name
@@ -142,7 +142,7 @@ class Family:
 
     @cached_property
     def noun(self) -> str:
-        """Its display name: `environment variable`."""
+        """The display name of the family: `environment variable`."""
         return self.spoken or to_words(self.title).removeprefix("organization ") or self.name
 
     @cached_property

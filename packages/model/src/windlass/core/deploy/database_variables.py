@@ -20,7 +20,7 @@ class ConnectionVariable(Struct, frozen=True):
     word: str
     """The end of the key, after `QOVERY_POSTGRESQL_Z…_`."""
     friendly: str
-    """Behind the database's own name."""
+    """The end of the key after the database's own name."""
     secret: bool
 
 

@@ -59,7 +59,7 @@ def prefixes_of(word: str, id: str) -> tuple[str, str]:
 
 
 def output_word(name: str) -> str:
-    """`bucket-name` → `BUCKET_NAME`: the end of the key of an output of a service."""
+    """Converts the name of an output to the end of its key: `bucket-name` → `BUCKET_NAME`."""
     return name.upper().replace("-", "_")
 
 

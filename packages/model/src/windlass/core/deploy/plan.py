@@ -19,7 +19,7 @@ class Step(StrEnum):
     BEGIN = "begin"
     """Begin the oldest deployment that waits."""
     ABANDON = "abandon"
-    """Take down a cancelled deployment; the release that served before continues."""
+    """Remove the instances of a cancelled deployment; the previous release continues to serve."""
     BUILD = "build"
     RELEASE = "release"
     RUN = "run"

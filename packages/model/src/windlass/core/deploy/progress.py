@@ -90,7 +90,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     branch: str | None = None
     message: str = ""
     waits: str = ""
-    """Why it waits, such as for an unavailable engine; empty while it makes progress."""
+    """The reason why it waits, such as an unavailable engine; empty while it makes progress."""
     cancelled: bool = False
     """True if a cancellation was requested."""
     commit: CommitRecord | None = None
@@ -106,7 +106,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     event: str = ""
     """The event of a job whose command was asked for; empty for the usual one."""
     request: str = ""
-    """The request that asked for it, maybe with deployments of other services."""
+    """The id of the request, which may include deployments of other services."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
     release: RunReport | None = None
@@ -120,7 +120,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
 
     @property
     def commit_id(self) -> str | None:
-        """The id of the commit that it was, or else of the one that was asked for."""
+        """The id of the deployed commit, or else of the requested one."""
         return self.commit.git_commit_id if self.commit else self.git_commit_id
 
 

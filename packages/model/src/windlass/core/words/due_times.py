@@ -25,12 +25,12 @@ LONGEST_CHANGE: Final = 180
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
 _DAY: Final = timedelta(days=1)
 _FARTHEST: Final = 366 * 9
-"""Days to look ahead: 29 February may be eight years away."""
+"""Maximum number of days to look ahead: 29 February may be eight years away."""
 
 
 class UnknownZone(Exception):
-    """A time zone that this machine does not know, though another one does, or earlier data of it did.
-    The message is for the person whose job it is."""
+    """Raised for a time zone that this machine does not know, although another machine or an earlier
+    version of its data did. The message is for the person whose job it is."""
 
 
 def is_zone(name: str) -> bool:

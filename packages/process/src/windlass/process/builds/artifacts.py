@@ -115,8 +115,8 @@ class ArtifactStore:
         sync_file_system(folder)
 
     def put(self, folder: Path, artifact: Artifact) -> Artifact:
-        """Moves a complete artifact to its final name. An earlier one is used instead: it was made of the
-        same."""
+        """Moves a complete artifact to its final name. If one exists already, it is used instead, because
+        it was built from the same inputs."""
         final = self.at(artifact.key)
         for _ in range(2):
             try:

@@ -65,7 +65,7 @@ class BuildCaches:
         self.is_whole = True
 
     def throw_away(self, names: Iterable[str]) -> None:
-        """Empties the caches of these tools, and the kept files."""
+        """Empties the caches of these tools, and the cached compiler output."""
         erase(self.kept)
         private_folder(self.kept)
         for name in names:

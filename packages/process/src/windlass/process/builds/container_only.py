@@ -91,7 +91,7 @@ _IMAGES: Final = {
 _NEUTRAL: Final = {
     "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
 }  # fmt: skip
-"""Variables that each recipe has values of its own for."""
+"""Variables for which each recipe has its own values."""
 _OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
 """Variables of the server that images of the name `uwsgi-nginx` bring, in the place of which a recipe has its
 own."""

@@ -41,7 +41,7 @@ from windlass.process.builds.start import (
 )
 
 NATIVE: Final = ("Python", "Node")
-"""Languages that are installed by ways of their own, which share dependencies between builds."""
+"""Languages with special installers, which reuse dependencies between builds."""
 _SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder", "static_fallback")
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
@@ -70,7 +70,7 @@ class FollowedRecipe(Struct, frozen=True):
     static_folder: str = ""
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
-    """Packages of Python that the start command needs, and no file names."""
+    """Python packages that the start command needs and no file declares."""
     port: int = 0
     """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
     steps: RecipeSteps | None = None

@@ -48,8 +48,8 @@ class KeptFolders:
 
 
 def keep_times(top: Path, record: Path) -> None:
-    """Gives unchanged files their time of the last build: compilers compile again what is newer than their
-    result."""
+    """Sets unchanged files to their time of the last build, because compilers recompile files that are
+    newer than the output."""
     try:
         earlier = msgspec.json.decode(record.read_bytes(), type=dict[str, tuple[str, int]])
     except (FileNotFoundError, msgspec.DecodeError):

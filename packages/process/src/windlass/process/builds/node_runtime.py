@@ -1,4 +1,4 @@
-"""Node itself and the program of a package manager: those of this machine if they suit, else fetched ones."""
+"""Finds Node and a package manager: the machine's own if they fit, otherwise downloaded ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FETCHED: Final = (
     'cd "$1/node/bin"; for name in npm npx; do ln -s "../lib/node_modules/npm/bin/$name-cli.js" $name; '
     'chmod 755 "../lib/node_modules/npm/bin/$name-cli.js"; done'
 )
-"""Makes a folder with `bin` and `lib` of the files of the wheel."""
+"""Creates a folder with `bin` and `lib` from the files of the wheel."""
 
 
 class NodeRuntime(Struct, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ def _version(version: object) -> str:
 
 
 def _word(text: str) -> str:
-    """Returns a text without what would begin another word or line."""
+    """Returns a text without characters that would begin another word or line."""
     return "".join(text.split())
 
 

@@ -58,7 +58,7 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
 
     requirements: str = ""
     added: str = ""
-    """Packages that the start command needs, and no file names."""
+    """Packages that the start command needs and no file declares."""
     constraints: str = ""
     is_lock: bool = False
     """True if `requirements` name all that is installed, also the packages that others need."""

@@ -43,8 +43,8 @@ esac
 
 
 def make_runners(folder: Path) -> None:
-    """Makes the programs of a folder, which run their command in the environment that comes before them on
-    the path."""
+    """Creates wrapper programs in a folder, which run their command in the environment that precedes them
+    on the path."""
     folder.mkdir()
     for name in RUNNERS:
         (folder / name).write_text(_TEXT)
@@ -104,7 +104,7 @@ async def build_python(state: BuildState) -> None:
 
 
 async def place_runners(state: BuildState) -> None:
-    """Puts programs in the place of package managers, which the steps of the build still find themselves."""
+    """Replaces package managers by wrapper programs, for the start command."""
     if "VIRTUAL_ENV" in state.environment:
         await subprocesses.in_thread(make_runners, state.made / "runners")
         state.places.append((state.made / "runners", state.final / "runners"))

@@ -57,7 +57,7 @@ class Sources(Struct, kw_only=True):
     static_folder: str = ""
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
-    """Packages of Python that the start command needs, and no file names."""
+    """Python packages that the start command needs and no file declares."""
     undone: tuple[str, ...] = ()
     """Instructions of the Dockerfile that may make a missing file."""
     remarks: list[str] = field(default_factory=list)
@@ -180,8 +180,8 @@ def _wanted_node(folder: Path, workspace: Package | None, settings: BuildSetting
 
 
 def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package | None) -> Sources:
-    """Follows a Dockerfile. Where it cannot be followed, the recipe of the same files takes its place, if it
-    surely gives the same application and no setting chooses the Dockerfile."""
+    """Uses the hints of a Dockerfile. If it cannot be used, the recipe of the same files replaces it, if
+    that certainly gives the same application and no setting selects the Dockerfile."""
     name = file.relative_to(context)
     try:
         read = dockerfile.read(read_small_text(file))

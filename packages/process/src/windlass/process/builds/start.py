@@ -25,7 +25,7 @@ _EXAMPLES: Final = (
     (".rb", "ruby {}"),
     ("index.html", "python3 -m http.server $PORT"),
 )
-"""Start commands by the end of the name of a file."""
+"""Start commands, keyed by the suffix of a file name."""
 
 
 class Start(Struct, frozen=True):

@@ -233,8 +233,8 @@ class Tools:
         return program
 
     async def _kill_leftovers(self, process: ChildProcess) -> None:
-        """Ends processes that a program left behind: they may hold its output open, which would hide its
-        end."""
+        """Kills processes that a program left behind, because they may hold its output open, which would
+        hide its end."""
         while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)

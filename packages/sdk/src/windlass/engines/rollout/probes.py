@@ -24,7 +24,7 @@ _LOOKS = 2
 _HERE = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _FIRST_PAUSE_ELSEWHERE = 0.02
-"""Longer than the last packet of a connection to another machine is in progress."""
+"""The first pause for another machine, longer than the last packet of a connection may take."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

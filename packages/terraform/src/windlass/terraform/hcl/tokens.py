@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 DEEPEST: Final = 32
-"""Templates in templates, and lists and objects in each other."""
+"""Maximum nesting of templates, lists and objects."""
 
 _LONGEST: Final = 200
 """Maximum characters of a reason."""
@@ -188,7 +188,7 @@ class _Scanner:
         return HclToken(kind, _unindent(content) if indented else content, line)
 
     def _up_to(self, marker: str) -> str:
-        """Returns the lines before the one that has the marker alone, and goes to the end of that line."""
+        """Returns the lines before the line with only the marker, and moves to the end of that line."""
         begin = start = self._at
         while start < len(self._text):
             self.line += 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from windlass.base.issuer import Signer
 
 Rendered = tuple[int, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
-"""Status, body, content type, further headers."""
+"""Status, body, content type, and additional headers."""
 
 _JSON, _HTML, _TEXT = b"application/json", b"text/html; charset=utf-8", b"text/plain; charset=utf-8"
 # A page of ours runs its own inline script and style, and connects to this server only.

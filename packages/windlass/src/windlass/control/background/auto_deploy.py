@@ -43,7 +43,7 @@ SLOWER: Final = 30
 """The shortest pause after a check, as a multiple of its duration: slow servers hold few slots."""
 LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
 MOST_STEPS: Final = 500_000
-"""Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
+"""Maximum product of path parts and pattern parts. A commit above it counts as changing a watched file."""
 _LATEST: Final = 50
 """Number of the latest deployments in which a commit is looked for."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
@@ -61,7 +61,7 @@ class CommitStep(Enum):
     NOTE = auto()
     """Remember the commit without deploying it: it was deployed before, or the service is not to run."""
     WAIT = auto()
-    """Look again later: a deployment that has not fetched its commit yet may be of this one."""
+    """Check again later: a deployment that has not fetched its commit yet may be for this one."""
 
 
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:

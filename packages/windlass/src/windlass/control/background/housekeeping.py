@@ -119,8 +119,9 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 
 async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
-    """Erases all data of a deleted service. If the engine of its cluster is away or slow, the next sweep does
-    it, and for a minute those of other services of the cluster, which would take the slots of others."""
+    """Erases all data of a deleted service. If the engine of its cluster is unavailable or slow, the next
+    sweep does it; for a minute, the same holds for other services of the cluster, so that they do not hold
+    slots."""
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:
@@ -265,7 +266,7 @@ async def _scalable(ctx: Context, deployment: str) -> Workload | None:
 
 
 def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
-    """Mean share of the processor time asked for, of the instances seen both times."""
+    """Returns the mean CPU usage of instances that are in both samples, as a fraction of their limit."""
     running = {
         instance.id
         for instance in instances

@@ -111,8 +111,8 @@ class InstanceCheck:
         await at_clusters(self._ctx, _KIND, self._check)
 
     async def _check(self, place: Place) -> None:
-        """Compares a place, if it is due. The records are read first: what is deployed meanwhile is not
-        missed by them."""
+        """Compares a place, if it is due. The records are read first, so that a deployment in between does
+        not count as missing."""
         if place.id not in self._due or place.engine.is_unavailable:
             return  # An engine that is unavailable is noted when it is back.
         self._due.discard(place.id)

@@ -97,8 +97,8 @@ class KeyRotation:
         return CURRENT, self._encryption.fingerprint
 
     async def adopt(self) -> None:
-        """Learns new keys, and seals with the one that the database names. Raises Unavailable if this server
-        does not have it."""
+        """Reads new keys, and seals with the key that the database names. Raises Unavailable if this
+        server does not have it."""
         await self._adopt()
 
     async def _adopt(self) -> KeyState:

@@ -34,7 +34,8 @@ FOUND_WORD: Final = "place:found:"
 LOOKS: Final = 5
 """The number of checks in the duration of a lease."""
 MISSED: Final = 3
-"""Looks without a renewal after which an owner is lost: so it is known before its lease has ended."""
+"""The number of checks without a renewal after which an owner counts as lost, which is before its lease
+has expired."""
 _NOT_OWNER: Final = (
     "another server or Docker engine runs the services of this place, and nothing is started here: to run "
     "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
@@ -86,7 +87,7 @@ class PlaceLease:
         self._is_copy = False
         """True once such a server was seen to renew its lease."""
         self._is_displaced = False
-        """True from when such a server got the place of this one, until what ran here has ended."""
+        """True after another server has taken over the place, until the instances here have ended."""
         ctx.store.listen(self._note_nudge, "place")
 
     def _note_nudge(self, word: str) -> None:

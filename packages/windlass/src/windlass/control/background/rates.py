@@ -24,8 +24,8 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 _LONGEST: Final = EVERY * 5 // 2
-"""Milliseconds between two checks that still give a rate: one of them may fail. A mean over more would hide
-the gap."""
+"""Maximum milliseconds between two samples for a rate: one sample may be missing. A mean over a longer
+time would hide the gap."""
 _EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
 _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 

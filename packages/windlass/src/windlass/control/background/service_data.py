@@ -44,7 +44,7 @@ SET_ASIDE: Final = "set-aside"
 INSTALLATION: Final = "installation"
 """The fact of the database that holds the id of the installation."""
 MOST_ASIDE: Final = 20
-"""Services that are set aside at one time at the engine of a cluster."""
+"""Maximum number of services that are set aside at the same time at a cluster's engine."""
 _LONGEST_NAME: Final = 63
 _log = log("holdings")
 
@@ -300,7 +300,7 @@ async def set_service_aside(
 
 
 async def restore_service(ctx: Context) -> None:
-    """Brings back services that were set aside while another database was used, and that this one has."""
+    """Puts back services that were set aside under another database and that this database contains."""
     for service, record in records(Path(ctx.settings.data_dir)).items():
         if await ctx.store.reads.statuses.get(service) is None:
             continue

@@ -50,7 +50,7 @@ _LOST = "work was taken over by another server: this one was paused, or cut off 
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
 RUN_SLOTS = 1024
-"""Slots for runs of jobs, which only wait for an engine."""
+"""Slots for job runs, which only wait for an engine."""
 _MOST_CLAIMED = 64
 """Maximum number of pieces of work that one transaction claims, because requests wait for it."""
 _log = log("worker")
@@ -211,8 +211,8 @@ class Worker:
         return len(claims)
 
     async def _spare_of(self, queue: WorkQueue) -> Idle | None:
-        """Returns who has no work in progress and waits behind the slots of others, if one of them may
-        have a slot besides."""
+        """Returns the organizations or environments that wait with no work in progress, if an extra slot
+        is free."""
         if not _has_spares(queue.number):
             return None
         now = self._ctx.clock.now()

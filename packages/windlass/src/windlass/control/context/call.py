@@ -138,7 +138,7 @@ def writes(*names: str) -> Callable[[Writing], Writing]:
 
 
 def prepares(*names: str) -> Callable[[Preparing], Preparing]:
-    """Completes the body of an operation before its transaction: what has to wait for others does it here."""
+    """Completes the body of an operation before its transaction. Waiting for other systems happens here."""
 
     def register(preparation: Preparing) -> Preparing:
         PREPARING.update(dict.fromkeys(names, preparation))

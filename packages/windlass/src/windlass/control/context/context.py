@@ -80,7 +80,8 @@ class Routing(Locks):
     def __init__(self) -> None:
         super().__init__()
         self.looked: dict[str, float] = {}
-        """Times at which the present routes were observed; 0 for those that a router had before the start."""
+        """Times at which the present routes were computed; 0 for routes that a router had before the
+        start."""
         self.routers: dict[str, HttpRouter] = {}
         """The routers that have ports or routes of a service."""
         self.sites: dict[str, str] = {}

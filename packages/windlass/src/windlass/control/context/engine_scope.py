@@ -9,7 +9,8 @@ from windlass.engines.engine import Notice, Sink
 from windlass.engines.workload import OutputLine
 
 MOST_LOOK_UPS: Final = 100
-"""Look-ups of services at one time. An engine may name any number of services that never were."""
+"""Maximum number of simultaneous look-ups of services, because an engine may report any number of unknown
+services."""
 
 
 class ServiceClusters(Protocol):

@@ -59,7 +59,8 @@ class Meters:
         """Meters of changes that count only after a commit, keyed by their name in `Tx.measure`."""
 
     def expect_runs(self, family: str, *, may_skip: bool) -> None:
-        """Shows the runs of a family before there are any. Only those at due times can be skipped."""
+        """Creates the metrics for runs of a family before there are any. Only scheduled runs can be
+        skipped."""
         for result in ("succeeded", "failed", "timed_out", "canceled", *(("skipped",) if may_skip else ())):
             self.runs.expect(family, result)
 

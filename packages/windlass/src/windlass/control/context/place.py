@@ -82,7 +82,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
 
     @property
     def door(self) -> str:
-        """The name of its router. One at another port is another router: the former keeps running for a
+        """The name of its router. At another port it is another router; the former one keeps running for a
         while."""
         return f"{self.cluster}:{self.router_port}"
 
@@ -99,7 +99,7 @@ class Place(Struct, frozen=True, kw_only=True):
     public_host: str
     """The host under which public ports are reached."""
     is_connected: bool = True
-    """False for a cluster that names no engine: nothing is deployed there, and nothing of it is anywhere."""
+    """False for a cluster without an engine, where nothing can be deployed."""
     reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
     """Switches to another address or other credentials; None for the machines of servers."""
     machine: str = ""
@@ -140,7 +140,7 @@ class Connector(Protocol):
         ...
 
     def router(self, access: EngineAccess) -> HttpRouter:
-        """Makes the router of a cluster with its own port."""
+        """Creates the router of a cluster with its own port."""
         ...
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
@@ -148,5 +148,5 @@ class Connector(Protocol):
         ...
 
     async def identity(self, access: EngineAccess) -> str:
-        """Connects, and returns the id of the engine; raises Invalid with what is wrong, and what to do."""
+        """Connects, and returns the id of the engine; raises Invalid with the problem and the remedy."""
         ...

@@ -37,7 +37,7 @@ _log = log("places")
 
 
 MissedAt = Callable[[str], None]
-"""Takes the id of a place of which notices may have been missed."""
+"""Called with the id of a place whose notices may have been missed."""
 FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
 """Takes the id of a cluster; answers None if there is no such cluster."""
 

@@ -37,7 +37,7 @@ class SharedReader:
         self._looked = asyncio.Event()
         self._begun = self._done = 0
         self.broken = False
-        """True once it reads no more."""
+        """True once the reader has failed and reads no more."""
 
     async def look(self) -> bool:
         """Reads. Returns true if there is something new."""

@@ -1,7 +1,7 @@
 """Tracks background work that waits: for other work, such as a build for its turn, or for programs to
 become ready.
 
-The worker knows them: the slots of work that waits keep no other organization or environment waiting.
+The worker gives the slots of waiting work to other organizations and environments.
 """
 
 from __future__ import annotations
