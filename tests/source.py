@@ -1,4 +1,4 @@
-"""The source of all packages: the files, and where each room is."""
+"""The source of all packages: the files, and where each folder is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 _PORTIONS: Final = sorted((ROOT / "packages").glob("*/src/windlass"))
-"""The folder of each package that holds its rooms."""
+"""The folder of each package that contains its subpackages."""
 SOURCES: Final = sorted(file for portion in _PORTIONS for file in portion.rglob("*.py"))
 
 
-def room(name: str) -> Path:
-    """Returns the file or folder of a room, such as `control/records`, in whichever package it is."""
+def folder_of(name: str) -> Path:
+    """Returns a file or folder by its path in the namespace, such as `control/records`, in any package."""
     (found,) = (portion / name for portion in _PORTIONS if _is_there(portion / name))
     return found
 
@@ -22,7 +22,7 @@ def _is_there(path: Path) -> bool:
     return path.is_file() or (path.is_dir() and any(part.name != "__pycache__" for part in path.iterdir()))
 
 
-def is_room(name: str) -> bool:
+def is_folder(name: str) -> bool:
     return any((portion / name).is_dir() and _is_there(portion / name) for portion in _PORTIONS)
 
 

@@ -16,7 +16,7 @@ from tests.fakes.engine import FakeEngine
 from tests.needs import needs_root
 from tests.world import make_world
 from windlass.base import disk_reserve, process_memory, unnamed_files
-from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room, unlinked
+from windlass.base.disk_reserve import Amount, DiskShare, DiskSpace, DiskWatch, unlinked
 from windlass.process import files
 
 MIB = 1 << 20
@@ -25,9 +25,9 @@ ONE = Amount(MIB, 1, new_bytes=MIB, new_files=1)
 
 def room(
     free: int = 100 * MIB, lost: int = 0, unit: str = "bytes", *, hour: int = 0, reserve: int = 100 * MIB
-) -> Room:
+) -> DiskSpace:
     whole = 10_000 * MIB
-    return Room(unit, free, whole, reserve=reserve, lost=lost, hour_lost=max(lost, hour))
+    return DiskSpace(unit, free, whole, reserve=reserve, lost=lost, hour_lost=max(lost, hour))
 
 
 def use(
@@ -306,7 +306,7 @@ def test_files_without_a_name_that_are_only_in_messages_are_measured(tmp_path, h
 def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path: Path, monkeypatch):
     watch, free = DiskWatch(tmp_path, 0), iter([900, 950, 400, 300])
     now = iter(range(0, 120, 30))
-    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [Room("bytes", next(free), 1000, 350)])
+    monkeypatch.setattr(disk_reserve, "disk_spaces", lambda *_: [DiskSpace("bytes", next(free), 1000, 350)])
     monkeypatch.setattr(time, "time", lambda: next(now))
     assert [watch.shortage() for _ in range(3)] == [None] * 3
     seen = watch.shortage()
@@ -323,9 +323,9 @@ def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch)
 
 
 def test_a_reserve_is_a_twentieth_of_a_small_disk_in_bytes_and_in_files(tmp_path: Path):
-    for seen in disk_reserve.rooms(tmp_path, 1 << 50):
+    for seen in disk_reserve.disk_spaces(tmp_path, 1 << 50):
         assert seen.reserve == pytest.approx(seen.whole / 20, abs=1)
-    assert not any(seen.reserve for seen in disk_reserve.rooms(tmp_path, 0))
+    assert not any(seen.reserve for seen in disk_reserve.disk_spaces(tmp_path, 0))
 
 
 def test_measures_that_end_nothing_are_rare_until_more_is_written(tmp_path: Path):
@@ -375,8 +375,8 @@ def test_a_recorded_end_stays(tmp_path: Path):
 
 @pytest.mark.parametrize(("free", "disk"), [(600 * MIB, "enough"), (400 * MIB, "short")])
 async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, disk: str):
-    seen = Room("bytes", free, whole=10_000 * MIB, reserve=500 * MIB)
-    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [seen])
+    seen = DiskSpace("bytes", free, whole=10_000 * MIB, reserve=500 * MIB)
+    monkeypatch.setattr(disk_reserve, "disk_spaces", lambda *_: [seen])
     async with make_world() as world:
         answer = await world.get("/readyz")
     assert (answer.status, answer["status"], answer["disk"]) == (200, "ready", disk)

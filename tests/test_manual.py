@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source import room
+from tests.source import folder_of
 from tests.tables import rows
 from windlass.engines.engine import Engine
 from windlass.engines.provider import RemoteProvider
@@ -21,8 +21,8 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 SKETCH = ROOT / "docs" / "sketches" / "helm-and-kubernetes.md"
 PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS, SKETCH]
 """Pages of frameworks name files of users' repositories, and a sketch those that do not exist yet."""
-FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), room("engines"), room("process")]
-FIELDS = room("core/declare/fields.py")
+FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), folder_of("engines"), folder_of("process")]
+FIELDS = folder_of("core/declare/fields.py")
 INVENTED = {
     "tests/engines/test_mine.py": "docs/adding-an-engine.md",
     "packages/model/src/windlass/families/cache.py": "docs/adding-a-service-kind.md",

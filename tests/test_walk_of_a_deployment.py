@@ -21,15 +21,15 @@ ROW = re.compile(r"^\| \d+ \| `([\w.]+)` \| `([\w.]+)` \|", re.MULTILINE)
 
 def rows() -> list[tuple[str, str]]:
     """Module and function of each row of the page."""
-    return [(f"windlass.{room}", function) for function, room in ROW.findall(PAGE.read_text())]
+    return [(f"windlass.{folder}", function) for function, folder in ROW.findall(PAGE.read_text())]
 
 
 LOWEST = {"request", "records", "context"}
-"""Rooms that all others use. They call no room above them, except for the handler of an operation."""
+"""Folders that all others use. They call no folder above them, except for the handler of an operation."""
 
 
 class Entry(NamedTuple):
-    """A call of a function of `control`: its module and name, and the room of its caller."""
+    """A call of a function of `control`: its module and name, and the folder of its caller."""
 
     module: str
     function: str
@@ -37,11 +37,11 @@ class Entry(NamedTuple):
     is_coroutine: bool
 
     @property
-    def room(self) -> str:
-        return room_of(self.module)
+    def folder(self) -> str:
+        return folder_of(self.module)
 
 
-def room_of(module: str) -> str:
+def folder_of(module: str) -> str:
     return module.removeprefix("windlass.control.").partition(".")[0]
 
 
@@ -73,35 +73,35 @@ def module_of(frame: FrameType) -> str:
 
 
 def caller_of(frame: FrameType) -> str:
-    """The room that this call comes from; empty for a call by the event loop or by another package."""
+    """The folder that this call comes from; empty for a call by the event loop or by another package."""
     caller = frame.f_back
     while caller is not None:
         if module_of(caller).startswith("windlass.control."):
-            return room_of(module_of(caller))
+            return folder_of(module_of(caller))
         caller = caller.f_back
     return ""
 
 
 def handovers(entries: list[Entry]) -> list[tuple[str, str]]:
-    """Calls from one room to another that wait for something, each run of equal ones once."""
+    """Calls from one folder to another that wait for something, each run of equal ones once."""
     calls = [
-        (entry.caller, entry.room)
+        (entry.caller, entry.folder)
         for entry in entries
-        if entry.is_coroutine and entry.caller not in ("", entry.room) and entry.room not in LOWEST
+        if entry.is_coroutine and entry.caller not in ("", entry.folder) and entry.folder not in LOWEST
     ]
     return [call for call, _ in groupby(calls)]
 
 
-def crossings(rooms: list[str]) -> list[str]:
-    """The rooms in the order of the walk, each run of equal ones once."""
-    return [room for room, _ in groupby(rooms)]
+def crossings(folders: list[str]) -> list[str]:
+    """The folders in the order of the walk, each run of equal ones once."""
+    return [folder for folder, _ in groupby(folders)]
 
 
-def is_once_down_and_once_back(rooms: list[str]) -> bool:
-    """True if no room repeats on the way down, and the way back is in the opposite order."""
-    down = crossings(rooms)
-    turn = next((n for n, room in enumerate(down) if room in down[:n]), len(down))
-    order = [down.index(room) if room in down[:turn] else turn for room in down[turn:]]
+def is_once_down_and_once_back(folders: list[str]) -> bool:
+    """True if no folder repeats on the way down, and the way back is in the opposite order."""
+    down = crossings(folders)
+    turn = next((n for n, folder in enumerate(down) if folder in down[:n]), len(down))
+    order = [down.index(folder) if folder in down[:turn] else turn for folder in down[turn:]]
     return order == sorted(set(order), reverse=True) and turn not in order
 
 
@@ -126,15 +126,15 @@ async def test_a_deployment_goes_through_the_functions_of_the_page_in_their_orde
 
 
 def test_each_room_of_the_page_is_crossed_once_on_the_way_down_and_once_back():
-    rooms = [room_of(module) for module, _ in rows()]
-    assert is_once_down_and_once_back(rooms), crossings(rooms)
-    assert set(rooms) > {"request", "services", "records", "background", "deploying", "kinds", "workloads"}
+    folders = [folder_of(module) for module, _ in rows()]
+    assert is_once_down_and_once_back(folders), crossings(folders)
+    assert set(folders) > {"request", "services", "records", "background", "deploying", "kinds", "workloads"}
 
 
 async def test_each_arrow_of_the_picture_is_walked_once_and_no_other(world: World):
     walked = handovers(await walk(world))
     assert sorted(walked) == sorted(set(walked))
-    between = {room for call in walked for room in call} | LOWEST
+    between = {folder for call in walked for folder in call} | LOWEST
     drawn = {(one, other) for one, other in arrows() if {one, other} <= between and other not in LOWEST}
     assert set(walked) == drawn
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.source import ROOT, room
+from tests.source import ROOT, folder_of
 
-EXAMPLE = room("demo/application")
+EXAMPLE = folder_of("demo/application")
 """A user's application."""
 
 

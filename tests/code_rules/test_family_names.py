@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.source import SOURCES, place, room
+from tests.source import SOURCES, folder_of, place
 from tests.syntax import nodes, parsed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -108,7 +108,7 @@ def modules() -> list[str]:
 
 
 def test_no_module_compares_with_a_family_that_is_not_its_own() -> None:
-    found = [one for file in modules() for one in found_in(room(file).read_text(), file)]
+    found = [one for file in modules() for one in found_in(folder_of(file).read_text(), file)]
     assert not found, "\n".join(f"{one.file}:{one.line} compares with {one.family}" for one in found)
 
 
@@ -155,7 +155,7 @@ def derived_capitals(source: str) -> Iterator[int]:
 
 
 def test_a_family_gives_its_name_in_capitals_itself() -> None:
-    lines = [(file, line) for file in modules() for line in derived_capitals(room(file).read_text())]
+    lines = [(file, line) for file in modules() for line in derived_capitals(folder_of(file).read_text())]
     assert lines == [], "use Family.enum_value or naming.enum_value"
 
 

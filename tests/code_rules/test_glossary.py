@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.code_rules.sources import PAGES, SOURCE
-from tests.source import is_room, room
+from tests.source import folder_of, is_folder
 from tests.syntax import nodes
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
 PAGE = PAGES["docs/glossary.md"]
-MIGRATIONS = "\n".join(file.read_text() for file in sorted(room("store/migrations").glob("*.sql")))
+MIGRATIONS = "\n".join(file.read_text() for file in sorted(folder_of("store/migrations").glob("*.sql")))
 
 
 class Term(NamedTuple):
@@ -24,19 +24,19 @@ class Term(NamedTuple):
     meaning: str
     classes: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
-    rooms: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def terms_of(page: str) -> list[Term]:
     terms: list[Term] = []
     for section in re.split(r"^## ", page, flags=re.M)[1:]:
         heading = re.search(r"^Folders: (.+)$", section, re.M)
-        rooms = tuple(re.findall(r"`([^`]+)`", heading[1])) if heading else ()
+        folders = tuple(re.findall(r"`([^`]+)`", heading[1])) if heading else ()
         for name, meaning, code in re.findall(r"^\| (?!Term|-)(.+?) \| (.+?) \|(.*)\|$", section, re.M):
             things = re.findall(r"`([^`]+)`", code)
             classes = tuple(thing for thing in things if thing[0].isupper())
             tables = tuple(thing for thing in things if thing[0].islower())
-            terms.append(Term(name, meaning, classes, tables, rooms))
+            terms.append(Term(name, meaning, classes, tables, folders))
     return terms
 
 
@@ -98,16 +98,16 @@ def test_a_term_stands_once_with_one_meaning():
 
 
 def misplaced(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yields terms without a room, and classes of terms that are in none of their rooms."""
+    """Yields terms without a folder, and classes of terms that are in none of their folders."""
     files = defaultdict(list)
     for name, file in known:
         files[name].append(file)
     for term in terms:
-        folders = tuple(f"{name}/" for name in term.rooms)
+        folders = tuple(f"{name}/" for name in term.folders)
         if not folders:
-            yield f"{term.name}: its section names no rooms"
-        for name in term.rooms:
-            if not is_room(name):
+            yield f"{term.name}: its section names no folders"
+        for name in term.folders:
+            if not is_folder(name):
                 yield f"{term.name}: there is no folder {name}"
         for name in term.classes:
             if not files[name]:
@@ -117,17 +117,17 @@ def misplaced(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> Iterat
             )
 
 
-def test_the_classes_of_a_term_are_in_its_rooms():
+def test_the_classes_of_a_term_are_in_its_folders():
     assert [*misplaced(TERMS, classes())] == []
 
 
-def test_a_term_in_another_room_and_one_without_its_class_are_found():
-    term = Term("engine", "Runs workloads", ("Engine", "Motor"), rooms=("engines", "no/room"))
+def test_a_term_in_another_folder_and_one_without_its_class_are_found():
+    term = Term("engine", "Runs workloads", ("Engine", "Motor"), folders=("engines", "no/folder"))
     assert [*misplaced([term, Term("x", "y")], [("Engine", "api/engine.py")])] == [
-        "engine: there is no folder no/room",
+        "engine: there is no folder no/folder",
         "engine: Engine is in api/engine.py",
         "engine: there is no class Motor",
-        "x: its section names no rooms",
+        "x: its section names no folders",
     ]
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.source import SOURCES, place, room
+from tests.source import SOURCES, folder_of, place
 from tests.syntax import nodes
 
 FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_more"}
@@ -93,7 +93,7 @@ def test_failures_of_runs_and_registries_begin_with_what_to_do():
     found = {
         f"{place(file)}: {message}"
         for folder in ADVISING_FOLDERS
-        for file in sorted(room(folder).rglob("*.py"))
+        for file in sorted(folder_of(folder).rglob("*.py"))
         for message in without_beginning(file.read_text())
     }
     assert sorted(found) == []

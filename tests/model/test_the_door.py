@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.source import place, room
+from tests.source import folder_of, place
 from tests.tables import rows
 from windlass.core.access import Scope
 
@@ -52,7 +52,7 @@ def is_scope(node: ast.expr) -> bool:
 def test_no_handler_decides_about_permissions_itself(name: str):
     found = [
         f"{place(path)} {decision}"
-        for path in sorted(room(name).rglob("*.py"))
+        for path in sorted(folder_of(name).rglob("*.py"))
         for decision in decisions(path.read_text())
     ]
     assert found == [], "ask may, or a function of control.permissions"
@@ -92,4 +92,4 @@ def test_a_handler_that_asks_the_function_is_accepted(text: str):
 
 def test_the_attributes_that_are_looked_for_are_there():
     for attribute in RIGHTS:
-        assert attribute in room("core/access/actor.py").read_text(), attribute
+        assert attribute in folder_of("core/access/actor.py").read_text(), attribute

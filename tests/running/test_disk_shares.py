@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.world import World, make_world
-from windlass.base.disk_reserve import Room
+from windlass.base.disk_reserve import DiskSpace
 from windlass.control.background import disk_meter
 from windlass.control.background.disk_meter import DiskMeter, FileCount
 from windlass.control.context.context import Context
@@ -104,8 +104,8 @@ async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
 
 
 async def test_an_organization_without_files_takes_no_part_of_the_disk_from_another(monkeypatch):
-    full = Room("bytes", free=0, whole=1000, reserve=0)
-    monkeypatch.setattr(disk_meter, "rooms", lambda *_: [full])
+    full = DiskSpace("bytes", free=0, whole=1000, reserve=0)
+    monkeypatch.setattr(disk_meter, "disk_spaces", lambda *_: [full])
     async with make_world() as world:
         ctx, application = world.installation.ctx, await world.application()
         other, token = await world.organization()
@@ -142,14 +142,17 @@ def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_p
     ],
 )
 def test_a_share_is_three_times_what_is_free_or_an_equal_part(setting, free, organizations, share):
-    room = Room("bytes", free, whole=200, reserve=20)
+    room = DiskSpace("bytes", free, whole=200, reserve=20)
     assert share_of(setting, [room], organizations) == share
 
 
 @pytest.mark.parametrize(("free_files", "share"), [(9, 210), (5, 120), (2, 100)])
 def test_a_share_follows_the_files_of_the_disk_where_these_are_scarcer(free_files, share):
     """Each of 20 files stands for 10 of 200 bytes, so one file of reserve is left out."""
-    present = [Room("bytes", 90, whole=200, reserve=20), Room("files", free_files, whole=20, reserve=1)]
+    present = [
+        DiskSpace("bytes", 90, whole=200, reserve=20),
+        DiskSpace("files", free_files, whole=20, reserve=1),
+    ]
     assert share_of(0, present, 2) == share
 
 
@@ -161,8 +164,11 @@ async def test_empty_files_count_as_the_part_of_the_disk_that_they_keep_from_oth
     an organization could take all files of the disk and stay within its share."""
     monkeypatch.setattr(
         disk_meter,
-        "rooms",
-        lambda *_: [Room("bytes", 0, whole=1000 * MIB, reserve=0), Room("files", 0, files_of_disk, 0)],
+        "disk_spaces",
+        lambda *_: [
+            DiskSpace("bytes", 0, whole=1000 * MIB, reserve=0),
+            DiskSpace("files", 0, files_of_disk, 0),
+        ],
     )
     async with make_world(organization_disk_bytes=50 * MIB) as world:
         ctx, application = world.installation.ctx, await world.application()

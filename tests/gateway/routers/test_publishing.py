@@ -13,7 +13,7 @@ import pytest
 
 from tests.gateway.routers.sites import FILES, SCRIPT, made, written
 from windlass.base import disk_reserve
-from windlass.base.disk_reserve import Room
+from windlass.base.disk_reserve import DiskSpace
 from windlass.routers.builtin.site_pages import LoadedSite, SitePage
 from windlass.routers.sites import publish as publishing
 from windlass.routers.sites import store as storing
@@ -249,9 +249,9 @@ async def test_a_release_that_was_cut_off_is_made_again(tmp_path):
 
 async def test_no_release_is_put_in_place_below_the_reserve_of_the_disk(tmp_path, monkeypatch):
     store = SiteStore(tmp_path / "sites", 1 << 20)
-    short = [Room("bytes", free=0, whole=100 << 20, reserve=1 << 20)]
+    short = [DiskSpace("bytes", free=0, whole=100 << 20, reserve=1 << 20)]
     with monkeypatch.context() as patched:
-        patched.setattr(disk_reserve, "rooms", lambda folder, wanted: short)
+        patched.setattr(disk_reserve, "disk_spaces", lambda folder, wanted: short)
         with pytest.raises(
             PublishError, match="Ask the operator to free disk space, or to lower disk_reserve_bytes"
         ):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.router import FakeRouter
 from tests.free_ports import free_port
-from tests.source import place, room
+from tests.source import folder_of, place
 from tests.tables import rows
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Listen, Route, RouteError, Router
@@ -22,8 +22,8 @@ OWN = {
 }  # fmt: skip
 """Expressions in messages that are about the service that asks, or about the gateway."""
 FILES = [
-    *(file for name in ("routers", "gateway") for file in room(name).rglob("*.py")),
-    room("control/records/names.py"),
+    *(file for name in ("routers", "gateway") for file in folder_of(name).rglob("*.py")),
+    folder_of("control/records/names.py"),
 ]
 
 

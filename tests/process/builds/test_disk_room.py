@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.base import disk_reserve
-from windlass.base.disk_reserve import Room
+from windlass.base.disk_reserve import DiskSpace
 from windlass.builders.builder import BuildSettings
 
 MIB = 1 << 20
@@ -17,11 +17,11 @@ def short_after(monkeypatch, looks: int) -> None:
     """The disk is short of its reserve after so many looks."""
     seen = iter(range(looks))
 
-    def rooms(folder, wanted):
+    def disk_spaces(folder, wanted):
         free = 900 * MIB if next(seen, None) is not None else 200 * MIB
-        return [Room("bytes", free, whole=1000 * MIB, reserve=500 * MIB)]
+        return [DiskSpace("bytes", free, whole=1000 * MIB, reserve=500 * MIB)]
 
-    monkeypatch.setattr(disk_reserve, "rooms", rooms)
+    monkeypatch.setattr(disk_reserve, "disk_spaces", disk_spaces)
 
 
 async def test_nothing_is_built_below_the_reserve(site, monkeypatch):
@@ -83,6 +83,8 @@ async def test_a_build_that_writes_little_continues_while_others_use_the_reserve
     ],
 )
 async def test_only_a_full_disk_is_blamed_for_no_space(site, monkeypatch, free, advice):
-    monkeypatch.setattr(disk_reserve, "rooms", lambda *_: [Room("bytes", free, whole=126_000, reserve=0)])
+    monkeypatch.setattr(
+        disk_reserve, "disk_spaces", lambda *_: [DiskSpace("bytes", free, whole=126_000, reserve=0)]
+    )
     command = "echo 'OSError: [Errno 28] No space left on device' >&2; exit 1"
     assert (await site.refused(FILES, settings=BuildSettings(build_command=command))).startswith(advice)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.disk_reserve import DiskWatch, Room
+from windlass.base.disk_reserve import DiskSpace, DiskWatch
 from windlass.engines.engine import DiskMeasurement, EngineUnavailable
 from windlass.engines.workload import Volume
 from windlass.process import starting
@@ -37,7 +37,7 @@ async def station(tmp_path):
 
 def let_free(monkeypatch: pytest.MonkeyPatch, free: int, lost: int = 0) -> None:
     """Sets the room of the disk, whose reserve is 150 MiB."""
-    room = Room("bytes", free, whole=10_000 * MIB, reserve=150 * MIB, lost=lost, hour_lost=lost)
+    room = DiskSpace("bytes", free, whole=10_000 * MIB, reserve=150 * MIB, lost=lost, hour_lost=lost)
     monkeypatch.setattr(
         DiskWatch, "shortage", lambda watch, times=1: room if free < room.reserve * times else None
     )

@@ -43,8 +43,8 @@ _MOMENT: Final = 1.0
 K = TypeVar("K")
 
 
-class Room(Struct, frozen=True):
-    """The room of a disk in one unit."""
+class DiskSpace(Struct, frozen=True):
+    """The size, free space and reserve of a disk, in bytes or in files (inodes)."""
 
     unit: str
     """`bytes` or `files`."""
@@ -83,15 +83,15 @@ class Amount(Struct, frozen=True):
             self.has_unmeasured or other.has_unmeasured,
         )
 
-    def size(self, room: Room) -> int:
+    def size(self, space: DiskSpace) -> int:
         if self.is_hidden:
-            return room.whole - room.free
-        return self.bytes if room.unit == "bytes" else self.files
+            return space.whole - space.free
+        return self.bytes if space.unit == "bytes" else self.files
 
-    def new(self, room: Room) -> int:
+    def new(self, space: DiskSpace) -> int:
         if self.is_hidden:
-            return room.whole - room.free
-        return self.new_bytes if room.unit == "bytes" else self.new_files
+            return space.whole - space.free
+        return self.new_bytes if space.unit == "bytes" else self.new_files
 
 
 class DiskShare(Struct, frozen=True):
@@ -115,48 +115,48 @@ class DiskShare(Struct, frozen=True):
         )
         return structs.replace(self, changed=bounded)
 
-    def size(self, room: Room) -> int:
+    def size(self, space: DiskSpace) -> int:
         """Returns what counts. A database that has always been large changes files, too: no more counts than
         the disk has lost meanwhile; and half of that, because its end gives nothing back."""
-        return self.own.size(room) + min(self.changed.size(room), room.lost) // 2
+        return self.own.size(space) + min(self.changed.size(space), space.lost) // 2
 
-    def new(self, room: Room) -> int:
+    def new(self, space: DiskSpace) -> int:
         """Returns the most that it can have taken since most was free."""
-        return self.own.new(room) + min(self.changed.new(room), room.hour_lost)
+        return self.own.new(space) + min(self.changed.new(space), space.hour_lost)
 
-    def whole(self, room: Room) -> int:
+    def whole(self, space: DiskSpace) -> int:
         """Returns the upper bound of the instance's part in the space that is missing now."""
-        return self.own.size(room) + min(self.changed.new(room), room.hour_lost)
+        return self.own.size(space) + min(self.changed.new(space), space.hour_lost)
 
 
-def rooms(folder: Path, wanted: int) -> list[Room]:
+def disk_spaces(folder: Path, wanted: int) -> list[DiskSpace]:
     """Returns the free space of a folder's disk, with a reserve of so many bytes, and the same fraction of
     its inodes. Some file systems do not count files."""
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
     part = min(wanted / whole, LARGEST_PART) if whole else 0.0
     counted = [("bytes", facts.f_bavail * facts.f_frsize, whole), ("files", facts.f_favail, facts.f_files)]
-    return [Room(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
+    return [DiskSpace(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 
 
-def bytes_per_file(present: Collection[Room]) -> int:
+def bytes_per_file(present: Collection[DiskSpace]) -> int:
     """Returns the bytes of the disk for each file that it can have; 0 if it does not count files."""
-    whole = {room.unit: room.whole for room in present}
+    whole = {space.unit: space.whole for space in present}
     return whole["bytes"] // whole["files"] if "files" in whole else 0
 
 
 def has_room_to_start(folder: Path, wanted: int) -> bool:
-    return all(room.free >= room.reserve // _LAST for room in rooms(folder, wanted))
+    return all(space.free >= space.reserve // _LAST for space in disk_spaces(folder, wanted))
 
 
 def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
     """Returns whether less is free than so many times the reserve."""
-    return any(room.free < room.reserve * times for room in rooms(folder, wanted))
+    return any(space.free < space.reserve * times for space in disk_spaces(folder, wanted))
 
 
 def has_little(folder: Path) -> bool:
     """Returns whether a write may have failed for lack of space, which was perhaps given back since."""
-    return any(room.free * _MUCH < room.whole for room in rooms(folder, 0))
+    return any(space.free * _MUCH < space.whole for space in disk_spaces(folder, 0))
 
 
 class DiskWatch:
@@ -171,21 +171,21 @@ class DiskWatch:
         """The most that was free in each of the last minutes, and when."""
         self._minute_began = 0.0
 
-    def shortage(self, times: int = 1) -> Room | None:
-        """Returns the room that is smaller than so many times its reserve; None if there is enough."""
-        present = rooms(self._folder, self._wanted)
+    def shortage(self, times: int = 1) -> DiskSpace | None:
+        """Returns the space that is smaller than so many times its reserve; None if there is enough."""
+        present = disk_spaces(self._folder, self._wanted)
         self._note(present, time.time())
-        for room in present:
-            if room.free < room.reserve * times:
-                lately = max(seen.get(room.unit, 0) for seen in self._seconds)
-                most, at = max(seen.get(room.unit, (0, 0.0)) for seen in self._minutes)
-                lost, hour_lost = lately - room.free, most - room.free
-                return structs.replace(room, lost=lost, hour_lost=hour_lost, most_at=at)
+        for space in present:
+            if space.free < space.reserve * times:
+                lately = max(seen.get(space.unit, 0) for seen in self._seconds)
+                most, at = max(seen.get(space.unit, (0, 0.0)) for seen in self._minutes)
+                lost, hour_lost = lately - space.free, most - space.free
+                return structs.replace(space, lost=lost, hour_lost=hour_lost, most_at=at)
         return None
 
-    def _note(self, present: Iterable[Room], now: float) -> None:
-        self._seconds.append({room.unit: room.free for room in present})
-        free = {room.unit: (room.free, now) for room in present}
+    def _note(self, present: Iterable[DiskSpace], now: float) -> None:
+        self._seconds.append({space.unit: space.free for space in present})
+        free = {space.unit: (space.free, now) for space in present}
         if self._minutes and now - self._minute_began < _MINUTE:
             before = self._minutes.pop()
             free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
@@ -193,15 +193,15 @@ class DiskWatch:
             self._minute_began = now
         self._minutes.append(free)
 
-    def is_due(self, room: Room) -> bool:
-        return self._pace.is_due(room.free)
+    def is_due(self, space: DiskSpace) -> bool:
+        return self._pace.is_due(space.free)
 
-    def postpone(self, room: Room, took: float) -> None:
-        self._pace.postpone(room.free, took)
+    def postpone(self, space: DiskSpace, took: float) -> None:
+        self._pace.postpone(space.free, took)
 
 
 def heaviest(
-    room: Room,
+    space: DiskSpace,
     uses: Mapping[K, DiskShare],
     orgs: Mapping[K, str] | None = None,
     held: Mapping[str, int] | None = None,
@@ -220,17 +220,17 @@ def heaviest(
     """
     own, counts_together = uses, False
     if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):
-        weights = (held or {}) if room.unit == "bytes" else {}
-        own, counts_together = _of_heaviest(room, own, uses, orgs, weights, payers), True
+        weights = (held or {}) if space.unit == "bytes" else {}
+        own, counts_together = _of_heaviest(space, own, uses, orgs, weights, payers), True
     if environments and len({environments[key] for key in own}) > 1:
-        part = _of_heaviest(room, own, uses, environments)
+        part = _of_heaviest(space, own, uses, environments)
         own, counts_together = part or own, counts_together or bool(part)
-    largest = max(own, key=lambda key: own[key].whole(room), default=None)
-    return _heaviest(room, own, uses) or (largest if counts_together else None)
+    largest = max(own, key=lambda key: own[key].whole(space), default=None)
+    return _heaviest(space, own, uses) or (largest if counts_together else None)
 
 
 def _of_heaviest(
-    room: Room,
+    space: DiskSpace,
     candidates: Mapping[K, DiskShare],
     all_uses: Mapping[K, DiskShare],
     groups: Mapping[K, str],
@@ -244,38 +244,40 @@ def _of_heaviest(
         group = groups[key]
         sums[group] = sums[group] + use if group in sums else use
     possible = {groups[key] for key in candidates if payers is None or groups[key] in payers}
-    reasons = _reasons(room, sums, sums, {group: use.whole(room) for group, use in sums.items()})
+    reasons = _reasons(space, sums, sums, {group: use.whole(space) for group, use in sums.items()})
     heaviest_group = max(
         (group for group in reasons if group in possible),
-        key=lambda group: sums[group].size(room) + weights.get(group, 0),
+        key=lambda group: sums[group].size(space) + weights.get(group, 0),
         default=None,
     )
     return {key: use for key, use in candidates.items() if groups[key] == heaviest_group}
 
 
-def _heaviest(room: Room, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]) -> K | None:
+def _heaviest(
+    space: DiskSpace, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]
+) -> K | None:
     """Returns the one with most of those that are a reason of the shortage."""
-    sizes = {key: use.size(room) for key, use in candidates.items()}
-    return max(_reasons(room, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None)
+    sizes = {key: use.size(space) for key, use in candidates.items()}
+    return max(_reasons(space, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None)
 
 
 def _reasons(
-    room: Room,
+    space: DiskSpace,
     candidates: Mapping[K, DiskShare],
     all_uses: Mapping[K, DiskShare],
     sizes: Mapping[K, int],
 ) -> list[K]:
     """Returns the candidates that contributed to the shortage and are large enough to be ended."""
-    least = max(_LEAST[room.unit], room.free // _WORTH)
-    all_own = sum(use.own.size(room) for use in all_uses.values())
-    all_new = sum(use.own.new(room) for use in all_uses.values())
+    least = max(_LEAST[space.unit], space.free // _WORTH)
+    all_own = sum(use.own.size(space) for use in all_uses.values())
+    all_new = sum(use.own.new(space) for use in all_uses.values())
 
     def is_reason(use: DiskShare) -> bool:
-        # Volumes of others do not count: a database changes large files and takes no room for that.
-        reserve = room.reserve - (all_own - use.own.size(room))
-        lost = room.hour_lost - (all_new - use.own.new(room))
-        has_much = use.whole(room) * _REASON >= reserve
-        return has_much and (use.new(room) * _REASON >= lost or use.whole(room) >= room.hour_lost)
+        # Volumes of others do not count: a database changes large files and takes no space for that.
+        reserve = space.reserve - (all_own - use.own.size(space))
+        lost = space.hour_lost - (all_new - use.own.new(space))
+        has_much = use.whole(space) * _REASON >= reserve
+        return has_much and (use.new(space) * _REASON >= lost or use.whole(space) >= space.hour_lost)
 
     return [key for key, use in candidates.items() if sizes[key] >= least and is_reason(use)]
 

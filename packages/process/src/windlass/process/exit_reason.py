@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from windlass.base.disk_reserve import DiskShare, Room
+from windlass.base.disk_reserve import DiskShare, DiskSpace
 from windlass.base.kernel import Process
 from windlass.engines.workload import Outcome
 from windlass.process.memory_shares import MemoryUse
@@ -148,14 +148,14 @@ def too_many_waiting_threads(count: int) -> str:
     )
 
 
-def filled_the_disk(use: DiskShare, room: Room) -> str:
+def filled_the_disk(use: DiskShare, space: DiskSpace) -> str:
     if use.own.is_hidden:
         amount = "hides files from the server"
-    elif room.unit == "files":
-        amount = f"wrote {use.size(room)} files"
+    elif space.unit == "files":
+        amount = f"wrote {use.size(space)} files"
     else:
-        amount = f"wrote {use.size(room) / (1 << 20):.0f} MiB"
-    if room.free >= room.reserve:
+        amount = f"wrote {use.size(space) / (1 << 20):.0f} MiB"
+    if space.free >= space.reserve:
         return (
             f"{amount}, its organization holds more than its share of the disk, and little is free: delete "
             f"data, or ask the operator to raise organization_disk_bytes; {_ERASED}"

@@ -364,42 +364,42 @@ class ResourceMonitor:
     async def _keep_reserve(self) -> None:
         """Ends an instance of the organization that holds most, once the reserve of the disk is used; of
         organizations above their share, already when the disk is near its reserve."""
-        room = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
-        if room is None or not self._disk.is_due(room):
+        space = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
+        if space is None or not self._disk.is_due(space):
             return
         began, table = time.monotonic(), await self._counting.now()
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         self._open_files.forget_others({(key, record.process) for key, record in records.items()})
         uses = {
-            key: await self._disk_share(table, key, record, room.most_at)
+            key: await self._disk_share(table, key, record, space.most_at)
             for key, record in records.items()
             # The end of one that has ended is about to be noted.
             if not record.process or kernel.is_running(record.process)
         }
         orgs = {key: records[key].org or key.service for key in uses}
         environments = {key: records[key].environment or key.service for key in uses}
-        payers = None if room.free < room.reserve else self._shares.above
-        key = disk_reserve.heaviest(room, uses, orgs, self._shares.held, payers, environments)
+        payers = None if space.free < space.reserve else self._shares.above
+        key = disk_reserve.heaviest(space, uses, orgs, self._shares.held, payers, environments)
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
-            verdict = exit_reason.filled_the_disk(uses[key], room)
+            verdict = exit_reason.filled_the_disk(uses[key], space)
             _log.warning(
                 "the disk is near its reserve or below: an instance of the organization with most is ended",
                 extra={
                     "instance": key.id,
                     "organization": orgs[key],
-                    room.unit: uses[key].size(room),
-                    "free": room.free,
+                    space.unit: uses[key].size(space),
+                    "free": space.free,
                 },
             )
             await self._instances.end_and_empty(key, record.process, verdict)
             return
-        if room.free < room.reserve:
-            known = sum(use.whole(room) for use in uses.values())
-            facts = {"free": room.free, "of services": known, "unit": room.unit}
+        if space.free < space.reserve:
+            known = sum(use.whole(space) for use in uses.values())
+            facts = {"free": space.free, "of services": known, "unit": space.unit}
             have_more = [key.id for key, use in uses.items() if use.own.has_unmeasured]
             self._warn(_DISK_UNEXPLAINED, facts | ({"may have more": have_more} if have_more else {}))
-        self._disk.postpone(room, time.monotonic() - began)
+        self._disk.postpone(space, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
         """Ends the instance or the service that has too much memory, once the reserve of the machine is

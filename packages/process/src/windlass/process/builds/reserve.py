@@ -54,14 +54,14 @@ async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait([task], timeout=_EVERY))[0]:
-            room = watch.shortage()
-            if room is None or not watch.is_due(room):
+            space = watch.shortage()
+            if space is None or not watch.is_due(space):
                 continue
             began = time.monotonic()
             share = DiskShare(await in_thread(measure), Amount())
-            if heaviest(room, {"build": share}):
+            if heaviest(space, {"build": share}):
                 raise BuildError(_FILLED)
-            watch.postpone(room, time.monotonic() - began)
+            watch.postpone(space, time.monotonic() - began)
         return task.result()
     finally:
         task.cancel()

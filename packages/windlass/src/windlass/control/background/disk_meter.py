@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.disk_reserve import bytes_per_file, rooms
+from windlass.base.disk_reserve import bytes_per_file, disk_spaces
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.subprocesses import in_thread
@@ -116,9 +116,9 @@ class DiskMeter:
         owners = await ctx.store.reads.statuses.organizations()
         sizes = count.bytes + Counter(await self._volumes_elsewhere())
         on_disk, files = _sum_up(sizes, owners), _sum_up(count.files, owners)
-        present = rooms(self._folder, ctx.settings.disk_reserve_bytes)
+        present = disk_spaces(self._folder, ctx.settings.disk_reserve_bytes)
         each = bytes_per_file(present)
-        # Empty files take no bytes, and the disk has room for so many only.
+        # Empty files take no bytes, and the disk has space for so many only.
         on_disk |= Counter({org: number * each for org, number in files.items()})
         held = on_disk + Counter(await self._row_sizes())
         share = share_of(ctx.settings.organization_disk_bytes, present, len(on_disk))

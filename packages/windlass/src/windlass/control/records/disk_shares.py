@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.base.disk_reserve import Room, bytes_per_file
+from windlass.base.disk_reserve import DiskSpace, bytes_per_file
 from windlass.base.errors import Conflict
 from windlass.store import FIRST_PLACE, Reads, Tx
 
@@ -37,15 +37,15 @@ class DiskRecord(Struct, frozen=True):
 NONE: Final = DiskRecord()
 
 
-def share_of(setting: int, present: Collection[Room], organizations: int) -> int:
+def share_of(setting: int, present: Collection[DiskSpace], organizations: int) -> int:
     """Returns the bytes that an organization may hold. Without a setting: three times what is free besides
     the reserve, of bytes or of files, whichever is scarcer, and in any case an equal part of the disk, so an
     organization that alone has files on a machine has no limit."""
     if setting:
         return setting
     each = {"bytes": 1, "files": bytes_per_file(present)}
-    free = min((room.free - room.reserve) * each[room.unit] for room in present)
-    whole = max(room.whole for room in present if room.unit == "bytes")
+    free = min((space.free - space.reserve) * each[space.unit] for space in present)
+    whole = max(space.whole for space in present if space.unit == "bytes")
     return max(_TIMES_FREE * free, whole // max(1, organizations))
 
 
