@@ -26,7 +26,8 @@ from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
 PATIENT = 60
-"""Seconds without a byte from the server. In a stream, it sends a comment four times as often."""
+"""The timeout, in seconds without a byte from the server. In a stream, the server sends a comment four
+times as often."""
 _PAGE = 1000
 _PIECE = 1 << 16
 

@@ -98,7 +98,7 @@ class FolderUpload:
 
 @contextmanager
 def packed(folder: Path) -> Iterator[FolderArchive]:
-    """Yields the archive of a folder, in a file that is gone afterwards."""
+    """Yields the archive of a folder, in a temporary file."""
     file: IO[bytes]
     with tempfile.TemporaryFile(prefix="windlass-") as file:
         try:

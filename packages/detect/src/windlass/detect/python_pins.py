@@ -27,7 +27,7 @@ REQUIREMENTS: Final = (
 """Files of requirements, the first choice first."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _INSTALLS_MORE: Final = re.compile(r"^(?:-e|--editable|\.|.*--hash)|://", re.MULTILINE)
-"""Lines that install a project, or a lock to which pip adds nothing."""
+"""Matches lines that install a project, or a lock file to which pip adds nothing."""
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 
 

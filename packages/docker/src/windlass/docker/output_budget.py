@@ -21,7 +21,7 @@ PART: Final = 2 * 1024 * 1024
 
 class OutputBudget:
     def __init__(self, org: str, used_up: set[OutputBudget]) -> None:
-        """`used_up` has all budgets of an engine that are used up."""
+        """`used_up`: all exhausted budgets of an engine."""
         self.org = org
         self._used_up = used_up
         self._left: float = BURST

@@ -1,4 +1,4 @@
-"""A router whose work is done by the gateway, in another process."""
+"""A router that forwards all calls to the gateway, in another process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Group commit: changes that arrive while one group is being committed form the next group.
 
-Every caller is answered, also when a group fails.
+Every caller gets a result, even if a group fails.
 """
 
 from __future__ import annotations

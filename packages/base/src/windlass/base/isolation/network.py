@@ -399,7 +399,7 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
 
 
 def _write_machine_table(number: int, network: CellNetwork) -> None:
-    """Lets packets from a trunk pass to other machines, and to some ports of this one."""
+    """Writes the rules by which packets from a trunk may reach other machines, and some ports of this one."""
     name, source = _MACHINE.format(number), f"{_address_of_trunk(number, 0)}/24"
     netlink.write_table(
         name,

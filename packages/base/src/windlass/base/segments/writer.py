@@ -54,7 +54,7 @@ class SegmentWriter:
         self._fd = -1
         self._base = 0
         self._size = -1
-        """The size as of the last check, which needs the lock."""
+        """The size at the last check; checking requires the lock."""
         self._times: Times | None = None
         self._knows_times = False
         """True if the times are those of all lines of the segment, not only of ours."""

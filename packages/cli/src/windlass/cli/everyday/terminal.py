@@ -125,7 +125,7 @@ class TerminalRelay:
             return [key.fileobj for key, _ in selector.select()]
 
     def _serve(self, source: Any) -> CloseFrame | None:
-        """Handles what is ready. Returns the end of the connection, if it has come."""
+        """Handles available input and output. Returns the close of the connection, if it has arrived."""
         if source == self._waker:
             os.read(self._waker, _PIECE)
             size = _size()

@@ -28,7 +28,7 @@ LEAST: Final = 64 * 1024
 MEASURED: Final = 120.0
 """Seconds over which that is measured."""
 LONGEST_STORED: Final = 512 * 1024
-"""Bytes of the configuration of an image."""
+"""Maximum bytes of the configuration of an image."""
 TOO_SLOW: Final = "the registry sends too slowly"
 TOO_LONG: Final = "the image says too much of itself"
 

@@ -43,7 +43,7 @@ class Start(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Writes to the build log how it is started."""
+        """Writes the start command and its reason to the build log."""
         return f"It is {'served' if self.site else 'started'} by {self.origin}."
 
     @property

@@ -115,7 +115,7 @@ async def _apply_changes(
 
 
 def _server_side(family: Family, document: Document) -> Document:
-    """The part of a document that no client sends."""
+    """Returns the fields of a document that no client sends."""
     sent = {field.name for field in family.sent_fields} - family.hidden | {*family.flags.values()}
     return {name: value for name, value in document.items() if name not in sent}
 

@@ -37,7 +37,7 @@ class NewResource(Struct, frozen=True):
     family: Family
     spec: Spec
     parent: Row | None
-    """The id of the parent; organizations have none."""
+    """The parent; None for an organization."""
     actor: Actor
     call: Call | None = None
     """The request, unless the server creates the resource of itself."""

@@ -14,7 +14,7 @@ class CounterTable(Table):
     __slots__ = ()
 
     async def get(self, name: str) -> int:
-        """Returns the last number that was given out."""
+        """Returns the last assigned number."""
         row = await self._session.one(GET, name)
         return row[0] if row else 0
 
