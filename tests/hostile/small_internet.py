@@ -371,6 +371,28 @@ async def send(folder: Path) -> dict[str, Any]:
     return found
 
 
+async def send_in_build(folder: Path, *, other: str) -> dict[str, Any]:
+    """A build step of HOME sends from as many UDP ports as it can; then one of the environment `other` tries
+    it from one."""
+    isolation = Isolation("auto", folder / "engine", rules=NetworkRules())
+    tries: tuple[dict[str, Any], ...]
+    tries = {"sent": ("send", PUBLIC, PORT, MANY_PORTS)}, {"public": ("udp", PUBLIC, PORT)}
+    found: dict[str, Any] = {}
+    async with Station(ProcessRig(folder, isolation=isolation)) as station, AsyncExitStack() as running:
+        steps = StepLauncher(station.engine.network_of_steps)  # type: ignore[attr-defined]
+        for environment, attempts in zip((HOME, other), tries, strict=True):
+            home = folder / "-".join(attempts)
+            home.mkdir()
+            cells = Cells(
+                isolation, home.name, home, home, launcher=steps, org="acme", environment=environment
+            )
+            variables = {"PATH": "/usr/bin:/bin", "ATTEMPTS": json.dumps(attempts)}
+            step = BuildStep([sys.base_prefix + "/bin/python3", "-c", TRIES], home, variables, {})
+            process, _ = await running.enter_async_context(cells.running(step))
+            found |= json.loads((await process.stdout.readline()).removeprefix(b"found "))
+    return found
+
+
 async def fill(folder: Path) -> dict[str, Any]:
     """A service and a build step send to ever new neighbours. As root, the service goes on without the rules
     of its network."""
@@ -472,6 +494,8 @@ MODES: Final = {
     "crowd of one": partial(crowd_of_one, leaves_some=True),
     "crowd of one without limits for steps": partial(crowd_of_one, leaves_some=False),
     "send": partial(send),
+    "send in a build": partial(send_in_build, other=ELSEWHERE),
+    "send in a build of the same environment": partial(send_in_build, other=HOME),
     "fill": partial(fill),
     "crowd of many organizations": partial(crowd, organizations=CROWD),
 }

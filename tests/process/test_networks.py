@@ -22,8 +22,10 @@ from tests.needs import needs, needs_root, ordinary_user
 from tests.process.helpers import SERVICE, answer_of
 from windlass.base.isolation import calls, namespace_holder, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
+from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.engines.engine import NotReady
 from windlass.process import inspection, networks
+from windlass.process.builds.cells import BuildStep, Cells
 
 PORT = 8000
 LONGER_THAN_A_LOOK = namespace_holder.LOOK_EVERY + 0.5
@@ -187,6 +189,23 @@ async def test_build_steps_of_two_environments_share_no_limit_of_connections(rig
     steps = [await station.engine.network_of_steps("acme", name) for name in ("shop", "blog", "shop")]
     outer = [step["outer"] for step in steps]
     assert outer[0] == outer[2] != outer[1]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_a_build_step_that_runs_for_long_keeps_its_hub_and_limit(rig, station, monkeypatch, is_seen):
+    """With a new hub, its environment would have as many connections again."""
+    if not is_seen:
+        monkeypatch.setattr(networks, "is_used", lambda *_: False)
+    steps = StepLauncher(station.engine.network_of_steps)
+    home = rig.folder / "step"
+    home.mkdir()
+    cells = Cells(station.engine._isolation, "service", home, home, launcher=steps, environment="shop")
+    step = BuildStep(["sh", "-c", "echo began; sleep 100"], home, {"PATH": "/usr/bin:/bin"}, {})
+    async with cells.running(step) as (process, _), asyncio.timeout(20):
+        assert await process.stdout.readline() == b"began\n"
+        os.utime(rig.folder / "networks" / "steps-shop.hub", (0, 0))
+        await station.engine._resource_monitor.tidy_networks()
+        assert hubs(rig) == (["steps-shop.hub"] if is_seen else [])
 
 
 async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(rig, station):

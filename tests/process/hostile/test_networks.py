@@ -140,6 +140,21 @@ def test_an_environment_leaves_udp_ports_of_pasta_for_others():
     assert found["public"] == "internet"
 
 
+@needs("pasta")
+@pytest.mark.slow
+def test_builds_of_an_environment_leave_udp_ports_of_pasta_for_builds_of_others():
+    found = attempts("send in a build", ordinary_user())
+    assert 0 < int(found["sent"].split()[0]) <= 256
+    assert found["public"] == "internet"
+
+
+@needs("pasta")
+@pytest.mark.slow
+def test_builds_with_one_limit_would_leave_none():
+    found = attempts("send in a build of the same environment", ordinary_user())
+    assert found["public"].startswith(CLOSED)
+
+
 @pytest.mark.slow
 def test_an_environment_would_send_from_as_many_ports_as_it_likes():
     assert attempts("send")["sent"] == f"{MANY_PORTS} answered"

@@ -27,7 +27,7 @@ from windlass.base.cleanup import on_failure
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.namespace_holder import SERVERS
+from windlass.base.isolation.namespace_holder import SERVERS, is_used
 from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
 from windlass.base.isolation.pasta import find_pasta
 from windlass.base.kernel import Process
@@ -164,7 +164,7 @@ class Networks:
             await self._run(self._renew_rules)
 
     async def tidy(self, used: Collection[str]) -> Collection[str]:
-        """Ends the hubs that no instance uses, and then the trunk if no hub is left. `used`: the holders of
+        """Ends the hubs that nothing uses, and then the trunk if no hub is left. `used`: the holders of
         hubs that instances use. Returns those of them that have ended or lost their trunk."""
         if not self._folder.exists():
             return ()
@@ -280,7 +280,7 @@ class Networks:
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
             # A hub whose trunk was killed is connected to nothing. It is made again with its instances.
-            is_needed = hub is not None and (hub.pid, hub.start) in needed
+            is_needed = hub is not None and ((hub.pid, hub.start) in needed or _is_used(hub))
             if hub is not None and leads_out and (age < _UNUSED or is_needed):
                 hubs.add((hub.pid, hub.start))
                 continue
@@ -315,6 +315,13 @@ class Networks:
 
     def _hosts(self, environment: str) -> Path:
         return self._folder / f"{safe(environment)}{_HOSTS}"
+
+
+def _is_used(hub: Process) -> bool:
+    """Returns whether something is connected to a hub, such as a build step, which no record names."""
+    with suppress(OSError):
+        return kernel.is_running(hub) and is_used("hub", hub.pid)
+    return False
 
 
 def _services(hosts: Path) -> list[str]:

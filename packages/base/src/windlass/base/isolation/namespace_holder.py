@@ -110,11 +110,11 @@ def _is_needed(file: str, held: CellNetwork) -> bool:
     if not _is_our_note(file):
         return False
     with suppress(OSError):
-        if not _is_used(held):
+        if not is_used(held["kind"]):
             servers = os.open(f"{os.path.dirname(file)}/{SERVERS}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
             try:
                 # A server that begins waits for the lock, and then finds no file.
-                if filelock.try_lock(servers) and not _is_used(held):
+                if filelock.try_lock(servers) and not is_used(held["kind"]):
                     os.unlink(file)  # noqa: PTH108
                     return False
             finally:
@@ -122,9 +122,10 @@ def _is_needed(file: str, held: CellNetwork) -> bool:
     return True
 
 
-def _is_used(held: CellNetwork) -> bool:
-    with open("/proc/self/net/dev") as interfaces:  # noqa: PTH123
-        return any(_INNER_INTERFACES[held["kind"]].match(line) for line in interfaces)
+def is_used(kind: str, holder: int | str = "self") -> bool:
+    """Returns whether other networks are connected to the hub or trunk that a process holds."""
+    with open(f"/proc/{holder}/net/dev") as interfaces:  # noqa: PTH123
+        return any(_INNER_INTERFACES[kind].match(line) for line in interfaces)
 
 
 def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:

@@ -46,8 +46,8 @@ NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """UDP source ports, above the ephemeral ports of Linux and the ports that operators choose."""
-_UDP_PORTS_OF_HUB: Final = 512
-"""Maximum number of UDP source ports of one environment with pasta."""
+_UDP_PORTS_OF_HUB, _UDP_PORTS_OF_STEPS = 512, 256
+"""Maximum number of UDP source ports of one environment, and of its build steps, with pasta."""
 SHARES: Final = 8
 """One organization may have at most this fraction (one part in so many) of all connections."""
 ENVIRONMENTS: Final = 16
@@ -512,7 +512,7 @@ def _write_hub_table(network: CellNetwork) -> None:
     forward += _closed(network)
     counted = _limit(network)
     if NamespaceHolder.read(network["outer"]).socket_server:
-        most = netlink.exceeds(_UDP_PORTS_OF_HUB)
+        most = netlink.exceeds(_UDP_PORTS_OF_HUB if network.get("joins", True) else _UDP_PORTS_OF_STEPS)
         counted.append((*leaves_by(UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
     chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(UP)]}
     netlink.write_table("windlass", chains)
