@@ -20,7 +20,7 @@ from windlass.base import kernel
 from windlass.base.isolation import isolation, network, pasta
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
-from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
+from windlass.base.isolation.users import NoUserLeft, Users, change_owner, range_of
 from windlass.config import BadSetting, Settings
 from windlass.engines.findings import Level
 from windlass.install.engines import own_settings
@@ -302,7 +302,7 @@ def test_a_change_of_ownership_follows_no_link(tmp_path):
     (tmp_path / "other" / "file").touch()
     (tmp_path / "given" / "folder" / "link").symlink_to(tmp_path / "other")
     (tmp_path / "given" / "link").symlink_to(tmp_path / "other" / "file")
-    give(tmp_path / "given", 5000)
+    change_owner(tmp_path / "given", 5000)
     assert (tmp_path / "given" / "folder").stat().st_uid == 5000
     assert (tmp_path / "other").stat().st_uid == (tmp_path / "other" / "file").stat().st_uid == 0
 

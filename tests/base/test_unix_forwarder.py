@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from windlass.base import unix_forwarder
-from windlass.base.unix_forwarder import UnixForwarder, short
+from windlass.base.unix_forwarder import UnixForwarder, short_path
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def port() -> AsyncIterator[int]:
 
 
 async def ask(path: Path) -> bytes:
-    with short(path) as address:
+    with short_path(path) as address:
         reader, writer = await asyncio.open_unix_connection(address)
     writer.write(b"hello")
     writer.write_eof()
@@ -111,5 +111,5 @@ async def test_one_cell_has_few_connections_at_a_time(tmp_path, port):
 
 
 async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    with short(path) as address:
+    with short_path(path) as address:
         return await asyncio.open_unix_connection(address)

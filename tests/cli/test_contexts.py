@@ -9,7 +9,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.cli.client import Api
-from windlass.cli.connection import USUAL, ServerAccess, choose
+from windlass.cli.connection import USUAL, ServerAccess, choose_access
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.everyday.login import _with_scheme
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
@@ -89,20 +89,20 @@ TABLE = [
 def test_a_command_calls_the_nearest_address_with_the_token_of_that_address(
     options, environment, context, linked, contexts, chosen
 ):
-    assert choose(options, environment, lambda: contexts, context=context, linked=linked) == chosen
+    assert choose_access(options, environment, lambda: contexts, context=context, linked=linked) == chosen
 
 
 def test_two_tokens_for_one_address_are_not_guessed():
     contexts = Contexts("", {"a": PROD, "b": SavedContext(PROD.url, "another")})
     with pytest.raises(InvalidUsage, match="--context: a, b"):
-        choose(ServerAccess(PROD.url), NONE, lambda: contexts)
+        choose_access(ServerAccess(PROD.url), NONE, lambda: contexts)
     contexts.current = "b"
-    assert choose(ServerAccess(PROD.url), NONE, lambda: contexts).token == "another"
+    assert choose_access(ServerAccess(PROD.url), NONE, lambda: contexts).token == "another"
 
 
 def test_an_address_and_a_context_are_not_both_taken():
     with pytest.raises(InvalidUsage, match="not both"):
-        choose(ServerAccess(PROD.url), NONE, saved, context="prod")
+        choose_access(ServerAccess(PROD.url), NONE, saved, context="prod")
 
 
 @pytest.mark.parametrize(

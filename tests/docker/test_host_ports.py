@@ -10,7 +10,7 @@ from tests.docker.watched import wanted
 from tests.engines.dockers import BOX
 from windlass.docker import host_ports
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.host_ports import HostPorts, choose
+from windlass.docker.host_ports import HostPorts, choose_ports
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Phase, WorkloadPort
 
@@ -102,8 +102,10 @@ async def test_two_servers_that_chose_one_port_at_the_same_time_both_choose_agai
     other = make_engine(host, one.installation)
     first = (await one.engine.run(serving(), 0)).ports[8080]
     choices = iter([first])
-    choose_well = host_ports.choose
-    monkeypatch.setattr(host_ports, "choose", lambda *given: [next(choices, None) or choose_well(*given)[0]])
+    choose_well = host_ports.choose_ports
+    monkeypatch.setattr(
+        host_ports, "choose_ports", lambda *given: [next(choices, None) or choose_well(*given)[0]]
+    )
     found = await other.engine.run(serving(), 0)
     assert found.phase is Phase.RUNNING
     assert found.ports[8080] != first
@@ -113,10 +115,10 @@ async def test_two_servers_that_chose_one_port_at_the_same_time_both_choose_agai
 def test_an_organization_leaves_as_many_ports_to_others_as_it_has():
     half = len(host_ports.RANGE) // 2
     taken = set(host_ports.RANGE[:half])
-    assert len(choose(20, half - 20, taken - set(host_ports.RANGE[:20]))) == 20
+    assert len(choose_ports(20, half - 20, taken - set(host_ports.RANGE[:20]))) == 20
     with pytest.raises(EngineError, match="Run fewer instances, or declare fewer ports"):
-        choose(1, half, taken)
-    assert not set(choose(half, 0, taken)) & taken  # another one
+        choose_ports(1, half, taken)
+    assert not set(choose_ports(half, 0, taken)) & taken  # another one
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.marks import examples
 from tests.tables import rows
-from windlass.core.deploy.database_variables import connection, friendly_prefix, secret_keys, url
+from windlass.core.deploy.database_variables import connection_variables, friendly_prefix, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,
     TYPES,
@@ -39,7 +39,7 @@ many = examples(100)
 
 
 def test_services_get_the_connection_under_three_names():
-    found = connection("POSTGRESQL", ID, "main-db", "db.local", 5432, "postgres", "pw", "shop")
+    found = connection_variables("POSTGRESQL", ID, "main-db", "db.local", 5432, "postgres", "pw", "shop")
     whole = "postgresql://postgres:pw@db.local:5432/shop"
     words = {
         "HOST_INTERNAL": "db.local", "PORT_INTERNAL": "5432", "LOGIN": "postgres", "PASSWORD": "pw",
@@ -59,7 +59,7 @@ def test_services_get_the_connection_under_three_names():
 
 @every_type
 def test_exactly_the_variables_with_the_password_are_secret(type: str):
-    found = connection(type, ID, "main-db", "h", 1, "l", "the-password", "d")
+    found = connection_variables(type, ID, "main-db", "h", 1, "l", "the-password", "d")
     assert {key for key, value in found.items() if "the-password" in value} == secret_keys(
         type, ID, "main-db"
     )
@@ -119,7 +119,7 @@ def test_a_database_lends_its_name_to_its_variables(name: str, prefix: str):
 @many
 @given(name=st.text(max_size=255))
 def test_any_name_of_a_database_makes_valid_names_of_variables(name: str):
-    found = connection("REDIS", ID, name, "h", 1, "", "pw", "0")
+    found = connection_variables("REDIS", ID, name, "h", 1, "", "pw", "0")
     entries = [
         DeclaredVariable(id=key, key=key, value=value, interpolated=False) for key, value in found.items()
     ]

@@ -16,7 +16,7 @@ from tests.free_ports import free_port
 from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.rollout import kernel_listeners, probes
 from windlass.engines.rollout.listeners import queued_at
-from windlass.engines.rollout.probes import ask
+from windlass.engines.rollout.probes import run_probe
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
 
 ENGINE = SimpleNamespace(has_go_between=False)
@@ -36,7 +36,7 @@ def instance(port: int) -> Instance:
 
 @pytest.mark.parametrize("kind", [ProbeKind.TCP, ProbeKind.HTTP])
 async def test_a_program_that_listens_nowhere_fails_with_the_variable_of_its_port_named(kind):
-    problem = await ask(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
+    problem = await run_probe(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
     assert "on port 8080 (connection refused)" in problem
     assert "listen at 0.0.0.0, on the port in the variable PORT" in problem
     assert "`internal_port` must be the port on which it listens" in problem
@@ -46,7 +46,7 @@ async def test_a_program_that_listens_on_its_port_passes():
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert await ask(ENGINE, instance(port), HealthProbe(kind=ProbeKind.TCP, port=8080)) == ""
+        assert await run_probe(ENGINE, instance(port), HealthProbe(kind=ProbeKind.TCP, port=8080)) == ""
 
 
 OPEN = HealthProbe(kind=ProbeKind.TCP, port=8080)
@@ -91,10 +91,10 @@ async def test_a_program_that_listens_and_accepts_nothing_passes_only_where_an_o
 ):
     monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
     web, engine = instance(listener.getsockname()[1]), seeing(kernel_listeners.queued)
-    problem = await ask(engine, web, ACCEPTED)
+    problem = await run_probe(engine, web, ACCEPTED)
     assert problem.startswith("it listens on port 8080, but accepts no connections yet: it must finish")
     assert "`readiness_probe` with `tcp`" in problem
-    assert await ask(engine, web, OPEN) == ""
+    assert await run_probe(engine, web, OPEN) == ""
 
 
 async def test_a_connection_that_is_accepted_late_passes(listener):
@@ -106,7 +106,7 @@ async def test_a_connection_that_is_accepted_late_passes(listener):
             listener.accept()[0].close()
         return looks[-1]
 
-    assert await ask(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
+    assert await run_probe(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
     assert looks[0] == 1
     assert looks[-2:] == [0, 0]
 
@@ -116,7 +116,7 @@ async def test_a_program_that_ends_without_having_accepted_does_not_pass(listene
         listener.close()
         return kernel_listeners.queued(port)
 
-    problem = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    problem = await run_probe(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
     assert problem == "it does not answer on port 8080 (the connection is closed at once)"
 
 
@@ -126,13 +126,13 @@ async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(
     def end(port: int) -> int | None:
         raise InstanceEnded("gone")
 
-    problem = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    problem = await run_probe(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
     assert problem == "it does not answer on port 8080 (the connection is closed at once)"
 
 
 @pytest.mark.parametrize("look", [lambda port: None, unable])
 async def test_an_open_port_is_enough_where_the_engine_does_not_see_what_waits(listener, look):
-    assert await ask(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
+    assert await run_probe(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
 
 
 async def test_an_answer_whose_first_line_is_too_long_to_be_read_does_not_pass():
@@ -144,7 +144,9 @@ async def test_an_answer_whose_first_line_is_too_long_to_be_read_does_not_pass()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        problem = await ask(ENGINE, instance(port), HealthProbe(kind=ProbeKind.HTTP, port=8080, path="/"))
+        problem = await run_probe(
+            ENGINE, instance(port), HealthProbe(kind=ProbeKind.HTTP, port=8080, path="/")
+        )
         assert problem == "what it answered GET / on port 8080 is not HTTP"
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with pytest.raises(ValueError, match="limit"):  # without the protection

@@ -61,7 +61,7 @@ def read(text: str) -> Ignore:
     return Ignore(tuple(filter(None, map(_pattern, rules))))
 
 
-def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
+def read_for_dockerfile(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
     """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one.
     Raises TooLong rather than follow a part of it, which would send files that the rest leaves out."""
     names = [f"{dockerfile}.dockerignore"] if dockerfile else []

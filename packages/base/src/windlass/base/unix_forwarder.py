@@ -41,7 +41,7 @@ class UnixForwarder:
         self._path.parent.chmod(0o711)
         self._path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with short(self._path) as address:
+        with short_path(self._path) as address:
             listening.bind(address)
         self._path.chmod(0o666)
         self._inode = self._path.stat().st_ino
@@ -99,7 +99,7 @@ async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 
 @contextmanager
-def short(path: Path) -> Iterator[str]:
+def short_path(path: Path) -> Iterator[str]:
     """Yields an alternative path of a socket that is short enough for its address."""
     folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
     try:

@@ -32,7 +32,7 @@ class ServerAccess(Struct, frozen=True):
     token: str = ""
 
 
-def choose(
+def choose_access(
     options: ServerAccess,
     environment: ServerAccess,
     contexts: Callable[[], Contexts],
@@ -68,7 +68,7 @@ def connect(
     if usual and not (by_option.url or environment.url):
         environment = ServerAccess(usual, environment.token)
     file = ContextFile(settings_folder())
-    chosen = choose(by_option, environment, file.read, context=context, linked=linked)
+    chosen = choose_access(by_option, environment, file.read, context=context, linked=linked)
     return Api(chosen.url, chosen.token, seconds=seconds)
 
 

@@ -57,7 +57,7 @@ def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
 
 def uploaded_files(folder: Path) -> Iterator[str]:
     """Yields the paths of files and links that are not ignored, sorted."""
-    docker = dockerignore.beside(folder)
+    docker = dockerignore.read_for_dockerfile(folder)
     own = git_rules(_read(folder / ".windlassignore"))
     for path in _walk(folder, "", _rules_above(folder), own):
         if not is_ignored_for_docker(docker, PurePosixPath(path)):

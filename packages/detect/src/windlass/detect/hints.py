@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.known_files import KnownFiles, table, text_in, texts
 from windlass.detect.procfile import PROCFILE, Processes, main_process, processes_of, read_procfile
 from windlass.detect.recipe import ProcessType, Recipe
 from windlass.detect.tree import Tree
@@ -64,12 +64,14 @@ def _fly(files: KnownFiles, recipe: Recipe) -> None:
     named = processes_of(texts_only, "fly.toml")
     main = named.main or main_process(named.commands, usual="app")
     _take_processes(named, "fly.toml", main, recipe)
-    recipe.choose("fly.toml names it as release_command.", release=word(content, "deploy", "release_command"))
+    recipe.choose(
+        "fly.toml names it as release_command.", release=text_in(content, "deploy", "release_command")
+    )
     recipe.choose(
         "fly.toml names it as internal_port.", port=_port(table(content, "http_service").get("internal_port"))
     )
     checks = table(content, "http_service").get("checks")
-    path = word(checks[0], "path") if isinstance(checks, list) and checks else ""
+    path = text_in(checks[0], "path") if isinstance(checks, list) and checks else ""
     recipe.choose("fly.toml checks this path.", health_path=path)
 
 
@@ -117,8 +119,8 @@ def _app_json(files: KnownFiles, recipe: Recipe) -> None:
     content = files.json("app.json")
     checks: Any = table(content, "healthchecks").get("web")
     for check in checks if isinstance(checks, list) else ():
-        recipe.choose("app.json checks this path.", health_path=word(check, "path"))
-    predeploy = word(content, "scripts", "dokku", "predeploy")
+        recipe.choose("app.json checks this path.", health_path=text_in(check, "path"))
+    predeploy = text_in(content, "scripts", "dokku", "predeploy")
     recipe.choose("app.json names it as predeploy.", release=predeploy)
     if "https://github.com/heroku/heroku-buildpack-apt" in texts(content, "buildpacks"):
         recipe.choose("Aptfile names them.", system_packages=files.text("Aptfile").split())

@@ -114,7 +114,7 @@ def table(document: Any, *keys: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def word(document: Any, *keys: str) -> str:
+def text_in(document: Any, *keys: str) -> str:
     """Returns a text inside of a document, or an empty one if there is none or it is something else."""
     value = table(document, *keys[:-1]).get(keys[-1])
     return value if isinstance(value, str) else ""

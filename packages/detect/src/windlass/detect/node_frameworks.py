@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.known_files import KnownFiles, table, text_in
 
 Finder = Callable[[KnownFiles, dict[str, Any]], str]
 """Returns a folder or a command, or an empty text."""
@@ -81,7 +81,7 @@ def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
 
 
 def _vite_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    if _needs(package, "express", "fastify", "koa") and word(package, "scripts", "start"):
+    if _needs(package, "express", "fastify", "koa") and text_in(package, "scripts", "start"):
         return ""
     named = _OUT_DIR.search(_config(files, "vite.config"))
     folder = named[1].removeprefix("./").rstrip("/") if named else "dist"
@@ -93,8 +93,8 @@ def _angular_folder(files: KnownFiles, package: dict[str, Any]) -> str:
         return ""
     for name, project in table(files.json("angular.json"), "projects").items():
         options = table(project, "architect", "build", "options")
-        builder = word(project, "architect", "build", "builder")
-        folder = word(options, "outputPath") or word(options, "outputPath", "base") or f"dist/{name}"
+        builder = text_in(project, "architect", "build", "builder")
+        folder = text_in(options, "outputPath") or text_in(options, "outputPath", "base") or f"dist/{name}"
         return f"{folder}/browser" if builder.endswith((":application", ":browser-esbuild")) else folder
     return "dist"
 
@@ -105,7 +105,7 @@ def _angular_start(files: KnownFiles, package: dict[str, Any]) -> str:
 
 
 def _nest_start(files: KnownFiles, package: dict[str, Any]) -> str:
-    script = word(package, "scripts", "start:prod")
+    script = text_in(package, "scripts", "start:prod")
     return script if script.startswith("node ") else "node dist/main"
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.known_files import KnownFiles, table, text_in, texts
 from windlass.detect.wheel_table import NEWEST, WHEELS
 
 MOST_FILES: Final = 20
@@ -202,6 +202,6 @@ def _pins_of_pipfile(text: str) -> Iterator[_Pin]:
     except (ValueError, RecursionError):  # the installation says so
         return
     for name in packages:
-        version = word(packages, name, "version")
-        if version.startswith("==") and not _ELSEWHERE.search(word(packages, name, "markers")):
+        version = text_in(packages, name, "version")
+        if version.startswith("==") and not _ELSEWHERE.search(text_in(packages, name, "markers")):
             yield from _pins_in(f"{name}{version}", _PIPFILE)

@@ -66,7 +66,7 @@ class HostPorts:
             claimed = dict(self._claimed)
             held = await self._held_ports()
             mine = held.by_org[org] + sum(owner == org for owner in claimed.values())
-            ports = choose(count, mine, held.all | claimed.keys() | self._skipped)
+            ports = choose_ports(count, mine, held.all | claimed.keys() | self._skipped)
             self._claimed.update(dict.fromkeys(ports, org))
         try:
             yield ports
@@ -100,13 +100,13 @@ class HostPorts:
             labels = container["Labels"]
             # Steps of a build have the labels that a Dockerfile sets, and no ports.
             if names.is_instance(labels.get(names.INSTALLATION, ""), container_name(container), labels):
-                ports = frozenset(read(labels))
+                ports = frozenset(parse_label(labels))
                 held.of[container["Id"]] = ports
                 held.by_org[labels.get(names.ORGANIZATION, "")] += len(ports)
         return held
 
 
-def choose(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
+def choose_ports(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
     """An organization that has `mine` may have as many as are left for the others. The next ports are
     unpredictable, so that no program can wait for them."""
     free = [port for port in RANGE if port not in taken]
@@ -122,7 +122,7 @@ def as_label(ports: Sequence[int]) -> str:
     return ",".join(map(str, ports))
 
 
-def read(labels: Mapping[str, str]) -> list[int]:
+def parse_label(labels: Mapping[str, str]) -> list[int]:
     """Returns the ports in a label. The label is not trusted, because the engine may belong to anybody."""
     numbers = labels.get(names.PORTS, "")[:_LONGEST].split(",")
     return [int(number) for number in numbers if number.isascii() and number.isdecimal()]

@@ -71,7 +71,7 @@ def select_passed_on(variables: Variables) -> dict[str, str]:
 # The data folder
 
 
-def hold(data: Path) -> int:
+def lock_data(data: Path) -> int:
     """Locks the data, so that no other launcher starts a server on it.
 
     Every process started from here inherits the open file with the lock: it is free when the last of them has

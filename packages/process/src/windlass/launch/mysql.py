@@ -12,7 +12,7 @@ from windlass.launch.instance import (
     become,
     find_server,
     finish,
-    hold,
+    lock_data,
     make_whole,
     select_passed_on,
     server_of,
@@ -40,7 +40,7 @@ def start(variables: Variables) -> NoReturn:
     variables = find_server("MYSQL", variables)
     server, data = server_of(variables), data_of(variables, "mysql")
     account, settings = account_of(variables), settings_of(variables)
-    held, passed = hold(data), select_passed_on(variables)
+    held, passed = lock_data(data), select_passed_on(variables)
     installer = variables.get(INSTALLER, "")
 
     def make(folder: Path) -> None:

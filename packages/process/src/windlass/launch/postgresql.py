@@ -17,7 +17,7 @@ from windlass.launch.instance import (
     accompany,
     find_server,
     finish,
-    hold,
+    lock_data,
     make_whole,
     select_passed_on,
     server_of,
@@ -57,7 +57,7 @@ def start(variables: Variables) -> NoReturn:
     variables = find_server("POSTGRESQL", variables)
     server, data = server_of(variables), data_of(variables, "postgresql", "PGDATA")
     account, settings = account_of(variables), settings_of(variables)
-    held = hold(data)  # before the owner changes: an earlier server may still use it
+    held = lock_data(data)  # before the owner changes: an earlier server may still use it
     leave_root(data, server)
     if data.is_dir():  # PostgreSQL refuses a folder that others may enter, as after `chmod -R`
         data.chmod(0o700)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from windlass.launch.instance import become, find_server, hold, select_passed_on, server_of
+from windlass.launch.instance import become, find_server, lock_data, select_passed_on, server_of
 from windlass.launch.launch_variables import data_of, host_of, memory_of, password_of, port_of
 from windlass.launch.launcher import Variables, launch
 
@@ -15,7 +15,7 @@ def start(variables: Variables) -> NoReturn:
     variables = find_server("REDIS", variables)
     server, data = server_of(variables), data_of(variables, "redis")
     config = config_text(settings_of(variables, data))
-    hold(data)
+    lock_data(data)
     data.mkdir(mode=0o700, exist_ok=True)
     os.chdir(data)
     _as_input(config)

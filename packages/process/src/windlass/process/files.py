@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from windlass.base.folder_removal import erase
-from windlass.base.isolation.users import give, show
+from windlass.base.isolation.users import change_owner, make_readable
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.workload import (
     LONGEST_OUTPUT,
@@ -70,11 +70,11 @@ def make(
         output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
         for folder in built_folders(Path(wanted.artifact.ref)):
-            show(folder)
+            make_readable(folder)
         for own in (home / "home", home / "tmp", home / "files", cache):
-            give(own, owner)
+            change_owner(own, owner)
         if wanted.writes_output:
-            give(output_file(home).parent, owner)
+            change_owner(output_file(home).parent, owner)
 
 
 WRITTEN: Final = ("home", "tmp", "files")
@@ -153,7 +153,7 @@ def make_once(home: Path, owner: int | None) -> None:
     folder = home / ONCE
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
-        give(folder, owner)
+        change_owner(folder, owner)
 
 
 def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
@@ -240,7 +240,7 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None, copies:
             _hand_over(place, storage, owner, copies)
         place.symlink_to(storage)
     if owner is not None:
-        give(storage, owner)
+        change_owner(storage, owner)
 
 
 def _hand_over(place: Path, storage: Path, owner: int | None, copies: CopyContent) -> None:

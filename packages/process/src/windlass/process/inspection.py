@@ -78,7 +78,7 @@ class InstanceInspector:
         record = self._records.read(key)
         if record is None or record.process is None:
             return ()
-        return await asyncio.to_thread(kernel_listeners.of, await self._pids(key, record))
+        return await asyncio.to_thread(kernel_listeners.listeners_of, await self._pids(key, record))
 
     async def _pids(self, key: InstanceKey, record: Record) -> list[int]:
         table = await self._counting.now()

@@ -25,11 +25,11 @@ from windlass.core.access import Actor
 from windlass.core.deploy import states
 from windlass.core.words import events
 
-PLAIN = Dialect(name="plain", state=states.plain, event=events.plain)
+PLAIN = Dialect(name="plain", state=states.contract_state, event=events.plain)
 FULL = Dialect(
     name="full",
-    state=states.full,
-    exact=states.full,
+    state=states.full_state,
+    exact=states.full_state,
     event=events.full,
 )
 

@@ -94,7 +94,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     # The mark is read before the database, and what there is before what the database knows: all of these may
     # grow while they are looked at, and a database is never behind.
     seen = mark.read(settings)
-    database = await look(settings, seen)
+    database = await read_state(settings, seen)
     report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
     try:
         async with asyncio.timeout(PATIENCE):
@@ -128,7 +128,7 @@ async def check(settings: Settings) -> None:
     refuse_copy(settings)
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
-    report.reason = _reason(settings, report, await look(settings, seen)) if seen else ""
+    report.reason = _reason(settings, report, await read_state(settings, seen)) if seen else ""
     if report.reason:
         raise DatabaseMismatch(refusal(settings, await examine(settings)))
 
@@ -152,7 +152,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     """Returns services found here that are not in `recorded`. An unreachable engine counts as empty."""
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
-    database = await look(settings, seen)
+    database = await read_state(settings, seen)
     try:
         async with asyncio.timeout(PATIENCE):
             await _gather(settings, report, database, _real_parts_for(settings))
@@ -161,7 +161,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     return _exclude(report.found, recorded)
 
 
-async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
+async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
     """Reads the state of the database; an empty file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
@@ -201,7 +201,7 @@ async def _count(
     await _gather(settings, report, database, parts_for)
     report.lost = _without_volumes(settings, report, database)
     if report.found:
-        database = await look(settings, report.mark)
+        database = await read_state(settings, report.mark)
     recorded = database.present | database.deleted
     report.unknown = {
         label: rest for label, services in report.unknown.items() if (rest := _exclude(services, recorded))

@@ -31,7 +31,7 @@ from windlass.install.database import reading_snapshot, replacing
 from windlass.install.engines import forget_removals
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
-from windlass.install.ownership import check, inventory, look, without_record
+from windlass.install.ownership import check, inventory, read_state, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
@@ -144,7 +144,7 @@ async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
 async def _mark(settings: Settings) -> None:
     """Writes the restored state into the mark of the data directory, if it belongs to this installation."""
     seen = mark.read(settings)
-    if seen and (await look(settings, seen)).installation == seen.installation:
+    if seen and (await read_state(settings, seen)).installation == seen.installation:
         async with reading_snapshot(settings) as line:
             reads = Snapshot(line).reads
             mark.write(settings, await mark.present(settings, seen.installation, reads, seen.engine))

@@ -17,7 +17,7 @@ from windlass.control.background.service_data import (
     SetAside,
     records,
 )
-from windlass.install.ownership import check, holdings, look
+from windlass.install.ownership import check, holdings, read_state
 from windlass.install.parts import real_parts
 from windlass.terminal.command_errors import CommandRefused
 
@@ -29,7 +29,7 @@ def set_aside_services(settings: Settings) -> list[SetAside]:
 async def put_back(settings: Settings, service: str) -> SetAside:
     await check(settings)
     record = _record(settings, service)
-    if service not in (await look(settings, None)).present:
+    if service not in (await read_state(settings, None)).present:
         raise CommandRefused(
             f"the service {_title(record)} cannot be put back: this database has no record of it. "
             f"Start with the database of installation {record.installation}, or restore a backup with it"
@@ -50,7 +50,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
 async def purge(settings: Settings, services: Sequence[str]) -> None:
     """Erases services that are set aside; of one that this database has again, only the data aside."""
     await check(settings)
-    present = (await look(settings, None)).present
+    present = (await read_state(settings, None)).present
     for service in services:
         record = _record(settings, service)
         async with _holdings(settings, record) as held:

@@ -210,7 +210,7 @@ class SqliteStore(GroupCommit):
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
         check_version()
-        lock = own(path)
+        lock = lock_database(path)
         private_file(path)  # its other files take their mode from it
         async with contextlib.AsyncExitStack() as opened:
             opened.callback(lock.close)
@@ -340,7 +340,7 @@ def _applied_migrations(connection: apsw.Connection) -> dict[int, str]:
     return {cast(int, number): cast(str, checksum) for number, checksum in connection.execute(APPLIED)}
 
 
-def own(path: Path) -> IO[bytes]:
+def lock_database(path: Path) -> IO[bytes]:
     """Locks the file for this process: two processes would not see each other's changes."""
     place = _lock_file(path)
     private_file(place)

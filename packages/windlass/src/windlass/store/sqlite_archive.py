@@ -12,7 +12,7 @@ import apsw
 from windlass.base.clock import SystemClock
 from windlass.base.private import private_file
 from windlass.store.archive import ArchiveTable, Rows
-from windlass.store.sqlite import SqliteSession, check_version, connect, own
+from windlass.store.sqlite import SqliteSession, check_version, connect, lock_database
 
 
 class SqliteArchive(SqliteSession):
@@ -62,7 +62,7 @@ def reading_snapshot(path: Path) -> Iterator[SqliteArchive]:
 def replacing(path: Path) -> Iterator[SqliteArchive]:
     """Replaces the contents of a file that no other process has open. Without a commit nothing changes."""
     check_version()
-    with contextlib.closing(own(path)):
+    with contextlib.closing(lock_database(path)):
         private_file(path)
         with contextlib.closing(connect(path)) as connection:
             # Until the server starts with it. A file that was empty is written once so. With a WAL, pages of

@@ -278,7 +278,7 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
         tops = ("/",) if mounts.sees_machine(cell) else mounts.SYSTEM
-        others = landlock.beside((*mounts.hidden_paths(cell), *private, "/dev"), tops)
+        others = landlock.paths_without_hidden((*mounts.hidden_paths(cell), *private, "/dev"), tops)
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
     # Root may write what its user id owns, even without a right. Without processes of its own, a cell sees

@@ -94,7 +94,7 @@ def restrict(ruleset: int) -> None:
         calls.raise_failure("landlock_restrict_self")
 
 
-def beside(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
+def paths_without_hidden(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
     """Returns paths that cover everything below `paths` except what is hidden: rules can only allow."""
     hidden = list(hidden)
     for path in paths:
@@ -106,6 +106,6 @@ def beside(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
                 names = os.listdir(path)  # noqa: PTH208 (names, not paths)
             except PermissionError:
                 continue
-            yield from beside(hidden, [below + name for name in names])
+            yield from paths_without_hidden(hidden, [below + name for name in names])
         else:
             yield path

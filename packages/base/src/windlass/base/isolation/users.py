@@ -119,7 +119,7 @@ def _read(file: Path) -> dict[str, int]:
     raise OSError(errno.EIO, f"bring back {file.name} of the data directory from a backup: it is damaged")
 
 
-def give(top: Path, uid: int) -> None:
+def change_owner(top: Path, uid: int) -> None:
     """Gives a folder and its contents to a user, without following links, even while a program changes it.
     The folder itself comes last: its owner shows that all is done."""
     if not top.is_dir() or top.stat().st_uid == uid:
@@ -141,7 +141,7 @@ def give_ours(top: Path, uid: int) -> None:
         os.chown(top, uid, uid)
 
 
-def show(top: Path) -> None:
+def make_readable(top: Path) -> None:
     """Makes a folder and its contents readable by all users that may enter its parents. The folder itself
     comes last: its mode shows that all is done. Only for folders that do not change meanwhile."""
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:

@@ -39,11 +39,11 @@ def is_plain_path(path: str) -> bool:
 
 
 def run(command: str, caches: Sequence[CacheMount] = ()) -> str:
-    text = command if _is_plain(command) else words(("sh", "-c", command))
+    text = command if _is_plain(command) else json_words(("sh", "-c", command))
     return "RUN " + " \\\n    ".join([*map(str, caches), text])
 
 
-def words(argv: Sequence[str]) -> str:
+def json_words(argv: Sequence[str]) -> str:
     """Returns the JSON form, which is plain ASCII whatever the words hold."""
     return json.dumps([word.replace("\0", "").encode(errors="replace").decode() for word in argv])
 

@@ -16,7 +16,7 @@ from windlass.detect.dockerfile.stages import (
     Stages,
     names_any,
 )
-from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.node_frameworks import build_cache_of
 from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, needs_development, version_by_lock
 from windlass.detect.recipe import Recipe
@@ -124,13 +124,13 @@ def _build_stage(
 
 
 def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
-    commands = (_start(recipe, package), word(table(package, "scripts"), "prestart"), recipe.release)
+    commands = (_start(recipe, package), text_in(table(package, "scripts"), "prestart"), recipe.release)
     return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"))
 
 
 def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:
     """Returns the steps that install package managers which the image lacks, in the version of their lock."""
-    named = _MANAGER.match(word(package, "packageManager"))
+    named = _MANAGER.match(text_in(package, "packageManager"))
     steps: list[RunStep] = []
     for manager in managers:
         version = named[2] if named and named[1] == manager else _version(manager, files)
@@ -178,7 +178,7 @@ def _start(recipe: Recipe, package: dict[str, object]) -> str:
     command = recipe.start.removeprefix("npx ")
     named = _BY_MANAGER.fullmatch(command)
     scripts = table(package, "scripts")
-    script = word(scripts, named[1]) if named else ""
+    script = text_in(scripts, named[1]) if named else ""
     if not named or not script or "npm_" in script or {f"pre{named[1]}", f"post{named[1]}"} & scripts.keys():
         return command
     return " ".join(script.split())

@@ -143,7 +143,7 @@ def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     )
 
 
-def plain(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
+def plan_plain(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     """Needs nothing installed, unless the recipe has commands for it."""
     steps = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(image=SLIM, builds=[BuildStage(image=SLIM, build=steps)] if steps else [])

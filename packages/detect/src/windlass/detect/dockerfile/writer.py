@@ -118,9 +118,9 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
     "Deno": scripted_stages.deno,
     "Elixir": scripted_stages.elixir,
     "Perl": scripted_stages.perl,
-    "HTML": scripted_stages.plain,
-    "Shell": scripted_stages.plain,
-    "": scripted_stages.plain,
+    "HTML": scripted_stages.plan_plain,
+    "Shell": scripted_stages.plan_plain,
+    "": scripted_stages.plan_plain,
 }
 """Keyed by language."""
 
@@ -200,7 +200,7 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         yield f"EXPOSE {recipe.port}"
         yield from _health_check(stages, recipe)
     if recipe.start:
-        yield f"CMD {instructions.words(argv(stages.start or recipe.start))}"
+        yield f"CMD {instructions.json_words(argv(stages.start or recipe.start))}"
 
 
 def _copies(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _health_check(stages: Stages, recipe: Recipe) -> Iterator[str]:
     path = f"/{recipe.health_path.lstrip('/')}"
     check = (*stages.check.page, port, path) if recipe.health_path else (*stages.check.port, port)
     options = "--interval=30s --timeout=5s --start-period=60s"
-    yield f"HEALTHCHECK {options} \\\n    CMD {instructions.words(check)}"
+    yield f"HEALTHCHECK {options} \\\n    CMD {instructions.json_words(check)}"
 
 
 def _add_site(stages: Stages, recipe: Recipe) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
@@ -27,9 +27,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose("deno.lock is there.", install="deno install --frozen")
     elif table(content, "imports"):
         recipe.choose(f"{config} has imports.", install="deno install")
-    if word(content, "tasks", "build"):
+    if text_in(content, "tasks", "build"):
         recipe.choose(f"It is a task of {config}.", build="deno task build")
-    if word(content, "tasks", "start"):
+    if text_in(content, "tasks", "start"):
         recipe.choose(f"It is a task of {config}.", start="deno task start")
     entry = files.has(*_ENTRY)
     if entry and (recipe.framework or "Deno.serve(" in files.text(entry)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.detect.node_locks import LOCKS
@@ -66,12 +66,12 @@ def _choose_version(files: KnownFiles, recipe: Recipe) -> None:
     package = files.json("package.json") if files.has("package.json") else {}
     choose_version_by_file(files, recipe, "node", ".nvmrc", ".node-version")
     choose_version_by_file(files, recipe, "nodejs")
-    choose_version(recipe, word(package, "volta", "node"), "package.json (volta)")
-    choose_version(recipe, word(package, "engines", "node"), "package.json (engines)")
+    choose_version(recipe, text_in(package, "volta", "node"), "package.json (volta)")
+    choose_version(recipe, text_in(package, "engines", "node"), "package.json (engines)")
 
 
 def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) -> str:
-    named = _MANAGER.match(word(package, "packageManager"))
+    named = _MANAGER.match(text_in(package, "packageManager"))
     for file, manager in LOCKS:
         if files.has(file) and (named is None or named[1] == manager):
             install = _BY_LOCK[manager]
@@ -99,7 +99,7 @@ def _choose_by_framework(
 ) -> None:
     because = f"package.json names {framework.package}"
     recipe.choose(f"{because}.", framework=framework.name)
-    script = word(package, "scripts", "start")
+    script = text_in(package, "scripts", "start")
     folder = framework.static_folder(files, package)
     is_for_production = not _FOR_DEVELOPMENT.search(script) and not framework.ignores_start
     # A server of the framework itself has nothing to serve where the build makes static files.
@@ -129,7 +129,7 @@ def _choose_build(
     files: KnownFiles, recipe: Recipe, package: dict[str, Any], manager: str, framework: NodeFramework | None
 ) -> None:
     variables = framework.build_variables(files, package) if framework else ""
-    if script := word(package, "scripts", "build"):
+    if script := text_in(package, "scripts", "build"):
         command = f"{manager} run build"
         because = f"It is the build script of package.json: `{script}`."
         recipe.choose(because, build=f"env {variables} {command}" if variables else command)
@@ -143,10 +143,10 @@ def _choose_build(
 def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], manager: str) -> None:
     scripts = table(package, "scripts")
     for name in ("start:prod", "start", "serve", "production"):
-        script = word(scripts, name)
+        script = text_in(scripts, name)
         if script and (name == "start" or not _FOR_DEVELOPMENT.search(script)):
             recipe.choose(f"It is a script of package.json: `{script}`.", start=f"{manager} run {name}")
-    main = word(package, "main").removeprefix("./")
+    main = text_in(package, "main").removeprefix("./")
     for path in (main, f"{main}.js" if main else "", *_ENTRY):
         if path and files.has(path) and path.endswith((".js", ".mjs", ".cjs")):
             why = "package.json names it as main" if path.startswith(main) and main else f"{path} is there"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.detect.known_files import KnownFiles, table, word
+from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.procfile import exists_only_at_heroku
 from windlass.detect.recipe import Recipe
@@ -27,7 +27,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     needed = table(content, "require")
     folder_of_procfile = _without_heroku(recipe)
     choose_version_by_file(files, recipe, "php", ".php-version")
-    choose_version(recipe, word(needed, "php"), "composer.json")
+    choose_version(recipe, text_in(needed, "php"), "composer.json")
     installed = (needed.keys() - {"php"}) | (content.keys() & {"autoload"})
     if installed:
         install = "composer install --no-dev --optimize-autoloader --no-interaction"
@@ -77,7 +77,7 @@ def _without_heroku(recipe: Recipe) -> str:
 
 def _assets(files: KnownFiles, recipe: Recipe) -> None:
     """Builds the files for browsers, if package.json beside composer.json defines how."""
-    if files.has("package.json") and word(files.json("package.json"), "scripts", "build"):
+    if files.has("package.json") and text_in(files.json("package.json"), "scripts", "build"):
         install = "npm ci" if files.has("package-lock.json") else "npm install"
         recipe.choose("package.json builds the files for browsers.", build=f"{install} && npm run build")
 

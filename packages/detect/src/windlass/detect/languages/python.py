@@ -7,7 +7,7 @@ import shlex
 from typing import Any, Final
 
 from windlass.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
-from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.known_files import KnownFiles, table, text_in, texts
 from windlass.detect.language import Language
 from windlass.detect.python_code import PythonFile, module_file, python_file, python_files
 from windlass.detect.python_frameworks import (
@@ -100,9 +100,9 @@ def _packages(files: KnownFiles, recipe: Recipe) -> None:
     if files.has("Pipfile"):  # before pyproject.toml, as on the engine process
         required = table(files.toml("Pipfile"), "requires")
         for field in ("python_version", "python_full_version"):
-            choose_version(recipe, word(required, field), "Pipfile")
-    choose_version(recipe, word(content, "project", "requires-python"), "pyproject.toml")
-    choose_version(recipe, word(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
+            choose_version(recipe, text_in(required, field), "Pipfile")
+    choose_version(recipe, text_in(content, "project", "requires-python"), "pyproject.toml")
+    choose_version(recipe, text_in(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
     if not recipe.language_version and (pinned := python_of_pins(files)):
         recipe.choose(pinned.reason, language_version=pinned.version)
     manager, install, reason = _manager(files, content)
@@ -110,7 +110,7 @@ def _packages(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
-    backend = word(content, "build-system", "build-backend")
+    backend = text_in(content, "build-system", "build-backend")
     if files.has("uv.lock"):
         return "uv", "uv sync --frozen --no-dev", "uv.lock is there."
     if files.has("poetry.lock"):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.detect.known_files import KnownFiles, table, texts, word
+from windlass.detect.known_files import KnownFiles, table, text_in, texts
 from windlass.detect.language import Language
 from windlass.detect.program_names import server_rank
 from windlass.detect.recipe import Recipe
@@ -33,9 +33,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     content = files.toml("Cargo.toml")
     choose_version_by_file(files, recipe, "rust", "rust-toolchain")
     if files.has("rust-toolchain.toml"):
-        channel = word(files.toml("rust-toolchain.toml"), "toolchain", "channel")
+        channel = text_in(files.toml("rust-toolchain.toml"), "toolchain", "channel")
         choose_version(recipe, channel, "rust-toolchain.toml")
-    choose_version(recipe, word(content, "package", "rust-version"), "Cargo.toml")
+    choose_version(recipe, text_in(content, "package", "rust-version"), "Cargo.toml")
     recipe.choose("Cargo.toml is there.", package_manager="cargo")
     program = _program(files, content)
     manifest = f"{program.member}/Cargo.toml".strip("/")
@@ -77,12 +77,12 @@ def _program(files: KnownFiles, content: dict[str, Any]) -> _CargoProgram:
 def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _CargoProgram | None:
     """Returns the program of one package: the one that it names, or the likeliest server of several."""
     listed = content.get("bin")
-    named = [word(program, "name") for program in listed] if isinstance(listed, list) else []
-    package = word(content, "package", "name")
+    named = [text_in(program, "name") for program in listed] if isinstance(listed, list) else []
+    package = text_in(content, "package", "name")
     below = f"{member}/src/bin".strip("/")
     main = f"{member}/src/main.rs".strip("/")
     others = sorted(name.removesuffix(".rs") for name in files.tree.names(below) if name.endswith(".rs"))
-    if default := word(content, "package", "default-run"):
+    if default := text_in(content, "package", "default-run"):
         name, because = default, "Cargo.toml names the program."
     elif named := [name for name in named if name]:
         name, because = min(named, key=server_rank), "Cargo.toml names the program."

@@ -14,7 +14,7 @@ from typing import IO, Final, cast
 
 from msgspec import Struct
 
-from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, beside
+from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, read_for_dockerfile
 from windlass.builders.builder import BuildError, Order
 
 PIECE: Final = 256 * 1024
@@ -86,7 +86,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     inside = Path(place).is_relative_to(folder)
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
     try:
-        ignore = beside(folder, PurePosixPath(name) if inside else None)
+        ignore = read_for_dockerfile(folder, PurePosixPath(name) if inside else None)
     except TooLong as error:
         raise BuildError(str(error)) from error
     return BuildContext(folder, name, file.read_bytes(), ignore, outside=not inside)

@@ -15,7 +15,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.builders.dockerfile import Dockerfile
-from windlass.builders.instructions import DockerfileError, Instruction, arguments, instruction, pairs, short
+from windlass.builders.instructions import (
+    DockerfileError,
+    Instruction,
+    arguments,
+    instruction,
+    pairs,
+    short,
+)
 from windlass.docker.client.image_limits import MOST_PORTS
 
 MOST_EXPANDED: Final = 512 * 1024

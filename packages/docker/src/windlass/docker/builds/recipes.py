@@ -80,7 +80,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         folder = Path(os.path.realpath(order.source))
     try:
         text = dockerfile(recipe, tree, options)
-        theirs = dockerignore.beside(folder)
+        theirs = dockerignore.read_for_dockerfile(folder)
     except ValueError as error:
         raise BuildError(str(error)) from error
     files = BuildContext(

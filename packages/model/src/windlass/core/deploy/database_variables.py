@@ -34,7 +34,7 @@ PARTS: Final = (
 )
 
 
-def connection(
+def connection_variables(
     type: str, id: str, name: str, host: str, port: int, login: str, password: str, database: str
 ) -> dict[str, str]:
     """Returns the variables of a connection, with the prefixes of clients, of Windlass, and of the database's

@@ -117,7 +117,7 @@ def is_failure(state: str) -> bool:
     return state.endswith("_ERROR")
 
 
-def plain(state: str) -> str:
+def contract_state(state: str) -> str:
     """Returns the contract's word for a state."""
     if state in UP:
         return "RUNNING"
@@ -128,7 +128,7 @@ def plain(state: str) -> str:
     return "QUEUED" if state.endswith("_QUEUED") else state
 
 
-def full(state: str) -> str:
+def full_state(state: str) -> str:
     """Returns the full interface's word for a state. Its clients recognize waiting work by `_QUEUED`."""
     return State.DEPLOYMENT_QUEUED if state == State.QUEUED else state
 
@@ -170,7 +170,7 @@ _LOGGED: Final[Mapping[State, str]] = {
 }
 
 
-def action(state: str) -> str:
+def full_action(state: str) -> str:
     """Returns the last action on a service, in the full interface's words."""
     for word in ("RESTART", "STOP", "DELET"):
         if state.startswith(word):

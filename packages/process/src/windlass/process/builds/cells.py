@@ -18,7 +18,7 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
 from windlass.base.isolation.step_launcher import StepLauncher
-from windlass.base.isolation.users import give, give_ours
+from windlass.base.isolation.users import change_owner, give_ours
 from windlass.base.marks import mark_of
 from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
@@ -118,7 +118,7 @@ class Cells:
             for folder in folders:
                 give_ours(folder, owner)
             for folder in self._kept:
-                give(folder, owner)
+                change_owner(folder, owner)
         folders += self._kept
         path = programs(environment.get("PATH", ""), self._isolation.folders)
         return self._isolation.cell(

@@ -80,7 +80,7 @@ def _copy_results(kept: Path, app: Path, name: str, results: Sequence[str]) -> N
 def _copy(path: Path, to: Path, *, folders: bool) -> None:
     if not path.is_dir() or path.is_symlink():
         to.parent.mkdir(parents=True, exist_ok=True)
-        tree.place(path, to, own=True)
+        tree.replace_file(path, to, own=True)
     elif folders:
         tree.copy(path, to)
 

@@ -108,6 +108,6 @@ def _write_home_files(home: Path, files: Mapping[str, str]) -> None:
 def _make_executable(folder: Path, commands: Sequence[str]) -> None:
     """Lets wrappers such as mvnw run that were committed without the right to."""
     for program in {program for command in commands for program in programs_of(command)}:
-        file = tree.inside(folder, folder / program) if program.startswith("./") else None
+        file = tree.resolve_inside(folder, folder / program) if program.startswith("./") else None
         if file and file.is_file():
             file.chmod(file.stat().st_mode | 0o111)

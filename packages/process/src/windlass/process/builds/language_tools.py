@@ -92,7 +92,7 @@ class ToolchainSearch:
         program = Path(self._tools.find(toolchain.version[0]) or "")
         facts = program.stat()
         files = [self._cwd / name for name in toolchain.version_files]
-        read = tree.digest(self._cwd, [file for file in files if tree.inside(self._cwd, file)])
+        read = tree.digest(self._cwd, [file for file in files if tree.resolve_inside(self._cwd, file)])
         return (toolchain.version, program, facts.st_ino, facts.st_mtime_ns, read, *sorted(own.items()))
 
     async def _other_home(self, toolchain: Toolchain, wanted: str) -> Path | None:

@@ -51,7 +51,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 def folder_of(order: Order) -> Path:
     """Returns the folder of the application. Raises BuildError if the commit does not hold it."""
-    folder = tree.inside(order.source, order.source / order.root.strip("/"))
+    folder = tree.resolve_inside(order.source, order.source / order.root.strip("/"))
     if folder is None or not folder.is_dir():
         raise BuildError(f"root_path: name a folder of the repository: there is no folder {order.root}.")
     return folder

@@ -158,7 +158,7 @@ async def install_apart(
     """Installs the packages into `folder`/node_modules, where they stay. The package manager sees only the
     files that it needs."""
     for path in (*needed.files, *needed.local):
-        if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
+        if tree.resolve_inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
             raise BuildError(f"Fix the install script: it makes {path.name} lead out of the application.")
         target = folder / path.relative_to(needed.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,7 @@ async def install_apart(
         elif path.name == "package.json" and path.parent == needed.root.folder:
             target.write_bytes(_without_scripts(path))
         elif not target.exists():
-            await subprocesses.in_thread(partial(tree.place, path, target, own=True))
+            await subprocesses.in_thread(partial(tree.replace_file, path, target, own=True))
     await _install(tools, needed, folder, variables)
     (folder / "node_modules").mkdir(exist_ok=True)
 

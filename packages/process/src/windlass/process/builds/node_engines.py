@@ -53,7 +53,7 @@ def _check(engines: dict[str, str], version: str) -> None:
 
 def _engine(folder: Path, name: str) -> str:
     """Returns the range of Node of an installed package. An unreadable file asks for nothing."""
-    file = tree.inside(folder, folder / "node_modules" / name / "package.json")
+    file = tree.resolve_inside(folder, folder / "node_modules" / name / "package.json")
     if file is None or not file.is_file():
         return ""
     try:

@@ -235,7 +235,7 @@ def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) ->
     return {name: variables[name] for name in named if name in variables}
 
 
-def alone(python: Interpreter, folder: Path) -> None:
+def make_standalone(python: Interpreter, folder: Path) -> None:
     """Makes the programs `python` and `python3` in `folder`, with the standard library only.
 
     With the packages of this machine, an application would run that declares no dependencies, and break when

@@ -64,7 +64,7 @@ async def install_python(state: BuildState) -> None:
         needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
     version = await _interpreter(state)
     if needed is None or needed.is_empty:
-        python.alone(version, state.made / "bin")
+        python.make_standalone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
         _place_programs(state, version)
         return

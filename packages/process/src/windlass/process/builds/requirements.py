@@ -33,7 +33,7 @@ def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[
     """Reads a requirements file and those it includes."""
     if deep > DEEPEST:
         raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
-    whole = tree.inside(top, file)
+    whole = tree.resolve_inside(top, file)
     if whole is None or not whole.is_file():
         name = file.relative_to(top) if file.is_relative_to(top) else file.name
         raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")

@@ -102,7 +102,7 @@ def _dockerfile(order: Order, context: Path) -> Path | None:
         return None
     if order.dockerfile is None:
         return _usual_dockerfile(order, context)
-    file = tree.inside(context, context / order.dockerfile.strip("/"))
+    file = tree.resolve_inside(context, context / order.dockerfile.strip("/"))
     if file is None or not file.is_file():
         raise BuildError(
             f"dockerfile_path: there is no file {order.dockerfile} in the folder that is deployed."
@@ -251,7 +251,7 @@ def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
 
 def _layout(context: Path, hinted: Hints) -> Layout:
     """Returns the layout of the folder. A later WORKDIR counts if it is a folder of the repository."""
-    folder = below(hinted.workdir, hinted.top) and tree.inside(
+    folder = below(hinted.workdir, hinted.top) and tree.resolve_inside(
         context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
     )
     workdir = hinted.workdir if folder and folder.is_dir() else hinted.top

@@ -91,14 +91,14 @@ def by_package(package: Package | None) -> Start | None:
     """Returns the command that `npm start` would run."""
     if package is None:
         return None
-    if command := script(package, "start"):
+    if command := script_command(package, "start"):
         return Start(command, "the start script of package.json")
     if (package.folder / "server.js").is_file():
         return Start(ExecForm(("node", "server.js")), "server.js, as npm start would")
     return None
 
 
-def script(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+def script_command(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
     """Returns the command of a script of package.json; through npm only if the script is more than a
     command."""
     if name not in package.scripts:
@@ -121,7 +121,7 @@ def without_npm(command: Command, package: Package | None) -> Command:
             pass
         case _:
             return command
-    return (package and script(package, name)) or command
+    return (package and script_command(package, name)) or command
 
 
 def by_usual_files(folder: Path) -> Start | None:

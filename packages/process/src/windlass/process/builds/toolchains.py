@@ -20,7 +20,7 @@ from windlass.base import subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.folder_removal import erase
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.users import show
+from windlass.base.isolation.users import make_readable
 from windlass.base.private import private_folder
 from windlass.builders.builder import FULL, BuildError
 from windlass.process.builds.artifacts import CACHE, COMPLETE, ArtifactStore, mark_complete
@@ -189,6 +189,6 @@ def _make_folders(*folders: Path) -> None:
 
 def _finish(folder: Path, home: Path) -> None:
     erase(home)
-    show(folder)
+    make_readable(folder)
     sync_file_system(folder)
     mark_complete(folder)

@@ -32,7 +32,7 @@ def walk(top: Path) -> Iterator[Path]:
     return (Path(entry.path) for entry in _entries(top))
 
 
-def inside(top: Path, path: Path) -> Path | None:
+def resolve_inside(top: Path, path: Path) -> Path | None:
     """Returns the path, if it exists and is in the folder after all links are resolved."""
     real = os.path.realpath(path)
     return Path(real) if _is_within(real, os.path.realpath(top)) and os.path.lexists(real) else None
@@ -59,7 +59,7 @@ def copy(source: Path, to: Path) -> None:
     shutil.copytree(source, to, symlinks=True, dirs_exist_ok=True)
 
 
-def place(source: Path, to: Path, *, own: bool = False) -> None:
+def replace_file(source: Path, to: Path, *, own: bool = False) -> None:
     """Replaces a file or link by another one. A file is hard-linked unless it has to be a copy."""
     if to.is_symlink() or to.exists():
         to.unlink()
@@ -77,7 +77,9 @@ def place(source: Path, to: Path, *, own: bool = False) -> None:
 
 def link(source: Path, to: Path) -> None:
     """Copies a folder by hard links. The files of both may not be changed later."""
-    shutil.copytree(source, to, symlinks=True, copy_function=lambda old, new: place(Path(old), Path(new)))
+    shutil.copytree(
+        source, to, symlinks=True, copy_function=lambda old, new: replace_file(Path(old), Path(new))
+    )
 
 
 def digest(top: Path, only: Iterable[Path] | None = None) -> str:

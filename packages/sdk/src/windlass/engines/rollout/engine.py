@@ -90,7 +90,7 @@ class RolloutEngine(Engine, Copies):
         self._monitor.forget(service)
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
-        return await probes.ask(self, instance, probe)
+        return await probes.run_probe(self, instance, probe)
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
         # From outside, a port that was not published is reached at an address of the instance only.

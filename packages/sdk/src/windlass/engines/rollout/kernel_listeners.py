@@ -98,7 +98,7 @@ def _query_kernel(asked: socket.socket, family: int) -> Iterator[tuple[int, int,
             at += (length + 3) & ~3
 
 
-def of(pids: Sequence[int]) -> list[ListeningPort]:
+def listeners_of(pids: Sequence[int]) -> list[ListeningPort]:
     """Returns the listeners of these processes, in the network that the first of them sees."""
     owned = sockets(pids)
     return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})

@@ -29,7 +29,7 @@ _FIRST_PAUSE_ELSEWHERE = 0.02
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+async def run_probe(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     """Returns why an instance does not pass a probe, as readable text; empty if it passes."""
     try:
         async with asyncio.timeout(probe.timeout):

@@ -180,7 +180,7 @@ def _listed_variables(service: Row) -> Iterator[BuiltIn]:
     spec = service.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
     host = nominal_database_host(service.id, name)
-    values = database_variables.connection(
+    values = database_variables.connection_variables(
         server.type, service.id, name, host, server.port, server.login, "", server.database
     )
     secrets = database_variables.secret_keys(server.type, service.id, name)
@@ -196,7 +196,7 @@ async def _connection(ctx: Context, source: Reads, row: Row, address: FindAddres
     server, name = databases.kind_of(spec.type), spec.name
     credentials = await credentials_of(ctx, source, row)
     endpoint = await address(row.parent, row.id, name, server.port)
-    values = database_variables.connection(
+    values = database_variables.connection_variables(
         server.type,
         row.id,
         name,

@@ -146,7 +146,7 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
     if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
     if do is not Do.RESTART:  # what runs already continues
-        await sole_organization.admit(tx, row, org)
+        await sole_organization.check_sole_organization(tx, row, org)
 
 
 async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:

@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.ports import API, PORT, PortOwner, outside, share_refusal, take_public_port
+from windlass.control.records.ports import (
+    API,
+    PORT,
+    PortOwner,
+    allowed_ports,
+    share_refusal,
+    take_public_port,
+)
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
@@ -67,7 +74,7 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
         raise Conflict(f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports")
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():
-        if f"{PORT}{number}" not in held and (advice := outside(ctx.settings, number)):
+        if f"{PORT}{number}" not in held and (advice := allowed_ports(ctx.settings, number)):
             raise Conflict(f"ports[{index}].external_port: choose {advice}")
 
 
@@ -128,7 +135,7 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
     async def change(tx: Tx) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
-            if name not in held and (advice := outside(ctx.settings, int(name.removeprefix(PORT)))):
+            if name not in held and (advice := allowed_ports(ctx.settings, int(name.removeprefix(PORT)))):
                 raise RouteError(f"Choose {advice} (external_port of {port})")
             if name not in held and await tx.facts.get(f"{API}{name}"):
                 raise RouteError(

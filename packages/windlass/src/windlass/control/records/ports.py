@@ -88,7 +88,7 @@ def _leaves_few(left: int, own: int) -> bool:
     return own > 0 and own + 1 > left
 
 
-def outside(settings: Settings, number: int) -> str:
+def allowed_ports(settings: Settings, number: int) -> str:
     """Returns the allowed range of ports if this port is outside it; empty otherwise."""
     if number in settings.bindable:
         return ""

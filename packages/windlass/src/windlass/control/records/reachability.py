@@ -11,7 +11,7 @@ from windlass.base.errors import Unavailable
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import particulars
-from windlass.core.deploy.states import AT_REST, UP, State, plain
+from windlass.core.deploy.states import AT_REST, UP, State, contract_state
 from windlass.store import DeploymentRow, StatusRow
 
 LOST: Final = (
@@ -37,7 +37,7 @@ async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     reason = _why_unknown(ctx, await ctx.places.at(status.cluster), status)
     if not reason:
         return status
-    sentence = f"{reason}. Its last known state is {plain(status.state)}"
+    sentence = f"{reason}. Its last known state is {contract_state(status.state)}"
     state = State.UNAVAILABLE if status.state in UP else status.state
     return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
 

@@ -9,7 +9,7 @@ from windlass.control.records.reachability import LOST
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import OPEN, action, action_status
+from windlass.core.deploy.states import OPEN, action_status, full_action
 from windlass.engines.registries import digest_of
 from windlass.store import DeploymentRow, Row, StatusRow
 
@@ -73,7 +73,7 @@ def _shown_run(run: RunReport) -> Document:
 
 
 def details_of(state: str, sub_action: str = "") -> Document:
-    return {"action": action(state), "status": action_status(state), "sub_action": sub_action or "NONE"}
+    return {"action": full_action(state), "status": action_status(state), "sub_action": sub_action or "NONE"}
 
 
 def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:

@@ -34,7 +34,7 @@ async def note_sharing(ctx: Context) -> None:
     await ctx.store.write(change)
 
 
-async def admit(tx: Tx, on: Row, org: str) -> None:
+async def check_sole_organization(tx: Tx, on: Row, org: str) -> None:
     """Refuses a deployment on a cluster whose place serves another organization alone."""
     place = place_of(on.read(Cluster))
     if not place:

@@ -19,7 +19,7 @@ from windlass.builders.builder import FULL
 from windlass.sources.git.limits import Limits
 from windlass.sources.git.listing import TARGET, LinkWalk
 from windlass.sources.git.source import DEEPEST, LONGEST, GitError
-from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, shown
+from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, readable_path
 
 ID: Final = 40
 """Digits of the id of a content: as many as a commit has."""
@@ -92,10 +92,10 @@ class _Folder:
             return
         self._make_folder(folder)
         if path in self._files or path in self._folders or path in self._links:
-            raise UploadError(f"{shown(path)} is in the archive twice")
+            raise UploadError(f"{readable_path(path)} is in the archive twice")
         if entry.kind == "link":
             if not 0 < len(entry.target) <= TARGET or b"\0" in entry.target:
-                raise UploadError(f"{shown(path)} is not a symbolic link that can be made")
+                raise UploadError(f"{readable_path(path)} is not a symbolic link that can be made")
             self._links[path] = entry.target
         elif entry.kind == "twin":
             self._copy(path, _clean(entry.target))
@@ -107,7 +107,7 @@ class _Folder:
         for part in path.split(b"/") if path else ():
             folder = folder + b"/" + part if folder else part
             if folder in self._files or folder in self._links:
-                raise UploadError(f"{shown(folder)} is a folder and something else at once")
+                raise UploadError(f"{readable_path(folder)} is a folder and something else at once")
             if folder not in self._folders:
                 self._folders.add(folder)
                 if self._top is not None:
@@ -133,7 +133,9 @@ class _Folder:
 
     def _copy(self, path: bytes, original: bytes) -> None:
         if original not in self._files:
-            raise UploadError(f"{shown(path)} is a link to a file that is not in the archive before it")
+            raise UploadError(
+                f"{readable_path(path)} is a link to a file that is not in the archive before it"
+            )
         file = self._files[original]
         if self._top is None:
             self._files[path] = file
@@ -149,7 +151,9 @@ class _Folder:
         except GitError as error:
             raise UploadError(str(error).rstrip(".")) from error
         if escaping is not None:
-            raise UploadError(f"Remove the symbolic link {shown(escaping)}: it leads out of the folder")
+            raise UploadError(
+                f"Remove the symbolic link {readable_path(escaping)}: it leads out of the folder"
+            )
         if self._top is not None:
             for path, target in self._links.items():
                 os.symlink(target, self._top + b"/" + path)  # noqa: PTH211 (as above)
@@ -174,10 +178,10 @@ class _Folder:
 def _clean(path: bytes) -> bytes:
     """Returns a path below the folder; empty for the folder itself."""
     if path.startswith(b"/") or b"\0" in path:
-        raise UploadError(f"{shown(path)} is not a path below the folder")
+        raise UploadError(f"{readable_path(path)} is not a path below the folder")
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
-        raise UploadError(f"{shown(path)} leaves the folder")
+        raise UploadError(f"{readable_path(path)} leaves the folder")
     if len(path) > LONGEST or len(parts) > DEEPEST or any(len(part) > _LONGEST_PART for part in parts):
-        raise UploadError(f"{shown(path)} is too long a path")
+        raise UploadError(f"{readable_path(path)} is too long a path")
     return b"/".join(parts)

@@ -174,13 +174,13 @@ class TarReader:
         path = names.get("path") or _path(block)
         if (sort := _KINDS.get(kind)) is None:
             name = _NAMES.get(kind, "an entry of an unknown kind")
-            raise UploadError(f"{shown(path)} is {name}: send only files, folders and links")
+            raise UploadError(f"{readable_path(path)} is {name}: send only files, folders and links")
         if any(name.startswith("GNU.sparse") for name in names):
-            raise UploadError(f"{shown(path)} is a sparse file: send only files, folders and links")
+            raise UploadError(f"{readable_path(path)} is a sparse file: send only files, folders and links")
         if sort == "file" and path.endswith(b"/"):  # as old archives have folders
             sort = "folder"
         if sort == "file" and names.get("size", b"%d" % size) != b"%d" % size:
-            raise UploadError(f"{shown(path)} is too large")
+            raise UploadError(f"{readable_path(path)} is too large")
         return ArchiveEntry(
             sort,
             path,
@@ -199,7 +199,7 @@ class TarReader:
         return text
 
 
-def shown(path: bytes) -> str:
+def readable_path(path: bytes) -> str:
     """Returns a readable path."""
     text = path[:200].decode(errors="replace")
     return "".join(sign if sign.isprintable() else "?" for sign in text) or "(an empty name)"
