@@ -37,7 +37,7 @@ _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 _INNER: Final = "environment."
 """The beginning of the names of groups inside that of an organization."""
 _STEP_WEIGHT: Final = 50
-"""Processor weight of build steps, of the usual 100."""
+"""CPU weight of build steps; the default weight is 100."""
 
 
 class Cgroups:
@@ -141,8 +141,8 @@ def of_machine(folder: Path) -> Cgroups:
 
 
 def of_organization(most: int) -> int:
-    """Returns the limit of an organization, from that of each of its environments: one that has all that it
-    may have leaves half as much to others."""
+    """Returns the limit of an organization: one and a half times that of an environment, so that one
+    environment leaves a third to the others."""
     return most * 3 // 2
 
 

@@ -108,7 +108,8 @@ class DiskShare(Struct, frozen=True):
         return DiskShare(self.own + other.own, self.changed + other.changed, self.stored + other.stored)
 
     def grown_from(self, before: int) -> DiskShare:
-        """Returns what counts if the volumes had so many bytes before: no more has changed than was added."""
+        """Returns the counted change if the volumes had so many bytes before: at most the bytes that were
+        added."""
         grown, changed = max(0, self.stored - before), self.changed
         bounded = structs.replace(
             changed, bytes=min(changed.bytes, grown), new_bytes=min(changed.new_bytes, grown)
@@ -116,8 +117,8 @@ class DiskShare(Struct, frozen=True):
         return structs.replace(self, changed=bounded)
 
     def size(self, space: DiskSpace) -> int:
-        """Returns what counts. A database that has always been large changes files, too: no more counts than
-        the disk has lost meanwhile; and half of that, because its end gives nothing back."""
+        """Returns the counted usage. Changes in volumes count at most as the space lost meanwhile, because
+        a large database changes files, too; and only half, because ending it frees nothing."""
         return self.own.size(space) + min(self.changed.size(space), space.lost) // 2
 
     def new(self, space: DiskSpace) -> int:

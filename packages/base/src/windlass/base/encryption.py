@@ -70,7 +70,7 @@ class Encryption:
         return frozenset(self._keys)
 
     def learn(self, keys: Iterable[bytes]) -> None:
-        """Adds keys. Those that are known stay, because values may be under way that they encrypted."""
+        """Adds keys. Known keys are kept, because values that they encrypted may still be in use."""
         for sealing in map(SealingKey, keys):
             self._keys.setdefault(sealing.id, sealing)
 

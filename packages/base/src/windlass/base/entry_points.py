@@ -42,8 +42,8 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def modules_of(room: str, folders: Iterable[str], group: str) -> Iterator[ModuleType]:
-    """Yields the modules of a room, which are in these folders, and those that packages add to it: by name,
-    from any package."""
+    """Yields the modules of a folder of the product, and those that packages add by entry points, sorted
+    by name."""
     own = [EntryPoint(name, f"{room}.{name}") for _, name, _ in pkgutil.iter_modules(folders)]
     for point in sorted([*own, *entry_points(group)]):
         module: ModuleType = point.load()

@@ -56,7 +56,7 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
 
 
 def _open_files(pid: int, process: int) -> Iterator[tuple[Callable[[], int], str]]:
-    """Yields what copies each open file, and what it is."""
+    """Yields, for each open file, a function that copies its descriptor, and its type."""
     for folder, number in open_numbers(pid):
         with suppress(OSError):
             link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)

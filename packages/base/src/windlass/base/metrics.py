@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 QUICK_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds that divide what takes as long as a request."""
+"""Histogram boundaries for durations like those of requests, in seconds."""
 SLOW_BOUNDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds that divide what takes as long as a build or a deployment."""
 
@@ -32,7 +32,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.buckets = [0] * (len(bounds) + 1)
-        """How many durations are at most this bound, and more than the one before; the last has no bound."""
+        """The number of durations in each bucket; the last one has no upper bound."""
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:

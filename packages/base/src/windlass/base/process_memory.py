@@ -28,7 +28,7 @@ long, each time."""
 
 
 class TooMuchToMeasure(Exception):
-    """Processes have more than can be looked through for memory."""
+    """Raised if processes have more files or mappings than can be searched."""
 
 
 class TooManyMounts(TooMuchToMeasure):

@@ -140,7 +140,7 @@ class EnvironmentSteps:
         self._organization = organization
         self._steps: set[ChildProcess] = set()
         self._ended = 0
-        """How often all steps were ended because of their memory."""
+        """The number of times that all steps were ended because of their memory."""
 
     @property
     def groups_around(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class CommandTable(Struct, frozen=True):
     """All commands, as they are listed."""
 
     digest: str
-    """Changes with every file that declares a command."""
+    """A digest that changes with every file that declares commands."""
     groups: dict[str, GroupLines]
     others: dict[str, str]
     """Help lines of the commands that are not derived from the API."""

@@ -57,7 +57,7 @@ class EndedDeployment(Struct, frozen=True):
 
 
 class DeploymentFailed(CommandFailed):
-    """A deployment ended in another way than it should."""
+    """Raised if a deployment did not end as expected."""
 
     def __init__(
         self,

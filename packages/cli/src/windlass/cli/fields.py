@@ -144,8 +144,8 @@ def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
 
 
 def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | None:
-    """Returns what a refusal of the API begins with, such as `ports[0].internal_port`, and the field of which
-    it is a part. None if it begins with no field."""
+    """Returns the field path at the beginning of an API error, such as `ports[0].internal_port`, and the
+    field that contains it. None if it begins with no field."""
     match = _NAMED.match(message)
     if match is None:
         return None

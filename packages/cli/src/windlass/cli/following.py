@@ -23,7 +23,7 @@ from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 LINE: Final = "message"
-"""The kind of an event that names no other."""
+"""The default kind of an event."""
 END: Final = "end"
 """The event after which nothing more comes."""
 PATIENCE: Final = 600.0

@@ -29,7 +29,7 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     """The commit that is checked out; empty before the first one."""
     subject: str = ""
     branch: str = ""
-    """The branch on the remote that this one follows, or that is called like this one."""
+    """The remote branch that this branch tracks, or the remote branch of the same name."""
     remotes: tuple[str, ...] = ()
     """Addresses of the remotes as the server can use them, that of the present branch first."""
     has_changes: bool = False

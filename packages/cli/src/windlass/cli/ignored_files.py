@@ -48,7 +48,8 @@ def is_ignored(rules: Sequence[IgnoreRule], path: str, is_folder: bool) -> bool:
 
 
 def is_ignored_for_docker(ignore: Ignore, path: PurePosixPath) -> bool:
-    """Returns whether a .dockerignore leaves a file out. What an image is built by is not left out."""
+    """Returns whether a .dockerignore excludes a file. Dockerfiles and .dockerignore files are never
+    excluded."""
     return not path.name.startswith(_KEPT_FOR_DOCKER) and ignore(path)
 
 

@@ -46,7 +46,7 @@ _EVERYDAY = {
 }
 """The everyday commands, with their places in `cli.everyday`."""
 _OF_GROUPS = {"database": {"connect": "connect.connect"}}
-"""Words of groups that follow from the API, which do more than call it once."""
+"""Commands in derived groups that do more than one API call."""
 _EXTRA = ("demo", "token", "api")
 OWN = (*_EVERYDAY, *_EXTRA)
 """The commands of this package that do not follow from the API."""

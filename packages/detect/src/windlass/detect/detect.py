@@ -39,7 +39,7 @@ _NOT_APPLICATIONS: Final = frozenset(
 )
 _COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
-"""Folders of pages that a program fills in."""
+"""Folders with page templates."""
 
 
 def detect(tree: Tree) -> Recipe:

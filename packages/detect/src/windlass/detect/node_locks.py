@@ -34,7 +34,7 @@ NEWEST_PNPM: Final = "10"
 _PNPM: Final = re.compile(r"^lockfileVersion:[ \t]*+['\"]?(\d++)", re.MULTILINE)
 _PNPM_BY_FORM: Final = {"5": "7", "6": "8", "9": NEWEST_PNPM}
 _BERRY: Final = re.compile(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MULTILINE)
-"""Yarn 2 and later write this; Yarn 1 does not."""
+"""Matches lock files of Yarn 2 and later."""
 
 
 def version_by_lock(lock: str, beginning: str) -> str:

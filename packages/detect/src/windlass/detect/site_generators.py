@@ -56,7 +56,8 @@ SITE_FILES: Final = tuple(file for generator in _GENERATORS for file in generato
 
 
 def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    """Chooses the generator of the folder, if nothing else is an application: many keep their manual so."""
+    """Chooses the static site generator of the folder, if it contains no application: many applications
+    have such a manual."""
     generator = next((maker for maker in _GENERATORS if files.has(*maker.files)), None)
     if generator is None or recipe.is_application or _holds_others(files):
         return

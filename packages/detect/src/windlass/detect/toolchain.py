@@ -58,7 +58,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     running: Mapping[str, str] = field(default_factory=dict)
     """Variables of the application when it runs."""
     kept: tuple[str, ...] = ()
-    """Folders below the application that stay with the caches of the service from one build to the next."""
+    """Folders in the application that are cached between builds of the service."""
     results: tuple[str, ...] = ()
     """Patterns of files below the kept folders that the application needs; one that ends with `/` is a
     folder."""

@@ -61,7 +61,7 @@ class BoundedCalls:
         self._free_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def prepare(self) -> None:
-        """Starts what calls are forked of, so that the first one does not wait for it."""
+        """Starts the process from which calls are forked, so that the first call does not wait for it."""
         server = _call_server(self._load)
         server.thread.submit(server.prepare)
 

@@ -23,7 +23,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Maximum of header fields, and of trailers."""
     trailer_bytes: int = 16 * 1024
     head_seconds: float = 10.0
-    """Time from the first byte of a request's head, or from the connection, to the end of the head."""
+    """Maximum seconds from the first byte of a request's head, or from the connection, to the end of the
+    head."""
     idle_seconds: float = 75.0
     """Seconds for which an idle connection is kept between two requests."""
     stall_seconds: float = 60.0
@@ -35,7 +36,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     parting_seconds: float = 2.0
     """Seconds for the client to read the last answer and close the connection."""
     leaving_seconds: float = 5.0
-    """Time for an answer to a client that has closed its sending side and may be gone."""
+    """Maximum seconds for an answer to a client that has closed its sending side and may have
+    disconnected."""
     pooled_seconds: float = 4.0
     """Seconds for which an idle connection to an instance is kept. Many servers close idle connections
     after 5."""

@@ -83,7 +83,7 @@ class NetworkRules(Struct, frozen=True):
     """The networks and ports that services reach besides public addresses and their own environment."""
 
     open: tuple[str, ...] = ()
-    """Networks that would be closed otherwise (`CLOSED_NETWORKS`)."""
+    """Networks that may be reached although they are in `CLOSED_NETWORKS`."""
     ports: tuple[int, ...] = ()
     """TCP ports of this machine: those of the gateway and the API."""
     connections: int = 8192

@@ -91,7 +91,7 @@ class CellNetwork(TypedDict):
     most_of_group: NotRequired[int]
     """For a trunk: connections to public networks that one organization may have open at once."""
     ports: NotRequired[list[int]]
-    """TCP ports of this machine that are reached: those of the gateway and the API."""
+    """TCP ports of this machine that may be reached: those of the gateway and the API."""
 
 
 class NamespaceHolder(NamedTuple):

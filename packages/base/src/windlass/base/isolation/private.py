@@ -19,7 +19,7 @@ from windlass.base.isolation.mounts import KERNEL, PROGRAMS
 from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
 
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
-"""Folders that no program needs, in which a group may read more than others may."""
+"""Folders that no program needs and that a group may read, but not all users."""
 _SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Parts of hidden folders that programs need."""
@@ -83,8 +83,8 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
 
 
 def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
-    """Yields what we may read or write, and others may not, as deep as `depth`. `left`: one item for each
-    file that may be looked at."""
+    """Yields files that this user may read or write and others may not, down to `depth`. `left`: one item
+    for each file that may still be checked."""
     try:
         entries = [*os.scandir(folder)]
     except OSError:

@@ -23,7 +23,7 @@ _compared: dict[str, float] = {}
 
 
 def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, str]:
-    """Brings the copies up to date unless that was done lately. Returns them by the folders that exist."""
+    """Updates the copies unless they were updated recently. Returns them, keyed by folder."""
     copies = {folder: f"{target}{folder}" for folder in folders if os.path.isdir(folder)}  # noqa: PTH112
     now = time.monotonic()
     if target not in _compared or now - _compared[target] > _STAYS:

@@ -43,7 +43,7 @@ class FoundService(Struct, frozen=True):
     path: str
     """Its path in the API: /application/…"""
     row: Mapping[str, Any]
-    """Its entry in the list of services."""
+    """The entry of the service in the list of services."""
 
 
 class EverydayCall:

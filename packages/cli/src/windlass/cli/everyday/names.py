@@ -23,7 +23,7 @@ from windlass.cli.user_folders import cache_folder
 from windlass.terminal.command_errors import CommandFailed
 
 _FRESH: Final = 30.0
-"""Seconds that names are kept. A completion is asked for at each press of a key."""
+"""Seconds for which names are cached, because completion runs at each key press."""
 _SECONDS: Final = 2.0
 """Seconds that a completion waits for the server."""
 

@@ -29,7 +29,7 @@ class BuildStage(Struct, kw_only=True):
     borrowed: list[tuple[str, str]] = field(default_factory=list)
     """Files of other images, such as a package manager: the image and the path."""
     tools: list[RunStep] = field(default_factory=list)
-    """Steps before the first file of the application."""
+    """Steps before any file of the application is copied."""
     manifests: list[str] = field(default_factory=list)
     """Files that `install` needs. None: it needs all of them."""
     install: list[RunStep] = field(default_factory=list)

@@ -100,7 +100,7 @@ _NOT_GIVEN: Final = frozenset(
         "PERL5LIB",
     ]
 )
-"""Variables of the service that would direct where the tools of a build find themselves."""
+"""Variables of the service that would change where build tools find their own files."""
 _FOR_INSTALLING: Final = re.compile(
     r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE|PERL_CARTON)_\w+"
     r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",

@@ -25,7 +25,7 @@ _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:
 """Packages that may open a port: of the standard library, of C, and all of other modules."""
 _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
 _ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
-"""Folders of programs that help to make the application."""
+"""Folders with auxiliary programs, such as tools and examples."""
 _MOST_SOURCES: Final = 100
 _FRAMEWORKS: Final = {
     "github.com/gin-gonic/gin": "Gin",

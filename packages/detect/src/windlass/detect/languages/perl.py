@@ -38,7 +38,7 @@ _SYSTEM: Final = {
 _PSGI: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
 _PROGRAMS: Final = ("app.pl", "main.pl", "server.pl")
 _MIRROR: Final = "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"
-"""Without it, both tools fetch modules by plain HTTP, and check no sum of them."""
+"""The mirror. By default, both tools would download modules over plain HTTP without checksums."""
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:

@@ -74,7 +74,7 @@ UNNAMED: Final = "<none>:<none>"
 """The name of an image without a name, on older engines."""
 
 LONGEST_ID: Final = 36
-"""Characters of the id of a service."""
+"""Maximum characters of the id of a service."""
 _OF_IDS: Final = "0123456789abcdef-"
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -97,7 +97,7 @@ class _LayerOrigin(Struct, rename="pascal"):
 
 class _Read(Struct, frozen=True):
     chosen: ChosenDockerfile
-    """With the text of the repository or the recipe."""
+    """The chosen Dockerfile, with the text of the repository or the recipe."""
     around: Around
     guarded: Rewritten
 
@@ -131,7 +131,7 @@ class DockerBuilder:
         self._backoff, self._pulled = PullBackoff(), PulledImages(self._docker, folder / PULLED)
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
-        """Organizations, and images by digest that a registry gave them."""
+        """Organizations, with the images (by digest) that a registry gave them."""
         self._interrupted: dict[str, None] = {}
         """Services whose last build was interrupted: the engine became unavailable."""
         self._left: list[tuple[BuildProgress, str]] = []

@@ -70,7 +70,7 @@ class EngineTurn:
         self._entering, self._lock = asyncio.Lock(), asyncio.Lock()
         self._builds = 0
         self._ended = asyncio.Event()
-        """Set while this server has no turn."""
+        """An event that is set while this server has no turn."""
         self._ended.set()
         self._turn = AsyncExitStack()
         """Ends the turn."""

@@ -83,8 +83,8 @@ def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages
 
 
 def _all_instructions(read: Dockerfile, base: FromImages) -> Iterator[Instruction]:
-    """Yields what is executed, in its order or more often: what waits for another stage as ONBUILD counts
-    once for each stage."""
+    """Yields all executed instructions in order. ONBUILD instructions count once for each stage that uses
+    the image."""
     for argument in read.arguments:
         default = "" if argument.default is None else f"={argument.default}"
         yield instruction(argument.line, f"ARG {argument.name}{default}", read.escape)

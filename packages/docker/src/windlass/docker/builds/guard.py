@@ -93,7 +93,7 @@ class Around(Struct, frozen=True, kw_only=True):
     platform: Mapping[str, str]
     """TARGETARCH and the related variables, as the engine will set them."""
     digests: Mapping[str, str] = {}
-    """Images that were checked, by the name in the Dockerfile, and what is written in its place."""
+    """Checked images: the name in the Dockerfile, and the digest that replaces it."""
     heredocs: bool
     """True if the engine knows heredocs."""
     stage: str | None = None
