@@ -80,8 +80,8 @@ def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
 
 
 def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: bool) -> None:
-    """Prints an event of a stream: an `answer`, or a remark of the server on missing events, which is not
-    `whole`."""
+    """Prints an event of a stream: an `answer`, or, if not `whole`, a remark of the server about missing
+    events."""
     if whole and as_json:
         click.echo(data)
         return

@@ -29,8 +29,8 @@ def existing_owner_id(settings: Settings) -> str:
 
 
 def home_of(folder: Path) -> str:
-    """Returns a text that servers have in common as long as they share this folder. A server with a copy of
-    it, on this machine or on a copy of the machine, has another one. Empty before the first start."""
+    """Returns a text that is the same for all servers that share this folder, and different for a copy of
+    the folder, on this machine or on a copy of the machine. Empty before the first start."""
     if not folder.exists():
         return ""
     about = folder.stat()

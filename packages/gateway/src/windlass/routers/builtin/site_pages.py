@@ -77,7 +77,7 @@ class SiteContent:
     def __init__(self, path: str, size: int, etag: str, fields: _Fields, encoding: str = "") -> None:
         self.path, self.size = path, size
         self.second, self.head = 0, b""
-        """The head of the usual answer, and the second that it names."""
+        """The cached head of the usual answer, and the second in its Date field."""
         self.etag = etag.encode()
         own = {**fields, "etag": ("ETag", etag)}
         unchanged = {key: field for key, field in own.items() if not key.startswith("content-")}
