@@ -87,7 +87,7 @@ async def _seal(ledger: Ledger, tx: Tx, current: DeploymentRow, workload: Worklo
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
-    """Ends a cancelled or timed-out run."""
+    """Ends a run that exceeded its time limit, as failed."""
     await _remove(ledger, workload)
     await _close(ledger, Progress.FAILED, failure)
 

@@ -54,7 +54,7 @@ async def run(ledger: Ledger) -> None:
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
-    """Ends a failed or cancelled run, before another one may begin."""
+    """Ends a run that timed out or could not be awaited, as failed, before another one may begin."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
     await ledger.fail(failure, output=await last_output(ledger.ctx, workload.service, workload.deployment))
