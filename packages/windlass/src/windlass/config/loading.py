@@ -1,6 +1,6 @@
-"""Reads the settings: flags win over environment, environment over the TOML file.
+"""Reads the settings: flags override the environment, and the environment overrides the TOML file.
 
-The only place that reads the environment.
+No other module reads the environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass.config.settings import Settings
 PREFIX = "WINDLASS_"
 _FILE = PREFIX + "CONFIG"
 _READ = PREFIX + "CONFIG_READ"
-# Variables of a client, and those that name the file of settings, and the one that was read.
+# Variables with the prefix that are not settings: those of a client, and the paths of the settings file.
 _NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
 
 
@@ -43,7 +43,7 @@ class ShownSetting(Struct, frozen=True):
 def load(
     flags: Mapping[str, Any], environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> tuple[Settings, Mapping[str, str]]:
-    """Returns the settings, and the source of each that was given."""
+    """Returns the settings, and the source of each setting that is not a default."""
     environment = os.environ if environment is None else environment
     file = file or _named_file(environment)
     if file is not None and environment is os.environ:
@@ -62,21 +62,22 @@ def load(
 
 
 def settings_file() -> Path | None:
-    """Returns the file that settings of this process come from, if there is one."""
+    """Returns the path of the settings file that this process has read, if any."""
     named = os.environ.get(_READ) or os.environ.get(_FILE)
     return Path(named).absolute() if named else None
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Returns environment variables that look like settings but are unknown: they may be misspelt, and have
-    no effect."""
+    """Returns environment variables that have the prefix of settings but name no setting. They have no
+    effect, and may be misspelt."""
     environment = os.environ if environment is None else environment
     declared = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)
 
 
 def take_secrets() -> list[str]:
-    """Removes secrets from the environment after they were read. Returns their names."""
+    """Removes the secret settings from the environment after they were read. Returns the names of the
+    variables."""
     declared = {PREFIX + name.upper() for name, setting in _declared_settings().items() if setting.secret}
     secret = declared | {PREFIX + "TOKEN"}
     names = sorted(secret & os.environ.keys())
@@ -86,12 +87,12 @@ def take_secrets() -> list[str]:
 
 
 def take_variables(names: Iterable[str]) -> dict[str, str]:
-    """Removes variables from the environment, and returns those that were set."""
+    """Removes variables from the environment. Returns the values of the variables that were set."""
     return {name: os.environ.pop(name) for name in names if name in os.environ}
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSetting]:
-    """Returns every setting. The value of a secret is not shown."""
+    """Describes every setting, with its source. Values of secrets are replaced by "(set)" or "(not set)"."""
     described: list[ShownSetting] = []
     for name, declared in _declared_settings().items():
         value = getattr(settings, name)
@@ -117,7 +118,7 @@ _TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str
 
 
 def _in_words(message: str) -> str:
-    """Describes the expected value, without Python types and patterns."""
+    """Returns an error message of msgspec without Python types and regular expressions."""
     message = _TYPES.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
     return _PATTERN.sub("set it to a value of this form", _BOUNDS.sub(r"must be \1 \2", message))
 
@@ -180,27 +181,29 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 class _SettingAnnotation(NamedTuple):
-    """The annotation of a setting, parsed."""
+    """The parsed annotation of a setting."""
 
     default: Any
     meaning: str
     opens: str
-    """The group that begins with this setting, if any."""
+    """The heading of the group of settings that begins here; empty inside a group."""
     secret: bool
     after: str
-    """The setting that it follows in lists, of one that a package brings."""
+    """For a setting of a package: the setting after which it is listed."""
     is_folder_of_services: bool
 
 
 @cache
 def _declared_settings() -> Mapping[str, _SettingAnnotation]:
-    """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
+    """Returns the annotations of all settings, in order. Cached, because parsing takes longer than the rest
+    of a start."""
     settings = _annotations()
     return {name: settings[name] for name in _in_order(settings)}
 
 
 def _in_order(settings: Mapping[str, _SettingAnnotation]) -> list[str]:
-    """Returns the names of settings, each after the one that it follows, whichever package brings that."""
+    """Returns the names of all settings in order. A setting of a package follows the setting in its
+    `after`."""
     order = [name for name, declared in settings.items() if not declared.after]
     left = [name for name, declared in settings.items() if declared.after]
     while placed := [name for name in left if settings[name].after in order]:
@@ -228,13 +231,13 @@ def _annotations() -> dict[str, _SettingAnnotation]:
 
 
 def folders_of_services(settings: Settings) -> tuple[str, ...]:
-    """Returns the folders that all services may read, beside those of the system."""
+    """Returns the folders that every service may read, in addition to the folders of the system."""
     named = [name for name, declared in _declared_settings().items() if declared.is_folder_of_services]
     return tuple(folder for name in named if (folder := getattr(settings, name)))
 
 
 def to_type(settings: Settings, words: str) -> str:
-    """Returns a command that names this data directory from any folder."""
+    """Returns a command line for the terminal, with `--data-dir` if the data directory is not the default."""
     if settings.data_dir == Settings().data_dir:
         return f"windlass {words}"
     return f"windlass {words} --data-dir {shlex.quote(str(Path(settings.data_dir).absolute()))}"

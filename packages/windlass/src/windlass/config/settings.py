@@ -1,4 +1,4 @@
-"""Every setting of the product, once: name, default, meaning. Packages bring further ones."""
+"""Declares every setting of the product: name, default and meaning. Packages add settings of their own."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Words = tuple[str, ...]
 
 
 class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider with which people sign in to the console."""
+    """An OpenID Connect provider with which people sign in to the console."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}\Z")]
-    """The name of the provider in URLs."""
+    """Identifies the provider in URLs."""
     issuer: Annotated[str, Meta(min_length=1)]
     client_id: Annotated[str, Meta(min_length=1)]
     client_secret: str = ""
-    """Empty for a public client, which has only the proof of RFC 7636."""
+    """Empty for a public client, which authenticates only with PKCE (RFC 7636)."""
     title: str = ""
-    """The text of its button."""
+    """Label of the provider's button on the sign-in page."""
     scopes: str = "openid profile email"
 
 
 class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of the product, and of the engines."""
+    """The settings of the product, without those of packages."""
 
     host: Annotated[str, says("Address to listen on", opens="Addresses")] = "127.0.0.1"
     port: Annotated[int, says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
@@ -310,7 +310,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def build_registry(self) -> BuildRegistry | None:
-        """The registry for images that are built; None if they stay on the engine."""
+        """The registry to which built images are pushed; None if they stay on the engine."""
         if not self.registry:
             return None
         name, password = self.registry_username, self.registry_password
@@ -318,7 +318,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def bindable(self) -> range:
-        """The ports of the machine that services may listen on for others. Raises ValueError."""
+        """The machine's ports that can become public ports of services. Raises ValueError."""
         first, _, last = self.public_ports.partition("-")
         if not 0 < int(first) <= int(last) <= 65_535:
             raise ValueError(f"{self.public_ports} is not a range of ports, such as 30000-32767")
@@ -326,19 +326,19 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def signs_people_in(self) -> bool:
-        """Returns whether people can sign in, and not only those who have an API token."""
+        """Whether people can sign in; otherwise only API tokens give access."""
         return bool(self.oidc_issuer or self.oidc_providers)
 
     @property
     def url(self) -> str:
-        """The address where clients find this server, as far as is known here; also the name of the built-in
-        issuer."""
+        """The address of this server for clients, and the name of the built-in issuer. Without `public_url`,
+        it is built from `host` and `port`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
 
 
 def _with_packages() -> type[ProductSettings]:
-    """Returns the settings of the product with those of installed packages."""
+    """Returns the settings of the product and of the installed packages, as one type."""
     forms = [point.load() for point in entry_points(SETTINGS)]
     declared = [field for form in forms for field in msgspec.structs.fields(form)]
     fields = [(field.name, field.type, field.default) for field in declared]

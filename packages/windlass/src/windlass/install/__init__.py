@@ -1,1 +1,1 @@
-"""An installation, put together from its settings: database, engine, key, and the loops that run."""
+"""Builds an installation from its settings: database, engine, key, and background loops."""

@@ -1,4 +1,4 @@
-"""The composition of an installation: its folder, its key, its store and its context."""
+"""Builds the parts of an installation: its data directory, its store, its keys and its context."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
-"""Services that run as their own users come to their files through these folders."""
+"""Folders that other users may traverse: services that run as their own users reach their files through
+them."""
 _TRIES, _MOMENT = 11, 0.1
 
 
 def make_private(folder: Path) -> None:
-    """Closes the data directory to other users; warns if they could read files of it."""
+    """Denies other users access to the data directory. Logs a warning if they could read files of it until
+    now."""
     private_folder(folder)
     if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_traversable(folder):
         _log.warning(
@@ -133,7 +135,7 @@ def way_out(settings: Settings) -> HttpSender:
 
 
 def _trust(file: str) -> ssl.SSLContext:
-    """Returns the authorities of the system, and those of a file."""
+    """Returns a TLS context that trusts the authorities of the system and of a PEM file."""
     context = ssl.create_default_context()
     try:
         context.load_verify_locations(cafile=file)
@@ -151,7 +153,7 @@ async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> S
         return await PostgresStore.open(settings.database_url, clock)
     from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
 
-    # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
+    # A killed server's child process keeps the database lock from its fork until its exec.
     for _ in range(tries - 1):
         with suppress(InUse):
             return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
@@ -160,12 +162,12 @@ async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> S
 
 
 async def check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
-    """Returns the keys of this installation, and its id. Makes a key if nothing is encrypted yet."""
+    """Returns the encryption and the id of this installation. Creates a key if nothing is encrypted yet."""
     earlier = await read_keys(store.reads)
     encryption = load_encryption(settings, may_make=earlier is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
-        """Stores key and id unless they are there: of several replicas, the first decides."""
+        """Stores the key's fingerprint and the id, unless another replica has stored them before."""
         key, id = await tx.facts.get(CURRENT), await tx.facts.get(INSTALLATION)
         if id is None:
             id = new_id().encode()
@@ -198,7 +200,8 @@ def rotation_of(ctx: Context) -> KeyRotation:
 
 
 async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
-    """Sets aside services that the database does not know, including those of the former installation."""
+    """Sets services aside that are not in the database, including services of the data directory's former
+    installation."""
     for label, unknown in report.unknown.items():
         async with holdings(ctx.settings, parts_for, label) as held:
             for service, kept in unknown.items():
@@ -206,7 +209,10 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
 
 
 async def seed(ctx: Context, tx: Tx) -> str | None:
-    """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    """Schedules the recurring work, and creates the first organization with its cluster if there is none.
+
+    Returns the new organization's Admin token, or None if the settings contain one.
+    """
     place = ctx.ownership.place
     await follow_earlier_clock(tx)
     await tx.work.schedule(SWEEP, SWEEP, tx.now + 60 * SECOND)
@@ -224,7 +230,8 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
 
 
 async def _found_place(ctx: Context, tx: Tx, org: Row) -> None:
-    """Creates a cluster of a machine in the first organization, when a server is first started there."""
+    """Creates a cluster for this machine in the first organization, when a server starts here for the first
+    time."""
     place = ctx.ownership.place
     if place == FIRST_PLACE or await tx.owners.get(place):
         return
@@ -248,7 +255,7 @@ def _local(own: Parts, settings: Settings) -> Place:
 
 
 def _public_host(settings: Settings) -> str:
-    """Returns the host in addresses of public ports of this machine."""
+    """Returns the host name in addresses of this machine's public ports."""
     named = urlsplit(settings.public_url).hostname if settings.public_url else None
     anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
     return named or ("localhost" if anywhere else settings.gateway_host)

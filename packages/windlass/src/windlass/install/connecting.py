@@ -1,4 +1,4 @@
-"""Connects clusters to engines at other addresses."""
+"""Connects clusters to engines on other machines."""
 
 from __future__ import annotations
 
@@ -25,21 +25,24 @@ from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
 PLACES: Final = "places"
-"""The folder below the data directory with the files of clusters' engines."""
+"""The folder for state of remote engines, below the data directory."""
 FIRST_OPEN: Final = 1024
-"""The first port that organizations may have opened on the machine of this server."""
+"""The lowest port that organizations may open on the server's machine."""
 
 
 class EngineReach(Reach):
-    """Admits hosts that the operator allowed. Ports of this machine, and of its neighbours on the link, are
-    meant for itself: requests would reach them through the router. So each of these addresses has to be
-    allowed alone, and not within a network."""
+    """Decides which addresses of remote engines may be connected to: only those that the operator has
+    allowed.
+
+    Addresses of this machine, and link-local addresses, have to be allowed one by one: an allowed network
+    does not include them. Services could otherwise reach their ports through the router.
+    """
 
     def __init__(self, allowed: Iterable[str]) -> None:
         super().__init__(allowed, public=False)
 
     def admits(self, address: Address) -> bool:
-        # ::ffff:169.254.169.254 reaches 169.254.169.254.
+        # An IPv4-mapped address such as ::ffff:169.254.169.254 connects to 169.254.169.254.
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_link_local or address.is_multicast or address.is_unspecified or _is_own(address):
             return ip_network(address) in self._allowed
@@ -47,7 +50,7 @@ class EngineReach(Reach):
 
 
 def _is_own(address: Address) -> bool:
-    """Returns True for addresses of this machine: programs can listen there."""
+    """Returns whether an address belongs to this machine, by binding a socket to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as tried, suppress(OSError):
         tried.bind((str(address), 0))
@@ -56,12 +59,13 @@ def _is_own(address: Address) -> bool:
 
 
 def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
-    """Returns a link to the gateway of a data directory. It starts with its first use."""
+    """Returns a link to the gateway of a data directory. The gateway process starts when the link is first
+    used."""
     return GatewayLink(folder_of(settings.data_dir), started)
 
 
 def gateway_access_log(settings: Settings) -> str:
-    """Returns the absolute path of the gateway's access log; empty if there is none."""
+    """Returns the absolute path of the gateway's access log, or an empty string if there is none."""
     if not settings.gateway_access_log_file:
         return ""
     path = Path(settings.gateway_access_log_file).absolute()
@@ -73,7 +77,8 @@ def gateway_access_log(settings: Settings) -> str:
 
 
 def remote_provider(word: str) -> RemoteProvider:
-    """Returns the provider whose engines clusters name by a word. Raises Invalid if none is installed."""
+    """Returns the engine provider for the word that clusters use for it. Raises Invalid if none is
+    installed."""
     for provider in providers().values():
         if getattr(provider, "word", "") == word:
             return cast(RemoteProvider, provider)
@@ -81,12 +86,12 @@ def remote_provider(word: str) -> RemoteProvider:
 
 
 class ClusterConnector:
-    """Creates places for clusters whose engine is at another address."""
+    """Creates the places of clusters whose engine is on another machine."""
 
     def __init__(self, settings: Settings, server: Server, link: GatewayLink) -> None:
         try:
-            # The reports of a host that runs services are trusted: only the operator decides which hosts
-            # may be one.
+            # The server trusts the reports of engine hosts, so only the operator decides which hosts are
+            # allowed.
             self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
@@ -118,12 +123,12 @@ class ClusterConnector:
         return await remote_provider(access.engine).identity(access.remote, self._reach)
 
     async def report(self, access: EngineAccess, label: str) -> EngineReport:
-        """Asks the engine for its state, and for the instances with this label. Raises EngineError."""
+        """Returns the state of an engine, and the services with this label on it. Raises EngineError."""
         return await remote_provider(access.engine).report(access.remote, self._reach, label)
 
     def label(self, cluster: str) -> str:
-        """Returns the label of a cluster's objects. Two clusters may use one engine; each ignores the
-        objects of the other."""
+        """Returns the label for all objects of a cluster on its engine. It separates clusters that share an
+        engine."""
         return f"{self._server.installation}.{cluster}"
 
     def router(self, access: EngineAccess) -> HttpRouter:

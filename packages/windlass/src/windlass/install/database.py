@@ -1,4 +1,4 @@
-"""The database that the settings name, for those who come beside the server."""
+"""Opens the database of the settings for commands that run beside the server or without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.terminal.command_errors import CommandRefused
 
 @contextlib.asynccontextmanager
 async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnection]:
-    """Opens a snapshot of the database; the server may run and continue to write."""
+    """Opens a read-only snapshot of the database. The server may be running and writing."""
     if settings.database_url:
         from windlass.store import postgres_archive  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
@@ -32,7 +32,7 @@ async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnectio
 
 @contextlib.asynccontextmanager
 async def replacing(settings: Settings) -> AsyncIterator[ArchiveConnection]:
-    """Replaces all data in one transaction; no server may run."""
+    """Opens the database to replace its whole content in one transaction. No server may be running."""
     if settings.database_url:
         from windlass.store import postgres_archive  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 

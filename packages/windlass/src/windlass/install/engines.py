@@ -1,4 +1,4 @@
-"""The engines of this installation: the providers of installed packages, and the one that is in use."""
+"""The engine providers of installed packages, and the choice of the provider in use."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from windlass.install import mark
 
 @cache
 def providers() -> Mapping[str, EngineProvider]:
-    """Returns all providers by name, those that `auto` takes first at the beginning."""
+    """Returns all providers by name, in the order in which `auto` tries them."""
     found: list[EngineProvider] = [entry.load()() for entry in entry_points(PROVIDERS)]
     return {provider.name: provider for provider in sorted(found, key=lambda provider: -provider.rank)}
 
 
 def names() -> str:
-    """Returns the words of the setting `engine`, for a message."""
+    """Returns the values of the setting `engine`, for an error message."""
     *some, last = ("auto", *sorted(providers(), reverse=True))
     return f"{', '.join(some)} or {last}"
 
 
 def own_settings(provider: EngineProvider, settings: Settings) -> Any:
-    """Returns the settings that a provider reads."""
+    """Returns the settings of a provider, as an instance of its settings type."""
     file = settings_file()
     known = {
         "settings_file": str(file or ""),
@@ -45,7 +45,7 @@ def own_settings(provider: EngineProvider, settings: Settings) -> Any:
 
 
 def private_files(settings: Settings) -> tuple[str, ...]:
-    """Returns files and folders of the operator that services must not see."""
+    """Returns the operator's files and folders that services must not read."""
     named = [for_tools().get("HOME", ""), settings.access_log_file, settings.gateway_access_log_file]
     if (file := settings_file()) is not None:
         named += [str(file), str(file.parent)]
@@ -53,7 +53,7 @@ def private_files(settings: Settings) -> tuple[str, ...]:
 
 
 async def provider_in_use(settings: Settings) -> EngineProvider:
-    """Returns the provider of the engine in use. Raises BadSetting if there is none of the name."""
+    """Returns the provider of the engine in use. Raises BadSetting if no such provider is installed."""
     name = await choose_engine(settings)
     if name not in providers():
         raise BadSetting(f"engine: choose {names()}: there is no engine {name}")
@@ -61,10 +61,10 @@ async def provider_in_use(settings: Settings) -> EngineProvider:
 
 
 async def choose_engine(settings: Settings) -> str:
-    """Resolves `auto`: the engine that the data directory was used with, or else the first one that is
-    present.
+    """Resolves `auto` to the engine that the data directory was used with, or to the first engine present.
 
-    A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
+    The previous engine has priority, so that a Docker that was installed later does not take over services
+    whose data is on the other engine.
     """
     if settings.engine != "auto":
         return settings.engine
@@ -79,7 +79,8 @@ async def choose_engine(settings: Settings) -> str:
 def kept_engine(settings: Settings) -> str:
     """Returns the engine that this data directory was used with; empty if there was none.
 
-    Does not fail for a mark that cannot be read: the start refuses it elsewhere, and `doctor` reports it.
+    Returns an empty string for an unreadable mark too. Other steps of the start refuse the mark, and `doctor`
+    reports it.
     """
     with suppress(OSError, BadSetting):
         seen = mark.read(settings)
@@ -88,8 +89,10 @@ def kept_engine(settings: Settings) -> str:
 
 
 def forget_removals(settings: Settings) -> None:
-    """Erases the records of removed generations, which stop late calls of the servers that removed them. A
-    database that replaces another one may need these generations again, or their numbers."""
+    """Deletes the records of removed generations, which reject late calls of earlier servers.
+
+    After the database was replaced, the same generations or their numbers may be needed again.
+    """
     for provider in providers().values():
         for folder in provider.folders(Path(settings.data_dir)):
             shutil.rmtree(folder / REMOVED, ignore_errors=True)

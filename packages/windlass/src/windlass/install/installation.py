@@ -1,6 +1,6 @@
-"""An installation, put together and running: settings in, a whole Windlass out.
+"""A running installation, built from its settings.
 
-`serve` puts it behind a socket; tests call it directly.
+`serve` connects it to a socket. Tests call it directly.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ _log = log("main")
 _STORM = 0.05
 _SILENT = "The database does not answer"
 _OWNER_LOOK = 1.0
-"""Seconds after which this server notices that it has become the owner of its place."""
+"""Seconds between two checks whether this server has become the owner of its place."""
 _REST = 1.0
-"""Seconds until a database that refused is asked again."""
+"""Seconds before the database is tried again after an error."""
 MARK_EVERY = 5
-"""Seconds between two checks whether the database has moved on."""
+"""Seconds between two updates of the data directory's mark, if the database has new events."""
 _PATIENCE = 5.0
-"""Seconds that the start waits for an engine that does not answer."""
+"""Seconds that the start waits for an engine that does not respond."""
 
 
 class Installation:
-    """A running installation: its parts, its loops, and its stop."""
+    """A running installation: its parts and its background loops."""
 
     def __init__(
         self,
@@ -135,14 +135,14 @@ class Installation:
         store.measure_with(ctx.meters.take)
         self.stopping = False
         self.first_token: str | None = None
-        """The Admin token that the first start created; it is shown only once."""
-        self.first_code = ""  # of a link that signs a browser in, after a first start
+        """The Admin token that the first start created. It is shown only once."""
+        self.first_code = ""  # code of a sign-in link for a browser, after the first start
         pages = Pages(ctx, self.metrics.text, self._find_problem, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
         self.app = App(ctx, callers, pages, self.metrics, find_file)
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: dict[str, float] = {}
-        """Services of which the engine saw something, and when."""
+        """Services whose instances changed according to the engine, with the times of the changes."""
         self._something_changed = asyncio.Event()
         self.routes = RouteUpdates(ctx)
         self.instance_check = InstanceCheck(ctx, self.note_change)
@@ -153,24 +153,24 @@ class Installation:
             lambda: len(self.audit_check.faults),
         )
         self.left_running = 0
-        """Services that keep running after the server has stopped, as far as the engine knows."""
+        """Number of services that keep running after the server has stopped, as far as the engine reports."""
         self.marked_engine = ctx.places.local.engine.name
-        """The name of the engine in the mark of the data directory."""
+        """The engine that is recorded in the mark of the data directory."""
         self._run_socket: UnixForwarder | None = None
         self._mark: mark.Mark | None = None
-        """The last mark of the data directory."""
+        """The mark of the data directory as it was last written."""
 
     async def start(self) -> None:
-        """Finds running services, then starts the background loops."""
+        """Starts the router and the engine, finds running services, and starts the background loops."""
         ctx = self.ctx
-        # First, so that a port in use is reported before anything starts
+        # The router starts first, so that a port in use is reported before other parts start.
         await ctx.places.local.router.start()
         await ctx.places.local.router.keep(stays=True)
         await note_api_port(ctx)
         await ctx.git.sweep()
         missed = partial(self.instance_check.note, ctx.places.local.id)
         await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
-        if ctx.places.adopts:  # Some engines report their identity only now.
+        if ctx.places.adopts:  # some engines report their identity only after they were started
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
@@ -178,7 +178,7 @@ class Installation:
         await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
         if ctx.ownership.is_owner:
-            with suppress(EngineError):  # one that is unavailable is examined before the first action
+            with suppress(EngineError):  # an unavailable engine is examined before its first action
                 await examine(ctx, ctx.places.local)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
@@ -202,7 +202,8 @@ class Installation:
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
     async def _open_run_socket(self) -> None:
-        """Opens the socket by which runs on this machine reach this server, whatever networks they have."""
+        """Opens the Unix socket through which Terraform runs on this machine reach this server, whatever
+        their network."""
         settings = self.ctx.settings
         if folder := self.ctx.places.local.engine.server_folder:
             host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
@@ -210,7 +211,7 @@ class Installation:
             await self._run_socket.open()
 
     async def take_first_token(self, token: str) -> None:
-        """Notes the Admin token of a first start, which is still to be shown, and makes a link with it."""
+        """Stores the first start's Admin token until it is shown, and creates a sign-in link with it."""
         owner = await self.authenticator.admit(f"Token {token}".encode())
         self.first_token = token
         self.first_code, _ = await self.ctx.store.write(lambda tx: create_link(self.ctx, tx, owner))
@@ -248,7 +249,8 @@ class Installation:
         await self.ctx.store.close()
 
     async def _last_write_seconds(self) -> float:
-        """Returns the seconds for what is stored last; none if the database does not store anything now."""
+        """Returns the seconds allowed for the last writes to the database; 0 if the database cannot write
+        now."""
         try:
             problem = await self.ctx.store.problem()
         except Unavailable as error:
@@ -256,7 +258,7 @@ class Installation:
         return 0.0 if problem else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> None:
-        """Counts running instances, and stops the gateway if there are none."""
+        """Counts the running services, and stops the gateway if no instance is running."""
         instances: list[Instance] = []
 
         async def look(place: Place) -> None:
@@ -272,19 +274,19 @@ class Installation:
                     await self.ctx.places.local.router.keep(stays=False)
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
-        """Requests work that keeps everything running that should run."""
+        """Schedules a check of every service that should be running, and returns their ids."""
         serving = await tx.statuses.serving()
         await tx.work.schedule_all(RECONCILE, [(service, org) for service, org, _ in serving])
         return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:
-        """Restores the routes of running services, unless the engine delays it; services that do not run get
-        an error page."""
+        """Restores the routes of running services, for a limited time. Services that do not run get an error
+        page."""
         await self.routes.catch_up(_PATIENCE)
         self.routes.note_all(await self.ctx.store.reads.statuses.services())
 
     def note_change(self, service: str) -> None:
-        """Called when an engine saw an instance begin or end."""
+        """Records that an instance of a service started or ended. Engines call this."""
         self._changed[service] = time.monotonic()
         self._something_changed.set()
 
@@ -295,8 +297,7 @@ class Installation:
             self.ctx.places.note_changed(word.removeprefix(CLUSTER))
 
     async def _note_changes(self) -> None:
-        """Schedules work for changes that the engine saw, with a short delay, so that many changes become
-        one piece of work."""
+        """Schedules checks of changed services after a short delay, so that many changes become one write."""
         while True:
             await self._something_changed.wait()
             await asyncio.sleep(_STORM)
@@ -314,8 +315,10 @@ class Installation:
             await asyncio.sleep(_REST)
 
     async def _note_sharing(self) -> None:
-        """Each time that this server becomes the owner of its place. To try what the machine supports takes a
-        moment, which no start waits for."""
+        """Records the machine's isolation features each time this server becomes the owner of its place.
+
+        The features are tried out in the background, because trying takes a moment.
+        """
         was_owner = False
         while True:
             is_owner = self.ctx.ownership.is_owner
@@ -327,7 +330,7 @@ class Installation:
     async def _note_uses(self) -> None:
         while True:
             await asyncio.sleep(1)
-            # Others log that the database is unavailable; what was not noted is kept.
+            # Other loops log that the database is unavailable. Uses that are not stored yet are kept.
             with suppress(Unavailable):
                 await self.authenticator.note()
 
@@ -338,7 +341,7 @@ class Installation:
                 await self.note_mark()
 
     async def note_mark(self) -> None:
-        """Writes down in the data directory how far the database is, if it has moved on."""
+        """Writes the database's newest event to the mark in the data directory, if it has changed."""
         ctx = self.ctx
         now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
         if now != self._mark:
@@ -370,12 +373,13 @@ async def install(
     keeps_engine: bool = False,
     gateway: int = 0,
 ) -> Installation:
-    """Opens the store, checks the key, and makes the first organization if there is none.
+    """Opens the store, checks the keys, and creates the first organization if there is none.
 
-    `adopt`: continues even if data directory and database do not belong together, and sets unknown services
-    aside. `keeps_engine`: the data directory goes on naming the engine that it was used with, whichever the
-    settings name. `lease`: milliseconds after which another replica takes up what this one was doing when
-    it was killed. `gateway`: process id of the gateway that was started for it, or 0."""
+    `adopt`: starts even if the data directory and the database do not belong together, and sets unknown
+    services aside. `keeps_engine`: the mark keeps the engine that the data directory was used with, whatever
+    the settings name. `lease`: milliseconds after which another replica takes over the work of a killed
+    server. `gateway`: process id of the gateway that was started for this server, or 0.
+    """
     clock, out = clock or SystemClock(), out or way_out(settings)
     make_private(Path(settings.data_dir))
 
@@ -386,7 +390,7 @@ async def install(
     store = await open_store(settings, clock)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
-        # no restore may run while this process has the database
+        # a restore must not run while this process has the database open
         await in_thread(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await check_installation(settings, store)
         own = await parts_for(id)
@@ -405,7 +409,7 @@ async def install(
 async def _complete(
     installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
 ) -> None:
-    """Creates the first organization, and puts back services that were set aside."""
+    """Creates the first organization, and restores services that were set aside."""
     ctx = installation.ctx
     if adopt:
         await in_thread(forget_removals, ctx.settings)

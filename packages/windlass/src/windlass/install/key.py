@@ -1,6 +1,6 @@
-"""The sealing keys of an installation: given in the settings, or the file `key` in the data directory.
+"""The sealing keys of an installation, from the settings or from the file `key` in the data directory.
 
-The first key is to seal; the others open what was sealed before the key was replaced.
+The first key seals new values. Further keys open values that were sealed before a key rotation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = log("keys")
 
 
 class WrongKey(Exception):
-    """The secrets of this installation were sealed with another key."""
+    """Raised if the installation's secrets were sealed with a key that is not given."""
 
 
 def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption:
@@ -28,7 +28,7 @@ def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption
 
 
 def check_keys(encryption: Encryption, state: KeyState, owner: str = "this database") -> None:
-    """Refuses to start without a key that may seal values."""
+    """Raises WrongKey if a key is missing that the database needs."""
     for id in state.needed:
         check_key(encryption, id, owner)
 
@@ -49,7 +49,7 @@ def key_file(settings: Settings) -> Path:
 
 
 def load_keys(settings: Settings, *, may_make: bool = False) -> list[bytes]:
-    """Returns all keys that are given, with the sealing key first."""
+    """Returns all given keys, the sealing key first."""
     if settings.key:
         return _parse_keys(settings.key.replace(",", " "), "WINDLASS_KEY")
     file = key_file(settings)
@@ -65,8 +65,8 @@ def load_keys(settings: Settings, *, may_make: bool = False) -> list[bytes]:
 
 
 def given_keys(settings: Settings) -> Callable[[], Sequence[bytes]]:
-    """Returns a function that loads the keys of a running server again. It returns none if they cannot be
-    read now."""
+    """Returns a function that reloads the keys while the server runs. The function returns an empty list if
+    the keys cannot be read."""
 
     def load() -> Sequence[bytes]:
         try:
@@ -82,14 +82,14 @@ def given_keys(settings: Settings) -> Callable[[], Sequence[bytes]]:
 
 
 def add_key(settings: Settings) -> str:
-    """Puts a new key before the others in the file `key`, durably. Returns its id."""
+    """Prepends a new key to the file `key`, durably. Returns the key's id."""
     key = new_key()
     _write(settings, [key, *load_keys(settings)])
     return id_of(key)
 
 
 def drop_keys(settings: Settings, ids: Collection[str]) -> list[str]:
-    """Removes keys from the file `key`. Returns the ids of those that were there."""
+    """Removes keys from the file `key`. Returns the ids of the removed keys."""
     keys = load_keys(settings)
     dropped = [id for key in keys if (id := id_of(key)) in ids]
     if dropped:
@@ -103,13 +103,13 @@ def _write(settings: Settings, keys: Sequence[bytes]) -> None:
 
 
 def _make(file: Path) -> None:
-    """Creates a key atomically: a start that is killed here leaves no partial key."""
+    """Creates the key file atomically: a killed start does not leave a partial file."""
     draft = file.with_name(f".key-{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:
         writing.write(new_key().hex() + "\n")
         writing.flush()
         os.fsync(writing.fileno())
-    # Unlike renaming, it never takes the place of the key that another replica made meanwhile.
+    # Unlike a rename, a link never overwrites a key that another replica has created meanwhile.
     with suppress(FileExistsError):
         os.link(draft, file)
     draft.unlink()

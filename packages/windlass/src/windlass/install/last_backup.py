@@ -1,4 +1,4 @@
-"""The note of the last backup: a file in the data directory, which metrics show."""
+"""The record of the last backup: a file in the data directory, which is included in the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE: Final = "last-backup"
 
 class BackupNote(Struct, frozen=True, kw_only=True):
     at: int
-    """The moment whose state is in the backup."""
+    """The time of the snapshot that the backup contains."""
 
 
 def write(settings: Settings, note: BackupNote) -> None:
@@ -25,7 +25,7 @@ def write(settings: Settings, note: BackupNote) -> None:
 
 
 def read(settings: Settings) -> BackupNote | None:
-    """Returns None if there was no backup, or its note cannot be read: then there is none to rely on."""
+    """Returns the record of the last backup, or None if it is missing or unreadable."""
     try:
         return msgspec.json.decode((Path(settings.data_dir) / FILE).read_bytes(), type=BackupNote)
     except (OSError, msgspec.MsgspecError):

@@ -1,7 +1,7 @@
-"""The mark of an installation: a file in the data directory with the id that its database has, too.
+"""The mark of a data directory: a file with the installation id, which the database contains too.
 
-The file also names the newest event of the database when this data directory was last used with it, so that a
-start recognizes an older or diverged state of the same database.
+The mark includes the newest event of the database when it was last used with this directory. With it, a start
+recognizes an older or diverged state of the same database.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Mark(Struct, frozen=True, kw_only=True):
     event: int = 0
     """Number of the newest event."""
     hash: str = ""
-    """The hash of that event in the chain; empty if it has none."""
+    """The event's hash in the hash chain; empty if the event has none."""
     database: str = ""
-    """The kind of database it was used with."""
+    """The kind of database that the data directory was used with."""
     engine: str = ""
-    """The engine that its services ran on."""
+    """The engine that ran its services."""
     folder: str = ""
-    """The data directory, as a path of the machine on which it was last used."""
+    """The absolute path of the data directory on the machine where it was last used."""
 
 
 def file_of(settings: Settings) -> Path:
@@ -51,12 +51,12 @@ def read(settings: Settings) -> Mark | None:
 
 
 def write(settings: Settings, mark: Mark) -> None:
-    """Replaces the mark at once; several replicas may write to one data directory."""
+    """Replaces the mark atomically, because several replicas may write to one data directory."""
     write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
 
 
 async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
-    """Returns the mark of this database as it is now."""
+    """Returns a mark for the present state of the database."""
     event, hash = await reads.events.newest()
     return Mark(
         installation=installation,
@@ -73,8 +73,11 @@ def _folder(settings: Settings) -> str:
 
 
 def original_of(settings: Settings) -> Path | None:
-    """Returns the data directory that this one was copied from with its database, if that is still there.
-    Servers that share a database may be made from copies: each has its own id."""
+    """Returns the data directory from which this one was copied, if it still exists.
+
+    Returns None for PostgreSQL: data directories of servers that share a database may be copies, and each
+    server has its own id.
+    """
     seen = read(settings)
     if seen is None or not seen.folder or settings.database_url:
         return None

@@ -1,6 +1,6 @@
-"""Checks that the data directory and the container engine belong to the database that the settings name.
+"""Checks that the data directory and the engine belong to the database of the settings.
 
-Called before anything is started, written or erased; changes nothing itself.
+A start calls this module before it starts, writes or deletes anything. The checks change nothing.
 """
 
 from __future__ import annotations
@@ -33,42 +33,41 @@ from windlass.store.archive import Snapshot, level
 
 _log = logging.getLogger(__name__)
 
-"""The migration since which services have a cluster."""
 PATIENCE: Final = 5.0
-"""Seconds that a container engine may take to answer."""
+"""Seconds that an engine may take to respond."""
 _MOST_NAMED: Final = 5
 
 PartsFor = Callable[[str], Awaitable[Parts]]
-"""The parts of the installation with this id."""
+"""Returns the parts of the installation with a given id."""
 
 
 class DatabaseMismatch(Exception):
-    """Refuses a start: the data directory or the engine belongs to another database, or to a newer state of
-    this one."""
+    """Raised if the data directory or the engine belongs to another database, or to a newer state of this
+    one."""
 
 
 class OwnershipReport(Struct, kw_only=True):
-    """Services found on this machine, compared with the database."""
+    """The services that were found on this machine, compared with the database."""
 
     mark: Mark | None
     """The mark of the data directory."""
     installation: str = ""
-    """The installation of the database; empty if it was never used."""
+    """The installation id in the database; empty if the database was never used."""
     event: int = 0
-    """The newest in the database."""
+    """Number of the newest event in the database."""
     reason: str = ""
-    """Why they do not belong together; empty if they do."""
+    """The reason why the data directory and the database do not belong together; empty if they do."""
     unknown: dict[str, dict[str, StoredData]] = field(default_factory=dict)
-    """Services that the database neither has nor has deleted, by the installation whose label they bear on a
-    container engine."""
+    """Services that are neither present nor deleted in the database, by the label (installation id) of their
+    containers."""
     is_lost: bool = False
-    """True if something runs whose files are missing."""
+    """Whether programs are running whose files are missing from the data directory."""
     aside: int = 0
-    """Services that were set aside earlier."""
+    """Number of services that were set aside earlier."""
     lost: list[str] = field(default_factory=list)
-    """Services that have fewer volumes than hold data of theirs."""
+    """Services that should have more volumes with data than were found."""
     unseen: str = ""
-    """Why the engine could not be looked at."""
+    """The reason why the engine could not be examined; empty if it was."""
 
     @property
     def found(self) -> dict[str, StoredData]:
@@ -76,30 +75,33 @@ class OwnershipReport(Struct, kw_only=True):
 
 
 class DatabaseState(Struct, frozen=True):
-    """The state of a database, as far as it has to be compared."""
+    """The part of a database's state that is compared with the data directory."""
 
     installation: str = ""
     event: int = 0
     hash: str = ""
-    """The hash of the last event that the data directory has seen."""
+    """The hash, in the database, of the newest event that the data directory has seen."""
     present: frozenset[str] = frozenset()
-    """Services that the database contains."""
+    """Services that exist in the database."""
     deleted: frozenset[str] = frozenset()
     volumes: Mapping[str, Collection[str]] = {}
-    """Names of volumes that hold data, by service."""
+    """Names of volumes with data, by service."""
 
 
 async def examine(settings: Settings, parts_for: PartsFor | None = None) -> OwnershipReport:
-    """Compares what is found here with the database. `parts_for`: the parts of a server, if not given."""
-    # The mark is read before the database, and what there is before what the database knows: all of these may
-    # grow while they are looked at, and a database is never behind.
+    """Compares the services found on this machine with the database.
+
+    `parts_for`: returns the parts of a server; by default, those of the settings.
+    """
+    # The order of reading matters, because everything may grow meanwhile: first the mark and the services
+    # found, then the database, so that the database never seems to be behind.
     seen = mark.read(settings)
     database = await read_state(settings, seen)
     report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
     try:
         async with asyncio.timeout(PATIENCE):
             await _count(settings, report, database, parts_for or _real_parts_for(settings))
-    except (EngineError, BuildError) as error:  # also one that is unavailable
+    except (EngineError, BuildError) as error:  # including an unavailable engine
         report.unseen = str(error)
     except TimeoutError:
         report.unseen = "the engine did not list what runs here in time"
@@ -108,8 +110,8 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
 
 
 async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
-    """Raises DatabaseMismatch if data directory and database do not belong together, unless `adopt` is set;
-    and for a copy of a data directory that is still there."""
+    """Raises DatabaseMismatch if the data directory and the database do not belong together, unless `adopt`
+    is set. Raises it in any case if the data directory is a copy and its original still exists."""
     refuse_copy(settings)
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
@@ -123,8 +125,8 @@ async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -
 
 
 async def check(settings: Settings) -> None:
-    """Raises DatabaseMismatch unless the data directory belongs to the database. For commands beside the
-    server."""
+    """Raises DatabaseMismatch unless the data directory belongs to the database. Used by commands that run
+    beside the server."""
     refuse_copy(settings)
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
@@ -134,8 +136,8 @@ async def check(settings: Settings) -> None:
 
 
 def refuse_copy(settings: Settings) -> None:
-    """Raises DatabaseMismatch for a copy of a data directory that is still there: both would control the same
-    processes and containers."""
+    """Raises DatabaseMismatch if the data directory is a copy and its original still exists. Both would
+    control the same processes and containers."""
     if original := mark.original_of(settings):
         raise DatabaseMismatch(
             f"rename or remove {original} if it is not needed any more, or restore a backup into another "
@@ -149,7 +151,8 @@ def _real_parts_for(settings: Settings) -> PartsFor:
 
 
 async def without_record(settings: Settings, recorded: Container[str]) -> dict[str, StoredData]:
-    """Returns services found here that are not in `recorded`. An unreachable engine counts as empty."""
+    """Returns the services found on this machine that are not in `recorded`. An unreachable engine counts as
+    empty."""
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
     database = await read_state(settings, seen)
@@ -162,7 +165,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
 
 
 async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
-    """Reads the state of the database; an empty file is a database that was never used."""
+    """Reads the state of the database. An empty or missing file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
     async with reading_snapshot(settings) as line:
@@ -185,7 +188,7 @@ async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
 
 
 async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Collection[str]]:
-    """Returns the volumes of services that run on the engine of this machine: others are not looked at."""
+    """Returns the volumes of the services that run on this machine's engine."""
     volumes, reads = await moment.volumes(), moment.reads
     for id in await reads.statuses.clusters():
         row = await reads.resources.get(id)
@@ -211,7 +214,7 @@ async def _count(
 async def _gather(
     settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
 ) -> None:
-    """Collects all services found here, by label, whether the database knows them or not."""
+    """Collects all services found on this machine by label, including services that are in the database."""
     for label in _labels(settings, report, database):
         async with holdings(settings, parts_for, label) as held:
             report.aside = len(held.records())
@@ -221,7 +224,11 @@ async def _gather(
 
 
 def _without_volumes(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
-    """Compares numbers: a volume is never erased alone. Services that are set aside have theirs."""
+    """Returns the services with fewer volumes than the database records.
+
+    Comparing numbers is enough, because a single volume is never deleted alone. Services that were set aside
+    still have their volumes.
+    """
     here, aside = report.found, records(Path(settings.data_dir))
     return sorted(
         service
@@ -235,7 +242,7 @@ def _exclude(services: Mapping[str, StoredData], others: Container[str]) -> dict
 
 
 def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
-    """Returns the labels that our containers may have, the present one first."""
+    """Returns the labels that containers of this installation may have, the current label first."""
     labels = [database.installation, report.mark.installation if report.mark else ""]
     return [*dict.fromkeys(label for label in labels if label)] or ["none"]
 
@@ -244,7 +251,7 @@ def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState
 async def holdings(
     settings: Settings, parts_for: PartsFor, installation: str
 ) -> AsyncIterator[ServiceDataStores]:
-    """Opens the stored data of an installation whose server does not run here."""
+    """Opens the stored data of an installation, without a running server."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
     logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
     async with AsyncExitStack() as closing:
@@ -260,7 +267,7 @@ async def holdings(
         )
 
 
-# In words
+# Error messages
 
 
 def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState) -> str:

@@ -1,4 +1,4 @@
-"""The parts of an installation: engine, builder and router; tests use others."""
+"""The replaceable parts of an installation, such as engine, builder and router. Tests provide others."""
 
 from __future__ import annotations
 
@@ -36,19 +36,23 @@ class Parts(Struct, frozen=True, kw_only=True):
     servers: Servers
     connector: Connector
     owner: Callable[[], str] | None = None
-    """Returns the id of the server as the owner of its place, or an empty text while that is not known. None
-    where no other server can be."""
+    """Returns the id of the server as the owner of its place, or an empty string while the id is unknown.
+    None if there cannot be another server."""
     server: str = ""
-    """The id of the server of this data directory; empty if it is the only one of its database."""
+    """The id of the server of this data directory; empty if it is the only server of its database."""
     home: str = ""
-    """The data directory as this machine has it open, if it is part of the owner; see `server_id.home_of`."""
+    """The identity of the opened data directory, if the engine belongs to this server; see
+    `server_id.home_of`."""
     calls: BoundedCalls = field(default_factory=bounded_detection)
-    """Detection, for requests and for builds."""
+    """Bounded calls for the detection of applications, for requests and for builds."""
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
-    """`installation` distinguishes our objects from those of another Windlass on the same engine. `gateway`
-    is the process id of the gateway that was started for this server, or 0."""
+    """Creates the parts that the settings select.
+
+    `installation` distinguishes the objects of this installation from those of another Windlass on the same
+    engine. `gateway` is the process id of the gateway that was started for this server, or 0.
+    """
     _check_public_ports(settings)
     folder = await in_thread(Path(settings.data_dir).resolve)
     calls = bounded_detection(CallLimits(settings.detection_memory, settings.detection_seconds))
@@ -94,7 +98,7 @@ async def _owner(settings: Settings, provider: EngineProvider, engine: Engine) -
     if provider.is_of_server:
         own = await in_thread(owner_id, settings)
         return lambda: own
-    # Servers that share an engine are one owner together, on whichever machines they are.
+    # Servers that share an engine are one owner together, on whichever machine they run.
     return lambda: engine.identity
 
 

@@ -1,4 +1,4 @@
-"""The id of a server as the owner of its place: of its data directory, on its machine."""
+"""The id of a server as the owner of its place. It consists of a data directory's id and a machine's id."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def owner_id(settings: Settings) -> str:
-    """Returns the id of the server of this data directory. A copy of the directory on another machine belongs
-    to another server, because the services run on the first machine."""
+    """Returns the owner id of the server of this data directory.
+
+    A copy of the directory on another machine has another owner id, because its services run on the first
+    machine.
+    """
     return f"{_folder_id(Path(settings.data_dir) / FILE)}@{_machine_id()}"
 
 
 def existing_owner_id(settings: Settings) -> str:
-    """Returns the same id, or an empty text for a data directory that has none yet. Writes nothing."""
+    """Returns the owner id, or an empty string if the data directory has none yet. Writes nothing."""
     file = Path(settings.data_dir) / FILE
     return owner_id(settings) if file.exists() else ""
 
 
 def home_of(folder: Path) -> str:
-    """Returns a text that is the same for all servers that share this folder, and different for a copy of
-    the folder, on this machine or on a copy of the machine. Empty before the first start."""
+    """Returns an identity of the data directory that only servers sharing this very folder have in common.
+
+    A copy of the folder has another identity, even on a copy of the machine. Empty before the first start.
+    """
     if not folder.exists():
         return ""
     about = folder.stat()
@@ -38,7 +43,7 @@ def home_of(folder: Path) -> str:
 
 
 def _folder_id(file: Path) -> str:
-    """Reads the id of the data directory; the first of several servers makes it."""
+    """Returns the data directory's id. The first server to call this creates it."""
     with suppress(FileNotFoundError):
         return file.read_text().strip()
     draft = file.with_name(f"{FILE}.{os.getpid()}")
@@ -51,7 +56,7 @@ def _folder_id(file: Path) -> str:
 
 
 def _machine_id() -> str:
-    """Returns the id of the machine; empty in containers, which have no permanent id."""
+    """Returns the machine's id; empty in containers, which have no permanent id."""
     return _read(_MACHINE)
 
 

@@ -1,6 +1,6 @@
-"""Writes answers to the socket, each in one write; ordinary answers are assembled in one step.
+"""Sends responses: head and body in one write, and the usual responses without uvicorn's code for headers.
 
-uvicorn's `RequestResponseCycle` sends everything else. Requests are read in `serve.connection`.
+All other responses are left to uvicorn's `RequestResponseCycle`. Requests are parsed in `serve.connection`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-# The status lines of answers with a body whose length is announced.
+# Status lines of the responses that are built in one step. They must have a Content-Length.
 _USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
 
 class CorkedTransport:
-    """Sends everything that one turn of the loop writes with one system call: head and body travel together,
-    and the reader is woken once."""
+    """Joins all writes of one turn of the event loop into one system call. Head and body of a response leave
+    together, so that the client is woken only once."""
 
     __slots__ = ("_call_soon", "_parts", "_transport")
 
@@ -53,10 +53,11 @@ class CorkedTransport:
 
 
 class WholeAnswer:
-    """Wraps the application for one request, and puts an answer in one piece together in one step.
+    """Wraps the application for one request, and builds the bytes of a complete response in one step.
 
-    uvicorn looks at each header by itself, which takes longer than the rest of sending it. Any but the usual
-    answer to a client that stays is left to uvicorn."""
+    uvicorn checks each header separately, which takes longer than the rest of sending. Responses that are
+    streamed, close the connection or have an unusual status are left to uvicorn.
+    """
 
     __slots__ = ("_app", "_cycle", "_start")
 
@@ -81,7 +82,7 @@ class WholeAnswer:
         await self._cycle.send(message)
 
     def _put_together(self, start: Any, message: Any) -> bytes | None:
-        """Returns the answer as bytes if it is whole, announces its length and closes nothing; else None."""
+        """Returns the bytes of a complete response with Content-Length, or None if uvicorn has to send it."""
         cycle, line = self._cycle, _USUAL.get(start["status"])
         if not line or message.get("more_body") or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
             return None
@@ -95,7 +96,7 @@ class WholeAnswer:
         return head + body
 
     async def _answer(self, answer: bytes) -> None:
-        """Writes the answer, and sets the fields in which uvicorn keeps how far an answer is."""
+        """Writes the response, and updates uvicorn's fields for the progress of a response."""
         cycle = self._cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()

@@ -1,7 +1,7 @@
-"""The socket of one client: flow control in both directions, and its time limits.
+"""The socket of one client of the API: flow control in both directions, and time limits.
 
-Requests are read in `serve.connection`, which continues this class. There is no timer: the table of
-connections asks each of them now and then whether its client has taken too long.
+`serve.connection` extends this class with the parsing of requests. There is no timer for each connection: the
+connection table calls `age` of every connection at intervals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass.serve.port_state import PortState
 
 
 class ReadingFlow(FlowControl):
-    """uvicorn's, except that the application does not resume reading while many bytes wait already."""
+    """Flow control of uvicorn, but the application cannot resume reading while many received bytes wait."""
 
     full = False
 
@@ -59,25 +59,25 @@ class ClientSocket(asyncio.Protocol):
         self._port = port
         self._table = port.table
         self._held = HeadBuffer(port.bounds.head_bytes, port.bounds.target_bytes)
-        """Bytes of requests that wait for the one in progress."""
-        # The connection
+        """Received bytes of further requests. They wait until the current request is finished."""
+        # State of the connection
         self._served = self._closing = False
         self._blocked = False
-        """Its client does not read, so that what is written waits here."""
+        """Whether the client does not read, so that written bytes stay in the buffer of the transport."""
         self._since = self._blocked_since = self._loop.time()
-        """Since when the server has been waiting for bytes, and for the client to read."""
+        """The times since which the server has been waiting for bytes, and for the client to read."""
         self._unsent = 0
-        # The request under way
+        # State of the current request
         self._busy = False
-        """True while the request has not been answered completely."""
+        """Whether the response is still incomplete."""
         self._whole = True
-        """True if the request has arrived completely."""
+        """Whether the request has arrived completely."""
         self._body_began = 0.0
 
-    # Left to the requests
+    # Implemented by the class that parses requests
 
     def _advance(self) -> None:
-        """Handles the waiting requests, one after the other."""
+        """Starts the next of the waiting requests."""
         raise NotImplementedError
 
     def _abandon(self) -> None:
@@ -85,7 +85,8 @@ class ClientSocket(asyncio.Protocol):
         raise NotImplementedError
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers bytes that are no request, and closes: nothing after them can be trusted either."""
+        """Responds to bytes that are not a valid request, and closes the connection. Bytes after them cannot
+        be trusted either."""
         raise NotImplementedError
 
     # The connection
@@ -110,7 +111,7 @@ class ClientSocket(asyncio.Protocol):
             )
 
     def _join(self) -> None:
-        """Adds the connection to those that the server ends when it stops."""
+        """Adds the connection to the set of connections that the server closes when it stops."""
         raise NotImplementedError
 
     @property
@@ -127,8 +128,11 @@ class ClientSocket(asyncio.Protocol):
         self.transport.abort()
 
     def close(self) -> None:
-        """Hangs up after what was written. Where something may still come, it is read for a moment: closing
-        over unread bytes would take the answer away from a client that has not read it yet."""
+        """Closes the connection after the written bytes were sent.
+
+        If the client may still be sending, the server reads for a moment: closing a socket with unread bytes
+        resets the connection, and the client could lose the response.
+        """
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
@@ -142,7 +146,7 @@ class ClientSocket(asyncio.Protocol):
         self.flow.resume_reading()
 
     def _answer_and_close(self, status: int, message: str) -> None:
-        """Answers without the application, and closes."""
+        """Sends a response without calling the application, and closes the connection."""
         self._whole = False  # further bytes are not read as a request
         if not self.transport.is_closing():
             self.transport.write(failure_response(status, message, self._port.headers(self._address)))
@@ -168,7 +172,7 @@ class ClientSocket(asyncio.Protocol):
         self._table.unsent(self, self._unsent)
 
     def _choose_reading(self) -> None:
-        """Pauses reading while many bytes are waiting already, and resumes it after that."""
+        """Pauses reading while many received bytes wait, and resumes it when they have been processed."""
         flow = self.flow
         full = flow.full
         flow.full = len(self._held.held) > ROOM and not self._closing
@@ -180,7 +184,8 @@ class ClientSocket(asyncio.Protocol):
     # Time
 
     def waits_since(self) -> float | None:
-        """Returns since when the server has been waiting for the client; None while the application works."""
+        """Returns since when the server has been waiting for the client, or None while the application
+        works."""
         if self._blocked:
             return self._blocked_since
         if self._busy and (self._whole or self.flow.read_paused):
@@ -195,7 +200,7 @@ class ClientSocket(asyncio.Protocol):
         elif self._blocked:
             self._age_unread(now)
         elif self.flow.read_paused:
-            self._since = now  # the application takes its time, not the client
+            self._since = now  # the application is slow, not the client
         elif not self._whole:
             if age > bounds.stall_seconds or now - self._body_began > bounds.body_seconds:
                 self._refuse(408, "The rest of the request did not arrive in time.")
@@ -208,7 +213,8 @@ class ClientSocket(asyncio.Protocol):
             self.transport.close()
 
     def _age_unread(self, now: float) -> None:
-        """Aborts the connection of a client that reads nothing; one that reads slowly is kept."""
+        """Aborts the connection if the client has read nothing for too long. Slow progress is enough to keep
+        it."""
         if self.transport.get_write_buffer_size() < self._unsent:
             self._blocked_since = now
             self._table.sent(self)

@@ -1,10 +1,12 @@
-"""A connection to the API: reads requests by the rules of both ports, and runs the application for each.
+"""A connection to the API: parses requests with the rules that the gateway also uses, and calls the
+application.
 
-Heads are read by `base.http_in`, as on the gateway, and not by uvicorn: its parser has no limits, takes
-trailers for fields and accepts what the gateway refuses. uvicorn's part is the answer and the stop.
+Request heads are parsed by `base.http_in` and not by uvicorn, whose parser has no limits, treats trailers as
+header fields, and accepts requests that the gateway refuses. uvicorn sends the responses and stops the
+server.
 
-A connection has at most one request in progress; further requests wait in order, up to a limit. Flow
-control and time limits are in `serve.client_socket`.
+A connection has at most one request in progress; further requests wait in order, up to a limit. Flow control
+and time limits are in `serve.client_socket`.
 """
 
 from __future__ import annotations
@@ -38,13 +40,14 @@ from windlass.serve.port_state import PortState
 
 _SLASH: Final = ord("/")
 _LEFTOVER: Final = 1024 * 1024
-"""Bytes of a body that are still read after the request was answered, so that the connection can be kept."""
+"""Unread bytes of a request body that are still read and discarded after the response, to keep the connection
+open."""
 _ONCE: Final = frozenset({b"sec-websocket-version", b"sec-websocket-key"})
 _LOGGER: Final = logging.getLogger("uvicorn.error")
 
 
 class Connection(ClientSocket):
-    """One connection with the requests on it. uvicorn makes it, and gives the names of its parameters."""
+    """A connection to the API and its requests. uvicorn creates it, and defines the parameter names."""
 
     __slots__ = ("_app", "_app_state", "_asgi", "_body", "_config", "_cycle", "_head", "_state")
 
@@ -63,9 +66,9 @@ class Connection(ClientSocket):
         self._app = config.loaded_app
         self._asgi = {"version": config.asgi_version, "spec_version": "2.3"}
         self._head: RequestHead | None = None
-        """The head of the last request, which the next one usually repeats."""
+        """The last request's head. Clients usually repeat it, so that it need not be parsed again."""
         self._cycle: RequestResponseCycle | None = None
-        """The request in progress, and how far its answer is."""
+        """The request in progress, with the progress of its response."""
         self._body: RequestBody | None = None
 
     def _join(self) -> None:
@@ -76,13 +79,13 @@ class Connection(ClientSocket):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Ends the connection because the server stops; a request in progress may end first."""
+        """Closes the connection because the server stops; a request in progress is finished first."""
         if self._busy and self._cycle is not None:
             self._cycle.keep_alive = False
         else:
             self.transport.close()
 
-    # Bytes that arrive
+    # Received bytes
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -116,7 +119,7 @@ class Connection(ClientSocket):
         self._choose_reading()
 
     def _begin(self, data: bytes) -> None:
-        """Starts the request that these bytes begin with. They contain a whole head."""
+        """Starts a request from bytes that contain its complete head."""
         try:
             self._read_head(data)
         except Bad as bad:
@@ -149,11 +152,12 @@ class Connection(ClientSocket):
         self._start(method, target, head, self._opening(head.length))
 
     def _opening(self, length: int) -> bytes:
-        """Returns the part of the body that has arrived; bytes after its end wait for the next request."""
+        """Returns the part of the request body that has arrived. Bytes after the body wait for the next
+        request."""
         self._whole, self._body = True, None
         if not length:
             return b""
-        if 0 < length <= len(self._held.held):  # most often, all of it came with its head
+        if 0 < length <= len(self._held.held):  # usually the body arrives together with the head
             return self._held.cut(length)
         bounds = self._port.bounds
         body = self._body = RequestBody(length, bounds, self._held, plain=True, most=bounds.body_chunks)
@@ -162,9 +166,9 @@ class Connection(ClientSocket):
         return data
 
     def _read_body(self, data: bytes) -> None:
-        """Reads bytes of the body, and of pipelined requests after it."""
+        """Processes bytes of the request body, and of pipelined requests after it."""
         body = self._body
-        if body is None:  # it was refused meanwhile
+        if body is None:  # the body was refused meanwhile
             return
         try:
             data = body.feed(data)
@@ -186,7 +190,7 @@ class Connection(ClientSocket):
         if len(cycle.body) > HIGH_WATER_LIMIT and not self._whole:
             self.flow.pause_reading()
 
-    # The request
+    # Request handling
 
     def _start(self, method: bytes, target: bytes, head: RequestHead, body: bytes) -> None:
         raw_path, _, query = target.partition(b"?")
@@ -227,7 +231,8 @@ class Connection(ClientSocket):
         self._state.tasks.add(task)
 
     def _finish_answer(self) -> None:
-        """Called when the application has answered; the client may still have to read it."""
+        """Prepares for the next request. Called when the response is complete, although the client may not
+        have read it yet."""
         self._state.total_requests += 1
         self._busy = False
         self._since = self._table.now
@@ -250,8 +255,7 @@ class Connection(ClientSocket):
     # Websockets
 
     def _takes_websocket(self, method: bytes, head: RequestHead) -> bool:
-        """Returns True for the proper opening of a websocket. Any other request is answered as an ordinary
-        one."""
+        """Returns whether a request opens a websocket. Invalid openings are treated as ordinary requests."""
         return self._config.ws_protocol_class is not None and opens_websocket(method, head.fields)
 
     def _become_websocket(self, head: bytes) -> None:
@@ -277,7 +281,7 @@ class Connection(ClientSocket):
             self._abandon()
             self.transport.abort()
             return
-        if not (self._busy or self._whole):  # it was answered before all of it had arrived
+        if not (self._busy or self._whole):  # the response was sent before the request body had arrived
             self.transport.close()
             return
         self._abandon()
@@ -285,7 +289,7 @@ class Connection(ClientSocket):
 
 
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:
-    """Returns True for a request that opens a websocket by the rules of RFC 6455, section 4.2.1."""
+    """Returns whether a request opens a websocket by the rules of RFC 6455, section 4.2.1."""
     fields = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
     times = sum(name in _ONCE for name, _ in headers)
     return (

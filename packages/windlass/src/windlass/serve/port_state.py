@@ -1,4 +1,4 @@
-"""State that all connections of the port share: their table, the headers of refusals, websockets to open."""
+"""The state that all connections of the API port share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.base.http_in.connections import ConnectionTable
 
 
 class PortState:
-    """State that all connections of the port share: their table, and the rate limit headers of refusals."""
+    """The state that all connections share: their table, the headers of refusals, and websockets to open."""
 
     def __init__(
         self,
@@ -26,8 +26,11 @@ class PortState:
         self._opening: deque[Callable[[], None]] = deque()
 
     def open_in_turn(self, opening: Callable[[], None]) -> None:
-        """Opens one websocket in each turn of the loop. Opening takes as long as many requests: thousands at
-        once would keep all other clients waiting for seconds."""
+        """Queues the opening of a websocket; one is opened in each turn of the event loop.
+
+        Opening a websocket takes as long as many requests. Thousands at once would delay all other clients
+        for seconds.
+        """
         if not self._opening:
             asyncio.get_running_loop().call_soon(self._open_next)
         self._opening.append(opening)

@@ -1,4 +1,4 @@
-"""The socket of the API: uvicorn with connections of our own, and a stop within seconds."""
+"""The server of the API: uvicorn with the connections of `serve.connection`, and a stop within seconds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from windlass.serve.port_state import PortState
 STOP_SECONDS = 3
 BACKLOG = 2048
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0
-"""Seconds between two pings of a websocket, and until its client must have answered one."""
+"""Seconds between two pings of a websocket, and seconds within which the client must answer a ping."""
 MOST_IN_A_FRAME = 4096
-"""Bytes of a frame from the client. The server ignores all of them."""
+"""Largest frame from a client, in bytes. The server ignores the content of frames."""
 
 
 def websocket(**parts: Any) -> asyncio.Protocol:
@@ -43,7 +43,7 @@ async def serve(
     announce: Callable[[int], None],
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves an installation that was started, until a signal asks to stop; running requests get a moment to
+    """Serves a started installation until a signal asks to stop. Requests in progress get a moment to
     finish."""
     settings = installation.ctx.settings
     bounds = Bounds(connections=allow_connections(Bounds().connections))
@@ -82,14 +82,15 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
         "forwarded_allow_ips": list(proxies),
         "ws": websocket,
         "ws_max_size": MOST_IN_A_FRAME,
-        "ws_per_message_deflate": False,  # one more state for each connection, and lines are short
+        "ws_per_message_deflate": False,  # compression needs memory per connection, and messages are short
         "ws_ping_interval": PING_SECONDS,
         "ws_ping_timeout": PONG_SECONDS,
     }
 
 
 def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
-    """Returns the headers of a refusal before a request was read. It does not count against the limit."""
+    """Returns the rate limit headers for a refusal that is sent before a request was parsed. The refusal is
+    not charged to the rate limit."""
     window, _ = installation.budgets.window_of_address(subject_of_address(address), spend=False)
     return rate_limit_headers(window)
 
@@ -100,8 +101,11 @@ def _stop(
     leave_seconds: float,
     stopping: Callable[[], None],
 ) -> None:
-    """Handles a signal: the server is no longer ready, and after a while takes no new requests. A second one
-    does not wait."""
+    """Handles a signal.
+
+    The first signal makes the server report that it is not ready, and stops it after `leave_seconds`. A
+    second signal stops it at once.
+    """
     if installation.stopping:
         server.should_exit = server.force_exit = True
     else:
@@ -115,7 +119,7 @@ def _exit(server: uvicorn.Server) -> None:
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn without its own signal handling. Announces when it listens."""
+    """uvicorn without its signal handlers. Calls a function when it starts to listen."""
 
     def __init__(
         self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
@@ -132,21 +136,24 @@ class ApiServer(uvicorn.Server):
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends the streams, which have no end of their own, and lets uvicorn wait for the other requests."""
+        """Ends the streams, which have no end of their own, before uvicorn waits for the other requests."""
         self._stopping()
         await super().shutdown(sockets)
 
 
 def tune_interpreter() -> None:
-    """Lets the garbage collector run less often, and threads wait less for each other.
+    """Makes garbage collection rarer, and switches between threads more frequent.
 
-    Objects of the start stay to the end, and those of a few dozen requests in progress are no garbage:
-    with Python's own thresholds, made for small programs, it would look at them several times for each
-    request. Beside a thread that computes, such as one that unpacks a build, Python lets the event loop
-    wait for 5 ms each time it wakes up, which is longer than most requests take."""
+    Objects created at the start live until the end, and the objects of a few dozen requests in progress are
+    not garbage. With Python's default thresholds, the collector would scan them several times for each
+    request.
+
+    While another thread computes, for example unpacks a build, Python's default switch interval delays the
+    event loop by 5 ms at each wake-up, which is longer than most requests take.
+    """
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
-    gc.enable()  # a start goes without
+    gc.enable()  # garbage collection is disabled during the start
     sys.setswitchinterval(0.0005)
 
 
@@ -159,14 +166,14 @@ class _NoSignals:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Binds the socket before anything else is begun, so that a port in use is reported at once."""
+    """Binds the listening socket before anything else starts, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        # A socket that is only bound leaves its port to the first socket that listens, and routers start
-        # earlier.
+        # A socket that is only bound loses its port to the first socket that listens, and the routers start
+        # before this server.
         listening.listen(BACKLOG)
     except OSError:
         listening.close()

@@ -1,9 +1,10 @@
-"""Websockets on the wire: uvicorn's protocol over wsproto. See `api.sockets`.
+"""The websocket protocol of the API: uvicorn's implementation with wsproto, with limits. See `api.sockets`.
 
-Most clients only listen: more than a few bytes from them ends the connection. If a session reads, its
-accept message states that, and reading from the client stops while the session does not take what has come.
+Most clients only receive, so a client that sends more than a few bytes is disconnected. A session that reads
+messages declares a limit in its accept message; reading from the client then pauses while the session does
+not process its messages.
 
-Loaded with the first of them, because few installations ever see one, and it takes 20 ms.
+This module is imported at the first websocket, because it takes 20 ms and few installations use websockets.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 
 _PIECE: Final = 1024
 _AT_ONCE: Final = 0.001
-"""Bytes of frames that are parsed together, and seconds for which pieces are parsed before others have their
-turn. A piece may have 170 frames."""
+"""Bytes of frames that are parsed at once, and seconds after which parsing pauses to let other connections
+run. One piece may contain 170 frames."""
 _SAID: Final = 16 * 1024
-"""Bytes that a client may send at once. It has to answer pings and closes; more is not read."""
+"""Bytes that a client may send in a burst. Pings, pongs and close frames need a few; other messages are not
+read."""
 _SAID_EACH_SECOND: Final = 1024
 _POLICY: Final = 1008
 _STOPPED: Final = 1012
@@ -31,17 +33,19 @@ _STOPPING: Final = "This server is stopping: connect again"
 
 
 class WebSocket(WSProtocol):
-    """A websocket that keeps nothing for a client that does not read, and leaves one that does not answer."""
+    """A websocket without a buffer for clients that do not read. It is closed if the client does not answer
+    pings."""
 
     def join(self, table: ConnectionTable, before: OpenConnection) -> None:
-        """Replaces the connection that requested the websocket. Called before anything else."""
+        """Replaces the HTTP connection that requested the websocket, in the connection table. Called before
+        all other methods."""
         self._table = table
         self.network = before.network
         self._may_say = float(_SAID)
         self._told_at = self._stuck_since = table.now
         self._accepted = self._stuck = self._is_read = self._waits_for_turn = False
         self._ahead = b""
-        """Bytes of the client that wait for their turn."""
+        """Received bytes that wait to be parsed."""
         table.replace(before, self)
 
     def connection_made(self, transport: Any) -> None:
@@ -57,7 +61,7 @@ class WebSocket(WSProtocol):
         if message["type"] == "websocket.accept" and (longest := message.get("longest")):
             self._is_read = True
             self.buffer.max_length = longest
-            self.config = copy(self.config)  # the reason of a close names its limit
+            self.config = copy(self.config)  # the message of a close frame names the limit of this websocket
             self.config.ws_max_size = longest
         await super().send(message)
         if message["type"] == "websocket.accept" and not self._accepted:
@@ -70,7 +74,7 @@ class WebSocket(WSProtocol):
             if self._may_say < 0:
                 self._end_flood()
                 return
-        if not self._accepted:  # the request that opens it
+        if not self._accepted:  # the HTTP request that opens the websocket
             super().data_received(data)
             return
         self._ahead += data
@@ -78,7 +82,7 @@ class WebSocket(WSProtocol):
             self._parse()
 
     def _parse(self) -> None:
-        """Parses as much as is parsed at once."""
+        """Parses received bytes for at most a millisecond, and queues the rest."""
         until, at = time.perf_counter() + _AT_ONCE, 0
         while at < len(self._ahead) and not self.transport.is_closing():
             super().data_received(self._ahead[at : at + _PIECE])
@@ -98,7 +102,7 @@ class WebSocket(WSProtocol):
             self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Reads from the client again, unless something is still against it."""
+        """Resumes reading from the client, unless there is a reason to pause."""
         is_held_back = self._stuck or self.read_paused or self._waits_for_turn
         if self._accepted and not (is_held_back or self.transport.is_closing()):
             self.transport.resume_reading()
@@ -111,7 +115,7 @@ class WebSocket(WSProtocol):
         return message
 
     def shutdown(self) -> None:
-        """Sends the client the reason why its websocket is closed."""
+        """Sends the client the reason why the server closes the websocket."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self.transport.write(self.conn.send(CloseConnection(_STOPPED, _STOPPING)))
             self.close_sent = True
@@ -141,7 +145,7 @@ class WebSocket(WSProtocol):
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Called when the client does not read. Then its pings are not answered either."""
+        """Pauses reading if the client does not read, so that its pings are not answered either."""
         super().pause_writing()
         self._stuck = True
         self._stuck_since = self._table.now
@@ -155,14 +159,16 @@ class WebSocket(WSProtocol):
         self._resume_reading()
 
     def handle_close(self, event: CloseConnection) -> None:
-        """Sends the reason to a client that violated the protocol."""
+        """Sends the reason for closing to a client that violated the protocol."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self.transport.write(self.conn.send(CloseConnection(event.code, event.reason)))
         super().handle_close(event)
 
     def keepalive_timeout(self) -> None:
-        """Aborts the connection, which would wait forever for the client to read. While nothing is read
-        from the client, its answer is not seen either."""
+        """Aborts the connection if the client does not answer pings; closing would wait for it to read.
+
+        While reading from the client is paused, its pong cannot arrive, so another ping is scheduled.
+        """
         if self.read_paused and not self._stuck:
             self.pong_timer = None
             self.pending_ping_payload = None
