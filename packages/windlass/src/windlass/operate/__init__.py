@@ -1,1 +1,1 @@
-"""Commands for operators on the machine itself. Nothing here is reached over HTTP."""
+"""Commands for operators on the server's machine. They cannot be called over HTTP."""

@@ -1,7 +1,8 @@
-"""A backup as a file: a zip with `manifest.json`, a JSON Lines file for each table, and the log files.
+"""The file format of a backup: a zip with `manifest.json`, a JSON Lines file for each table, and the log
+files.
 
-The manifest has a checksum of everything else, and a seal made with the installation's key, so that what was
-damaged or changed is refused before anything is touched. The key itself is not in it.
+The manifest contains the checksum of every other file. It is signed with the installation's key, so that a
+damaged or modified backup is rejected before a restore changes anything. The backup does not contain the key.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 USERS = "users.json"
 _BATCH: Final = 1 << 20
-"""Bytes of lines after which a batch of rows ends."""
+"""Size of a batch of rows, in bytes of lines."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
-"""Tables with services, and their column with the id."""
+"""Tables whose rows belong to services, and the column with the service's id."""
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -49,11 +50,11 @@ _DAMAGE = (
 
 
 class BadArchive(CommandRefused):
-    """Raised if a file cannot be restored."""
+    """Raised if a backup file cannot be restored."""
 
 
 class ArchiveFile(Struct, frozen=True, kw_only=True):
-    """A file of the archive."""
+    """The manifest's entry for a file of the archive."""
 
     file: str
     sha256: str
@@ -66,25 +67,26 @@ class Manifest(Struct, frozen=True, kw_only=True):
     created_at: str
     database: str
     key_fingerprint: str
-    """The id of the key that sealed new values, and signs the manifest."""
+    """The id of the key that seals new values. It signs the manifest."""
     migrations: dict[int, str]
-    """Keyed by number, with their checksums: the form in which the tables are."""
+    """The applied migrations, by number, with their checksums. They define the form of the tables."""
     counts: dict[str, int]
-    """The number of rows of each table."""
+    """Number of rows, by table."""
     tables: list[ArchiveFile]
     logs: list[ArchiveFile]
     keys: tuple[str, ...] = ()
-    """The ids of all keys that are needed; empty in backups of earlier versions, which have one."""
+    """The ids of all keys that the backup needs; empty in backups of earlier versions, which need only
+    one."""
     users: ArchiveFile | None = None
-    """The users of services on the machine."""
+    """The file with the services' user ids on the machine."""
 
     @property
     def form(self) -> Mapping[int, str]:
-        """The migrations of this version that its tables have."""
+        """The migrations of the tables, with the numbers of this version."""
         return in_form_of_release(self.migrations)
 
     def with_ids(self, table: ArchiveTable, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-        """Adds the id of the key to sealed values of a backup from before 0.1.0."""
+        """Adds the key id to sealed values, which backups from before 0.1.0 lack."""
         places = {table.columns.index(one.column) for one in COLUMNS if one.table == table.name}
         if self.form == self.migrations or not places:
             return rows
@@ -101,12 +103,14 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return [*self.tables, *self.logs, *([self.users] if self.users else [])]
 
 
-# Writing
+# Writing a backup
 
 
 class ArchiveWriter:
-    """Streams parts into a zip archive, and records their names and checksums. Closes the archive before
-    its file."""
+    """Streams files into a zip, and computes their manifest entries.
+
+    Leaving the context closes the zip; the underlying file stays open.
+    """
 
     def __init__(self, file: IO[bytes], at: int) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
@@ -116,7 +120,7 @@ class ArchiveWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # of a backup that failed already; a whole one is finished before
+        with contextlib.suppress(OSError):  # closing may fail after a failed backup; a complete backup is closed by `finish`
             self._zip.close()
 
     async def table(self, table: ArchiveTable, rows: AsyncIterator[Sequence[Any]]) -> ArchiveFile:
@@ -128,7 +132,7 @@ class ArchiveWriter:
         return ArchiveFile(file=name, sha256=file.digest, rows=count)
 
     def log(self, name: str, lines: IO[bytes]) -> ArchiveFile:
-        """Archives the present content of a log, which may be growing."""
+        """Archives a log up to its present size. The log may grow meanwhile."""
         left = lines.seek(0, os.SEEK_END)
         lines.seek(0)
         with self._opened(LOGS + name) as file:
@@ -180,7 +184,7 @@ def _line(table: ArchiveTable, row: Sequence[Any]) -> bytes:
 
 
 def _to_json(value: bytes | None) -> Any:
-    """Most bytes here are JSON, and stay readable as text."""
+    """Returns bytes as text if possible, because most of them are JSON, otherwise in base64."""
     if value is None:
         return None
     try:
@@ -203,11 +207,11 @@ def _signature(manifest: Manifest, text: bytes, encryption: Encryption) -> bytes
     return encryption.signature(manifest.key_fingerprint, b"backup", text).encode()
 
 
-# Reading
+# Reading a backup
 
 
 class Archive:
-    """A backup archive; `Archive.opened(path)` opens one."""
+    """A backup file that is open for reading. Created by `Archive.opened`."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._zip = archive
@@ -225,7 +229,7 @@ class Archive:
             yield archive
 
     def verify(self, encryption: Encryption) -> None:
-        """Verifies the whole archive, before any part is used."""
+        """Verifies the signature and all checksums before any content is used. Raises BadArchive."""
         with _translated_errors(Path(str(self._zip.filename))):
             if not hmac.compare_digest(
                 self._zip.read(SEAL), _signature(self.manifest, self._text, encryption)
@@ -243,7 +247,8 @@ class Archive:
             raise BadArchive(f"{part.file} in the backup is damaged: take another one")
 
     def batches(self, table: ArchiveTable) -> Iterator[list[Sequence[Any]]]:
-        """Yields the rows of a table in batches that fit into memory whatever the size of a row is."""
+        """Yields the rows of a table in batches. The batches fit into memory whatever the size of the
+        rows."""
         file = f"tables/{table.name}.jsonl"
         if any(part.file == file for part in self.manifest.tables):
             with self._zip.open(file) as unpacked, io.BufferedReader(cast(io.RawIOBase, unpacked)) as lines:
@@ -251,13 +256,13 @@ class Archive:
                     yield [_row(table, line) for line in batch]
 
     def users(self) -> dict[str, int]:
-        """Returns the user of the machine that each service was; backups of earlier versions lack this."""
+        """Returns the user id of each service on the machine; empty for backups of earlier versions."""
         if self.manifest.users is None:
             return {}
         return msgspec.json.decode(self._zip.read(self.manifest.users.file), type=dict[str, int])
 
     def services(self) -> set[str]:
-        """Returns the services of which the archive has a record, deleted ones included."""
+        """Returns the ids of all services in the backup, including deleted services."""
         values: set[str] = set()
         for table in tables(level(self.manifest.form)):
             if column := _SERVICES.get(table.name):

@@ -1,7 +1,7 @@
-"""Verifies the chain of events: later changes, removals and additions show.
+"""Verifies the hash chain of audit events, and detects events that were changed, removed or added later.
 
-Reads one snapshot of the database while the server may run. It trusts only what follows from the previous
-hash.
+The check reads one snapshot of the database, so the server may be running. An event is trusted only if it
+follows from the previous hash.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
 class Verdict(Struct):
     events: int = 0
     let_go: int = 0
-    """Number of the last event that retention removed."""
+    """Number of the last event that was deleted because of its age."""
     first: int = 0
     number: int = 0
     hash: str = ""
     head: str = ""
-    """The newest, to be noted elsewhere."""
+    """The newest event as NUMBER:HASH, to be stored elsewhere for later comparison."""
     since: str = ""
     until: str = ""
     faults: list[str] = []
     more: int = 0
-    """The number of faults that are not listed."""
+    """Number of faults that are not listed."""
 
     def blame(self, fault: str) -> None:
         if len(self.faults) < _MOST_TOLD:
@@ -52,7 +52,10 @@ class Verdict(Struct):
 
 
 async def verify(settings: Settings, noted: str = "") -> Verdict:
-    """`noted`: a number and a hash that were the newest at some time."""
+    """Verifies all audit events of the database.
+
+    `noted`: the newest event of an earlier run, as NUMBER:HASH; empty to compare nothing.
+    """
     head = _head(noted)
     await check(settings)
     async with reading_snapshot(settings) as line:
@@ -74,7 +77,7 @@ def _head(noted: str) -> Head | None:
 
 
 class _Walk:
-    """From the oldest event to the newest."""
+    """A walk through the events, from the oldest to the newest."""
 
     def __init__(self, moment: Snapshot, source: Reads, verdict: Verdict, noted: Head | None) -> None:
         self._moment = moment

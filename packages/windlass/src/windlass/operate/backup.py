@@ -1,6 +1,7 @@
-"""Back up a whole installation while it runs, and put one in the place of another.
+"""Creates a backup of an installation while it runs, and restores an installation from a backup.
 
-Independent of the database: what SQLite kept, PostgreSQL can take over, and the other way round.
+The format does not depend on the database: a backup from SQLite can be restored into PostgreSQL, and vice
+versa.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> Manifest:
-    """Writes everything of one moment into `file`, which is there whole or not at all."""
+    """Writes a snapshot of the installation to `file`. A failed backup leaves no file."""
     encryption = load_encryption(settings)
     await check(settings)
     async with reading_snapshot(settings) as line:
@@ -79,7 +80,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
 
 
 def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
-    """Yields what a backup does not have and a restore needs, as readable text."""
+    """Yields messages about data that a restore needs and the backup does not contain."""
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     yield (
         f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, this "
@@ -91,7 +92,7 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
 
 
 def _note(settings: Settings, note: BackupNote) -> None:
-    """Notes the backup for metrics. It is whole without the note, too."""
+    """Records the backup for metrics. A failure is only logged, because the backup itself is complete."""
     try:
         last_backup.write(settings, note)
     except OSError as error:
@@ -101,9 +102,11 @@ def _note(settings: Settings, note: BackupNote) -> None:
 async def restore(
     settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda message: None
 ) -> Manifest:
-    """Restores everything or nothing, in one transaction, after checking the archive.
+    """Replaces the installation by a backup, in one transaction. The backup is verified before anything
+    changes.
 
-    `tell` is called with readable messages before anything changes."""
+    `tell` is called with messages for the operator before the change.
+    """
     with Archive.opened(file) as archive:
         manifest = archive.manifest
         encryption = _encryption_of(settings, manifest)
@@ -121,7 +124,8 @@ async def restore(
             if orphans:
                 tell(f"Services without a record in this backup stay as they are{_losses(orphans)}")
             with _logs_beside(settings, archive, orphans) as put_logs:
-                # Before the commit: no server runs whose late calls they could stop.
+                # The records are deleted before the commit, when no server runs whose late calls they would
+                # reject.
                 await in_thread(forget_removals, settings)
                 await _refill(settings, archive, refill)
                 put_logs()
@@ -131,18 +135,19 @@ async def restore(
 
 
 async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
-    """Replaces all tables of the database with those of a backup."""
+    """Replaces all tables of the database with the tables of a backup."""
     for table in await refill.clear(archive.manifest.form):
         for rows in archive.batches(table):
             await refill.fill(table, archive.manifest.with_ids(table, rows))
-    # Before the commit: a number that is recorded in vain is harmless, and one that is given twice is not.
+    # User ids are recorded before the commit: recording an unused id is harmless, assigning an id twice is
+    # not.
     if users := archive.users():
         await in_thread(_users(settings).merge, users)
     await refill.finish(archive.manifest.form)
 
 
 async def _mark(settings: Settings) -> None:
-    """Writes the restored state into the mark of the data directory, if it belongs to this installation."""
+    """Updates the data directory's mark to the restored state, if the mark belongs to this installation."""
     seen = mark.read(settings)
     if seen and (await read_state(settings, seen)).installation == seen.installation:
         async with reading_snapshot(settings) as line:
@@ -163,7 +168,7 @@ def log_folder(settings: Settings) -> Path:
 
 
 def _encryption_of(settings: Settings, manifest: Manifest) -> Encryption:
-    """The key is not in the backup, so it has to be here already."""
+    """Loads the keys, and checks that they include all keys of the backup, which does not contain them."""
     if not settings.key and not key_file(settings).exists():
         raise WrongKey(
             f"this backup was sealed with the key {manifest.key_fingerprint}, and there is no key here: put "
@@ -193,13 +198,14 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it may be released meanwhile
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # a log may be deleted meanwhile
             yield writer.log(path.relative_to(folder).as_posix(), lines)
 
 
 @contextlib.contextmanager
 def _appearing(file: Path) -> Iterator[IO[bytes]]:
-    """Writes under another name until the file is complete and on the disk."""
+    """Opens a temporary file for writing, and renames it to `file` after it was written to the disk
+    completely."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.partial")
     try:
         with os.fdopen(os.open(partial, _OPEN_OURS, 0o600), "wb") as written:
@@ -216,7 +222,11 @@ def _appearing(file: Path) -> Iterator[IO[bytes]]:
 def _logs_beside(
     settings: Settings, archive: Archive, orphans: Iterable[str]
 ) -> Iterator[Callable[[], None]]:
-    """Unpacks log lines beside the present ones; yields a function that replaces these, except `orphans`."""
+    """Unpacks the backup's logs into a folder beside the present logs.
+
+    Yields a function that replaces the present logs with the unpacked logs. The present logs of `orphans` are
+    kept.
+    """
     folder = log_folder(settings)
     fresh, stale = restored_folder(folder), replaced_folder(folder)
 

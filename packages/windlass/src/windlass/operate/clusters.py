@@ -1,4 +1,4 @@
-"""Checks the clusters that are connected to engines at other addresses, for `windlass doctor`."""
+"""Checks of clusters with engines on other machines, for `windlass doctor`."""
 
 from __future__ import annotations
 
@@ -42,24 +42,25 @@ _LEFT_ALONE: Final = (
 )
 _RENEW: Final = "docs/clusters.md says how, under `Renew certificates`"
 _SOON: Final = 30
-"""Days before its end from which a certificate is to be renewed."""
+"""Days before the end of a certificate from which `doctor` warns."""
 _APART: Final = 30.0
-"""The maximum difference of two clocks, in seconds."""
+"""Seconds by which the clocks of two machines may differ."""
 
 
 class ConnectedCluster(Struct, frozen=True, kw_only=True):
-    """A cluster with an engine at another address, by the database."""
+    """A cluster with an engine on another machine, as recorded in the database."""
 
     title: str
     access: EngineAccess
     label: str
-    """The label of its containers."""
+    """The label of the cluster's containers."""
     services: Mapping[str, str]
-    """Names of the services that should run there, by id."""
+    """Names of the services that should run on the cluster, by id."""
 
 
 async def clusters(settings: Settings) -> list[Finding]:
-    """Checks all of them at once, so that several that are away take no longer than one."""
+    """Checks all connected clusters concurrently, so that several unreachable clusters take no longer than
+    one."""
     try:
         clusters = await connected_clusters(settings)
     except (CannotDecrypt, WrongKey, BadSetting) as error:
@@ -79,7 +80,8 @@ def _connector(settings: Settings, installation: str) -> ClusterConnector:
 
 
 async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
-    """Reads them from the database; none from a database that the next start brings up to date."""
+    """Reads the connected clusters from the database. Returns an empty list if the database needs
+    migrations."""
     async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
@@ -139,7 +141,7 @@ async def _examine(
     return findings
 
 
-# Judging
+# Findings
 
 
 def _report_running(cluster: ConnectedCluster, report: EngineReport) -> Finding:

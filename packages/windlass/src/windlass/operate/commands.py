@@ -1,4 +1,4 @@
-"""The commands of an operator. Declared here; what they do is loaded when they are called."""
+"""Declares the commands of an operator. Their implementations are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serve(adopt: bool, **options: Any) -> None:
     Every setting is also a variable of the environment, as WINDLASS_PORT is for --port, and a line of the
     file that --config names. Secrets (admin_token, database_url, key) are given only there.
     """
-    gc.disable()  # until it listens: nearly all objects of a start stay to the end
+    gc.disable()  # until the server listens: nearly all objects that a start creates live until the end
     with one_line_errors():
         settings, _ = settings_from(options)
         from windlass.base.sd_notify import VARIABLES, notifier_of  # noqa: PLC0415 (nothing for other commands)
@@ -85,7 +85,8 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
 
 
 def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
-    """Stops all services through the server if it runs, otherwise in its database; returns their number."""
+    """Stops all services, through the running server if there is one, otherwise in the database. Returns
+    their number."""
     settings, sources = settings_from(options)
     from windlass.cli.connection import connect  # noqa: PLC0415 (nothing for a server that starts)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)

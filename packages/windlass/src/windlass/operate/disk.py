@@ -1,4 +1,5 @@
-"""Checks the disk of the data directory: free bytes and files. Where they are short, it measures folders."""
+"""Checks the disk of the data directory for free bytes and files. Measures folders if the disk is nearly
+full."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 _ENOUGH, _SCANT = 2 * GIB, GIB // 4
 _SMALL: Final = 2 * _ENOUGH
-"""Bytes of a disk that is short although little is on it."""
+"""Size below which a nearly full disk is reported as too small."""
 _ENOUGH_FILES, _SCANT_FILES = 100_000, 10_000
 _SHOWN: Final = 4
 _PARTS: Final = (
@@ -33,11 +34,11 @@ _PARTS: Final = (
     "work",
     "set-aside",
 )
-"""Folders that grow. What is measured of the first is not counted again in the second."""
+"""Folders that may grow large. A file in several folders counts only for the first."""
 
 
 class UsedSpace(Struct):
-    """The space of a folder on its disk."""
+    """The disk space that a folder uses."""
 
     bytes: int = 0
     files: int = 0
@@ -50,11 +51,14 @@ _RESERVE: Final = (
 
 
 def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding:
-    """`nearest` is the data directory, or the nearest existing folder above it. `reserve`: bytes of the
-    disk that services leave free; `uploads`: those that uploads leave free beside them."""
+    """Checks free bytes and free files of the data directory's disk.
+
+    `nearest`: the data directory, or its nearest existing parent. `reserve`: bytes of the disk that services
+    must leave free. `uploads`: further bytes that uploads must leave free.
+    """
     facts = os.statvfs(nearest)
     free, whole = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
-    files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit of files
+    files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit for files
     space = f"{free / GIB:.1f} GiB free"
     if files < _ENOUGH_FILES:
         space += f", and {files} more files"
@@ -80,7 +84,8 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
 
 
 def _largest(folder: Path, *, by_files: bool) -> str:
-    """Returns the folders that take most, as far as they can be measured in the time of a check."""
+    """Returns the largest folders, as text. Folders that cannot be measured in the time of a check may be
+    missing."""
     until, seen = time.monotonic() + SECONDS, set[tuple[int, int]]()
     used = {part: _measure(folder / part, until, seen) for part in _PARTS}
     sizes = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
@@ -92,7 +97,7 @@ def _largest(folder: Path, *, by_files: bool) -> str:
 
 
 def _measure(top: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
-    """Measures a folder, without files that were `seen` in another one: links count once."""
+    """Measures a folder. Hard links to files in `seen` are not counted again."""
     used = UsedSpace()
     for path in _paths(top):
         if time.monotonic() > until:

@@ -1,6 +1,6 @@
-"""Checks this machine and reports how to fix what does not work. Changes nothing.
+"""The checks of `windlass doctor`, which report problems with their remedies and change nothing.
 
-This file checks the installation; `machine` checks what the machine can run.
+This module checks the installation. `machine` checks the engine and the tools of the machine.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.command_errors import CommandRefused
 
 _BUILT = 1_780_000_000_000
-"""A clock that shows a time before this was written is wrong."""
+"""A time before this code was written; a clock that shows an earlier time is wrong."""
 _MOST_NAMED: Final = 5
-"""Maximum number of services that a finding names."""
+"""Number of services that a finding lists by name."""
 
 
 async def diagnose(settings: Settings) -> list[Finding]:
@@ -68,7 +68,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
 
 
 async def _data_directory_findings(settings: Settings) -> AsyncIterator[Finding]:
-    """Checks that require access to the data directory."""
+    """Runs the checks that need access to the data directory."""
     yield _key(settings)
     async for finding in _database(settings):
         yield finding
@@ -81,7 +81,8 @@ async def _data_directory_findings(settings: Settings) -> AsyncIterator[Finding]
 
 
 async def _clusters(settings: Settings) -> Sequence[Finding]:
-    """Checks clusters, unless the database cannot be read, which its own check reports."""
+    """Checks connected clusters. Returns no finding if the database cannot be read, which `_database`
+    reports."""
     try:
         with explain_errors(*_OWN_WORDS):
             return await clusters(settings)
@@ -126,7 +127,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
 
 
 def _nearest(settings: Settings) -> Path:
-    """Returns the data directory, or the nearest folder above it that this user sees."""
+    """Returns the data directory, or its nearest existing parent folder."""
     folder = Path(settings.data_dir).absolute()
     return next(path for path in (folder, *folder.parents) if os.path.exists(path))  # noqa: PTH110 (it never raises)
 
@@ -161,11 +162,11 @@ def _sound_key(settings: Settings, where: str) -> Finding:
 
 
 _OWN_WORDS: Final = (CommandRefused, TimeoutError, Unavailable, BadSetting)
-"""Failures for which the database check has its own messages."""
+"""Errors for which the database check has its own messages."""
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
-    """Checks of the database: whether it answers, and fits this version, this key and this clock."""
+    """Checks that the database responds, and that it fits this version, key and clock."""
     try:
         with explain_errors(*_OWN_WORDS):
             async with asyncio.timeout(SECONDS * 2), reading_snapshot(settings) as line:
@@ -193,8 +194,10 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
-    """Checks owners of places, and names organizations that places serve alone, unless the next start brings
-    the database up to date."""
+    """Checks the owners of places, organizations with a place of their own, and disk shares.
+
+    Returns no findings for a database with pending migrations, because its tables may be different.
+    """
     if find_missing(migrations(), await moment.applied()):
         return ()
     owners = await check_owners(moment.reads, existing_owner_id(settings), await moment.now())
@@ -203,13 +206,13 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
 
 
 async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
-    """Warns of several organizations whose services share a resource of the machine."""
+    """Warns if several organizations have services that share a resource of the machine."""
     if find_missing(migrations(), await moment.applied()):
         return ()
     try:
         return await examine_sharing(moment.reads, settings)
     except BadSetting:
-        return ()  # a finding about the engine
+        return ()  # the check of the engine reports it
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
@@ -221,7 +224,7 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("Installation", str(error), "a start is refused until then")
         return
     except OperatorError:
-        return  # The check of the database reports it.
+        return  # the check of the database reports it
     if report.reason:
         yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))
     elif report.unseen:
@@ -284,8 +287,11 @@ async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
 
 
 async def _builds(settings: Settings, moment: Snapshot) -> Finding:
-    """Finds builds outside the data directory, as after a move. Sites have copies of their files inside,
-    and jobs with a timetable are rebuilt when they are due."""
+    """Warns of builds outside the data directory, which happens when the data directory was moved.
+
+    Static sites are not checked, because the data directory has copies of their files. Neither are jobs with
+    a timetable, which are built when they are due.
+    """
     folder, outside = await in_thread(Path(settings.data_dir).resolve), []
     for service, _, id in await moment.reads.statuses.serving():
         deployment = await moment.reads.deployments.get(id)

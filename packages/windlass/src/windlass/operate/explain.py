@@ -1,4 +1,5 @@
-"""Failures that an operator can fix, with the remedy. All others keep their traceback: they are bugs."""
+"""Explains errors that an operator can fix, with the remedy. Other errors are bugs, and keep their
+traceback."""
 
 from __future__ import annotations
 
@@ -22,21 +23,22 @@ from windlass.terminal.command_errors import CommandRefused
 
 
 class OperatorError(Exception):
-    """A failure in words for an operator. Its cause is the failure itself."""
+    """An error with a message for operators. Its cause is the original error."""
 
 
 @contextmanager
 def explain_errors(*apart_from: type[Exception]) -> Iterator[None]:
-    """Turns failures that have an explanation into `OperatorError`, except those that are passed in."""
+    """Converts errors that have an explanation into `OperatorError`, except errors of the types
+    `apart_from`."""
     try:
         yield
-    except Exception as error:  # explain decides which failures it has words for
+    except Exception as error:  # `explain` decides which errors have an explanation
         if isinstance(error, apart_from) or (text := explain(error)) is None:
             raise
         raise OperatorError(text) from error
 
 
-# These messages need no explanation.
+# Errors whose message is already written for operators
 _PLAIN = (CommandRefused, DatabaseMismatch, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 

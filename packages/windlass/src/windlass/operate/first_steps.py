@@ -1,6 +1,6 @@
-"""The first steps of a server, taken before its code is loaded: they need little of it.
+"""The first steps of a start, before the modules of the server are imported.
 
-The gateway is a program of its own, which takes as long to load as half of the server: both load at once.
+The gateway is a separate process. Its imports take half as long as the server's, so both start concurrently.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from windlass.terminal.command_errors import CommandRefused
 
 
 def begin(settings: Settings) -> int:
-    """Starts the gateway if none runs, with the routes that it had. Returns its process id, or 0.
+    """Starts the gateway with its stored routes if it is not running. Returns its process id, or 0.
 
-    It stays if the server cannot begin, and ends by itself if it has nothing to serve."""
+    The gateway keeps running if the start of the server fails. It ends by itself if it has nothing to serve.
+    """
     check_folder(settings)
-    with suppress(OSError):  # the disk is full, for example: the server starts it when it begins
+    with suppress(OSError):  # for example a full disk: the server starts the gateway later
         return start_missing_gateway(private_folder(folder_of(settings.data_dir)))
     return 0
 
 
 def check_folder(settings: Settings) -> None:
-    """Reports the error before anything is started, with the name of the setting."""
+    """Creates the data directory if it is missing. Raises CommandRefused unless it can be read and
+    written."""
     folder = Path(settings.data_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -43,7 +45,7 @@ def check_folder(settings: Settings) -> None:
 
 
 def way_to_write(folder: Path) -> str:
-    """Returns what to do about a folder that cannot be written."""
+    """Returns advice for a folder that cannot be written."""
     if is_read_only(folder):
         return "mount its disk writable, as it is read-only now (a damaged one becomes that: see `dmesg`)"
     return "change its permissions"

@@ -1,4 +1,4 @@
-"""The commands for sealing keys. Declared here; what they do is loaded when they are called."""
+"""Declares the commands for sealing keys. Their implementations are imported when a command runs."""
 
 from __future__ import annotations
 

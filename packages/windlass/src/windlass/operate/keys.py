@@ -1,7 +1,8 @@
-"""Lists the sealing keys, and replaces the present one.
+"""Lists the sealing keys, and rotates the current key.
 
-The command adds a key to the file `key`. A server that runs does the rest, because it has the database;
-without one, the command does it. File and database record its progress, so it may be killed at any moment.
+The command adds a key to the file `key`. A running server then seals all values with the new key; without a
+server, the command does so itself. The file and the database record the progress, so the command may be
+killed at any moment.
 """
 
 from __future__ import annotations
@@ -53,31 +54,31 @@ Tell = Callable[[str], None]
 class ListedKey(Struct, frozen=True, kw_only=True):
     id: str
     is_present: bool
-    """True for the key that seals."""
+    """Whether this key seals new values."""
     is_here: bool
-    """True if the key is in the file `key`, or in WINDLASS_KEY."""
+    """Whether the key is in the file `key` or in WINDLASS_KEY."""
     since: str | None
-    """The time at which it began to seal; null for the first key."""
+    """The time since which the key seals values; null for the first key."""
     retired_at: str | None
-    """The time from which nothing was sealed with it any more."""
+    """The time since which the key no longer seals values; null while it does."""
     values: int
-    """The number of values that are sealed with this key."""
+    """Number of values that are currently sealed with the key."""
 
 
 class KeySurvey(Struct, frozen=True):
-    """The keys of an installation at one moment."""
+    """The state of an installation's keys at one moment."""
 
     at: int
-    """The time by the clock that servers follow."""
+    """The time of the database's clock, which servers follow."""
     state: KeyState
     values: Mapping[str, int]
-    """The number of sealed values, keyed by key id."""
+    """Number of sealed values, by key id."""
     lacking: tuple[str, ...]
-    """Names of running servers without the new key."""
+    """Names of running servers that do not have the new key yet."""
 
     @property
     def left(self) -> int:
-        """The number of values that are not sealed with the present key."""
+        """Number of values that are not sealed with the current key."""
         return sum(count for id, count in self.values.items() if id != self.state.current)
 
 
@@ -98,8 +99,7 @@ async def describe_keys(settings: Settings) -> list[ListedKey]:
 
 
 async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: Point = no_point) -> None:
-    """Replaces the present key, or continues an interrupted replacement. `keep`: leaves the former keys in
-    the file."""
+    """Rotates the key, or continues an interrupted rotation. `keep`: leaves former keys in the file."""
     await check(settings)
     _check_owner(settings)
     with _alone(settings):
@@ -122,7 +122,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
 
 
 async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
-    """Checks that everything is sealed with the key that is to seal."""
+    """Checks that all values are sealed with the first given key."""
     wanted, repeat = encryption.fingerprint, "`windlass key rotate` continues with that"
     if wanted in state.retired:
         return warn("Secrets", f"the first key here, {wanted}, was replaced", f"put {state.current} first")
@@ -137,7 +137,8 @@ async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -
 
 
 def _check_owner(settings: Settings) -> None:
-    """Refuses another user: servers could not read the file that this user writes."""
+    """Raises CommandRefused unless this user owns the key file. Servers could not read a file of another
+    user."""
     file = key_file(settings)
     if not settings.key and file.exists() and file.stat().st_uid != os.geteuid():
         owner = owner_of(file)
@@ -148,7 +149,7 @@ def _check_owner(settings: Settings) -> None:
 
 
 def _has_begun(state: KeyState, encryption: Encryption) -> bool:
-    """Returns whether the first key that is given does not seal everything yet."""
+    """Returns whether a rotation to the first given key has begun and is not complete."""
     wanted = encryption.fingerprint
     if wanted in state.retired or (wanted != state.current and not state.is_settled):
         raise CommandRefused(
@@ -174,7 +175,7 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
 
 
 async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, point: Point) -> None:
-    """Waits until everything is sealed with the wanted key. Does the work itself while no server runs."""
+    """Waits until all values are sealed with the key `wanted`. Seals them itself while no server runs."""
     shown, began = "", time.monotonic()
     while not _is_done(survey := await _survey_keys(settings, wanted), wanted):
         if survey.state.unreadable_at >= since:
@@ -182,7 +183,7 @@ async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, poi
         if (text := _progress(survey, wanted)) != shown:
             tell(shown := text)
         if not await _work_alone(settings, point):
-            # Counting reads all values: of many, it takes a part of the time only.
+            # Counting reads all sealed values. The pause is as long as the last count took.
             await asyncio.sleep(max(LOOK_EVERY, time.monotonic() - began))
             began = time.monotonic()
     tell(f"All {survey.values.get(wanted, 0)} values are sealed with the key {wanted}.")
@@ -211,7 +212,7 @@ def _unreadable(state: KeyState) -> str:
 
 
 async def _work_alone(settings: Settings, point: Point) -> bool:
-    """Replaces the key in the database; returns False if a server runs, which does it."""
+    """Seals all values with the new key. Returns False if a server is running, which does this itself."""
     try:
         store = await open_store(settings, clock := SystemClock(), tries=1)
     except InUse:
@@ -265,7 +266,8 @@ def _drop(settings: Settings, state: KeyState, tell: Tell) -> None:
 
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
-    """Holds a lock: of two simultaneous commands, one would lose the key that it adds to the file."""
+    """Locks the data directory against a second `key rotate`. Two commands would each add a key to the file,
+    and one key would be lost."""
     lock = try_hold(Path(settings.data_dir) / LOCK)
     if lock is None:
         raise CommandRefused("wait for the other `windlass key rotate`, which runs on this data directory")
@@ -276,5 +278,5 @@ def _alone(settings: Settings) -> Iterator[None]:
 
 
 def make_key() -> str:
-    """Returns a new key as it is set in WINDLASS_KEY."""
+    """Returns a new key in the format of WINDLASS_KEY."""
     return new_key().hex()

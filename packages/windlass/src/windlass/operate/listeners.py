@@ -1,4 +1,4 @@
-"""Recognizes what listens on a port of this machine: a server of Windlass, or its gateway."""
+"""Recognizes whether a Windlass server or its gateway listens on a port of this machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from windlass.gateway.files import folder_of
 from windlass.routers.builtin import pages
 
 _QUICKLY: Final = 1.0
-"""Seconds that a Windlass of this machine may take to answer."""
+"""Seconds that a Windlass on this machine may take to respond."""
 _ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
-"""The address at which this machine is asked, where a server listens on all of them."""
+"""Addresses for connecting to a server that listens on all addresses of the machine."""
 _NO_HOST: Final = "doctor.invalid"
-"""A name that no service has."""
+"""A host name that no service has."""
 
 
 def address_of(host: str, port: int) -> str:
-    """Returns the address at which this machine reaches a server that listens there."""
+    """Returns the URL at which this machine reaches a server that listens at `host` and `port`."""
     reached = _near_host(host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
@@ -30,7 +30,8 @@ def _near_host(host: str) -> str:
 
 
 def is_windlass(host: str, port: int) -> bool:
-    """Returns whether a Windlass listens there, also one that waits at its start for a disk or a database."""
+    """Returns whether a Windlass server listens at a port, including a server whose start waits for a disk or
+    a database."""
     connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/healthz")
@@ -44,7 +45,7 @@ def is_windlass(host: str, port: int) -> bool:
 
 
 def is_kept(settings: Settings) -> bool:
-    """Returns whether the gateway of this data directory keeps the port of the API for the next server."""
+    """Returns whether this data directory's gateway keeps the API's listening socket for the next server."""
     try:
         kept = take_sockets(folder_of(settings.data_dir), settings.host, settings.port, listens=False)
     except PortInUse:
@@ -55,7 +56,7 @@ def is_kept(settings: Settings) -> bool:
 
 
 def is_gateway(host: str, port: int) -> bool:
-    """Returns whether a gateway listens there."""
+    """Returns whether a Windlass gateway listens at a port."""
     connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/", headers={"Host": _NO_HOST})

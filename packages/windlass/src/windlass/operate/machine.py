@@ -1,4 +1,4 @@
-"""Checks what Windlass can run on this machine: engine, limits, databases, tools and ports."""
+"""Checks the engine, databases, tools and ports of this machine, for `windlass doctor`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _engine(settings: Settings, chosen: EngineProvider) -> Finding:
     return ok("Engine", f"{chosen.name}: `auto` takes it because {', and '.join(reasons)}")
 
 
-# What builds
+# Build tools
 
 
 def _git() -> Finding:

@@ -1,4 +1,4 @@
-"""Turns failures of the machine into one line with a remedy."""
+"""Reports errors of the machine as one line with a remedy."""
 
 from __future__ import annotations
 

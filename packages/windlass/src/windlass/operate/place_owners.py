@@ -1,5 +1,5 @@
-"""Findings about places: whether the owner of each is running, by its lease; the organizations that they
-serve, and those that use most of their disks."""
+"""Findings about places, for `windlass doctor`: their owners, the organizations that have a place to
+themselves, and the largest users of their disks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _GIB: Final = 1 << 30
 
 
 async def check_owners(reads: Reads, own: str, now: int) -> list[Finding]:
-    """Checks the owner of each place. `own` is the id of the server of this data directory."""
+    """Checks the lease of each place's owner. `own` is the id of this data directory's server."""
     return [_of_owner(row, own, now) for row in await reads.owners.all()]
 
 
 async def examine_organizations(reads: Reads) -> list[Finding]:
-    """Names the organization of each place that serves only one."""
+    """Reports the places that serve only one organization."""
     findings = []
     for place, org in (await sole_organizations(reads)).items():
         row = await reads.resources.find(organization.name, org)
@@ -36,7 +36,7 @@ async def examine_organizations(reads: Reads) -> list[Finding]:
 
 
 async def examine_sharing(reads: Reads, settings: Settings) -> list[Finding]:
-    """Warns of several organizations whose services share a resource of this machine without a limit."""
+    """Warns if services of several organizations share a resource of this machine without a limit."""
     organizations = {org for org, _ in await reads.statuses.deployed()}
     if len(organizations) < 2:
         return []
@@ -48,7 +48,7 @@ async def examine_sharing(reads: Reads, settings: Settings) -> list[Finding]:
 
 
 async def examine_disk(reads: Reads) -> list[Finding]:
-    """Reports the organizations that use most of the disk of each machine, and warns of those above their
+    """Reports the organizations that use most of each machine's disk. Warns of organizations above their
     share."""
     findings = []
     for place in sorted({FIRST_PLACE, *(row.place for row in await reads.owners.all())}):
@@ -85,7 +85,7 @@ def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:
 
 
 def _server_of(row: OwnerRow) -> str:
-    """Names the owner by its id, and by the host where it is reached."""
+    """Returns a description of an owner: its id, and its host if that is recorded."""
     runs_images = row.takes == "image"
     owner = f"{'the servers of the Docker engine' if runs_images else 'the server'} {row.owner}"
     return f"{owner} at {row.host}" if row.host else owner

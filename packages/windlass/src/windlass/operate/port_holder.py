@@ -1,4 +1,4 @@
-"""Finds out who listens at a port of this machine, for messages to the operator."""
+"""Finds the process that listens on a port of this machine, for error messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from windlass.gateway.files import CONTROL, folder_of, socket_of
 from windlass.install.engines import providers
 
 _LONGEST: Final = 80
-"""Characters of a command that are shown."""
+"""Number of characters of a command line that are shown."""
 
 
 def holder_of(port: int, settings: Settings) -> str:
-    """Returns a description of the process that listens at a port; empty if it cannot be seen."""
+    """Returns a description of the process that listens on a port; empty if the process cannot be found."""
     inodes = listening.read_listeners().get(port, set())
     for pid in _processes() if inodes else ():
         if inodes & listening.sockets([pid]):
@@ -30,8 +30,11 @@ def holder_of(port: int, settings: Settings) -> str:
 
 
 def find_lost_gateway(port: int, settings: Settings) -> int:
-    """Returns the process that listens at a port, if it is a gateway of this data directory which is not
-    reached there: its files are gone, as where a disk is not mounted. Else 0."""
+    """Returns the id of the process on a port if it is a gateway of this data directory without its files;
+    else 0.
+
+    The files are missing if the disk of the data directory is not mounted, for example.
+    """
     folder = folder_of(settings.data_dir)
     if socket_of(folder, CONTROL).exists():
         return 0
@@ -62,7 +65,7 @@ def _describe(pid: int, settings: Settings) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Returns its command, shortened, without characters that a terminal would obey."""
+    """Returns the command line of a process, shortened, without terminal control characters."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         text = shlex.join(word.decode(errors="replace") for word in words)

@@ -1,4 +1,4 @@
-"""Run everything in one process, behind a socket."""
+"""Runs the server process of `windlass serve`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _log = log("main")
 
 
 def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, gateway: int = 0) -> None:
-    """Runs the server. `gateway`: the process id of the gateway that was started for it, or 0."""
+    """Runs the server until it stops. `gateway` is the process id of the gateway started for this server, or
+    0."""
     start_logging(settings.log_level, settings.log_format)
     set_oom_score(SERVER)
     prefer_session()
@@ -52,7 +53,7 @@ def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, ga
 
 
 def keep_secrets() -> None:
-    """Hides secrets of the settings from other processes: in the environment and in memory."""
+    """Hides the secrets of the settings from other processes, in the environment and in memory."""
     wipe_variables(take_secrets())
     refuse_dumps()
 
@@ -60,11 +61,12 @@ def keep_secrets() -> None:
 async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gateway: int) -> None:
     use_worker_threads(settings.parallel_deployments)
     sockets = take_systemd_port(settings, manager) or take_port(settings)
-    # A port that was left to the system is known now, and is a part of the built-in issuer's name.
+    # A port that was chosen by the system is known now. It is part of the built-in issuer's name.
     host, port = sockets.listening.getsockname()[:2]
     settings = msgspec.structs.replace(settings, port=port, host=host if manager.sockets else settings.host)
     living = asyncio.create_task(manager.keep_alive())
-    # New ones are kept once the server has begun: until then, it may be refused.
+    # A new socket is handed to the gateway only after the start has succeeded, because the start may be
+    # refused.
     keeping = asyncio.create_task(sockets.keep()) if sockets.were_kept else None
 
     async def begin() -> Installation:
@@ -105,7 +107,7 @@ async def _serve(settings: Settings, manager: SystemdNotifier, adopt: bool, gate
 
 
 def take_systemd_port(settings: Settings, manager: SystemdNotifier) -> ApiSockets | None:
-    """Returns the port that systemd holds, whose address wins over the settings; None if it holds none."""
+    """Returns the listening socket that systemd has passed, or None. Its address overrides the settings."""
     if not manager.sockets:
         return None
     if len(manager.sockets) > 1:
@@ -118,8 +120,10 @@ def take_systemd_port(settings: Settings, manager: SystemdNotifier) -> ApiSocket
 
 
 def take_port(settings: Settings) -> ApiSockets:
-    """Listens at the address of the settings: at the socket that the gateway has kept since the last
-    server, or at a new one."""
+    """Returns a listening socket at the address of the settings.
+
+    Uses the socket that the gateway has kept since the last server, or creates a new one.
+    """
     folder = folder_of(settings.data_dir)
     try:
         kept = take_sockets(folder, settings.host, settings.port)
@@ -132,12 +136,15 @@ def take_port(settings: Settings) -> ApiSockets:
 
 
 async def _report(settings: Settings, reads: Reads, *, is_first: bool) -> None:
-    """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
+    """Logs warnings about the isolation of services.
+
+    This runs in the background after the start, because trying out the isolation takes a moment.
+    """
     provider = await provider_in_use(settings)
     report = await provider.start_report(own_settings(provider, settings))
     for warning in report.warnings:
         _log.warning(warning)
-    with suppress(Unavailable):  # others log that the database is away
+    with suppress(Unavailable):  # other loops log that the database is unavailable
         for finding in await examine_sharing(reads, settings):
             _log.warning(f"The {finding.found}: {finding.advice}")
     if is_first and report.protection:
@@ -145,7 +152,7 @@ async def _report(settings: Settings, reads: Reads, *, is_first: bool) -> None:
 
 
 def closing_line(settings: Settings, services: int) -> str:
-    """The last line of a server that stops: how many services are still running."""
+    """Returns the last message of a stopping server: the number of services that keep running."""
     stop = to_type(settings, "stop --all")
     match services:
         case 0:
@@ -157,12 +164,13 @@ def closing_line(settings: Settings, services: int) -> str:
 
 
 async def check_engine(settings: Settings) -> None:
-    """Refuses another engine while services run: they would start there a second time, with empty volumes."""
+    """Raises CommandRefused for another engine while services run. They would start there a second time, with
+    empty volumes."""
     ran_on = kept_engine(settings)
     if settings.engine in {"auto", ran_on} or not ran_on:
         return
     count = 0
-    with suppress(CommandRefused):  # no database: the next check reports it
+    with suppress(CommandRefused):  # without a database, a later check reports the problem
         async with reading_snapshot(settings) as line:
             count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
     if count:
@@ -174,13 +182,16 @@ async def check_engine(settings: Settings) -> None:
 
 
 def _first_token_file(settings: Settings) -> Path:
-    """Returns the file with the Admin token of the first start, if it was not shown yet."""
+    """Returns the path of the file that stores the first start's Admin token until it is shown."""
     return Path(settings.data_dir) / "first-token"
 
 
 async def keep_first_token(installation: Installation) -> None:
-    """Stores the Admin token of a first start in a file until it is shown, because the rest of the start
-    may fail. The next start shows a stored token if it is still valid."""
+    """Stores the first start's Admin token in a file until it is shown, because the rest of the start may
+    fail.
+
+    The next start shows a stored token if it is still valid.
+    """
     file = _first_token_file(installation.ctx.settings)
     if token := installation.first_token:
         private_file(file)
@@ -191,24 +202,24 @@ async def keep_first_token(installation: Installation) -> None:
 
 
 FIRST_STEPS: Final = "first-steps"
-"""The file with the text of a first start, in the data directory."""
+"""Name of the file with the first start's text, in the data directory."""
 _FIRST_COMMANDS: Final = (
     ("login", "first: keeps the token, so that later terminals do not need these lines"),
     ("demo", "deploys a small application with a database"),
     ("init", "in the folder of an application of yours: finds out how it runs"),
     ("up", "there: deploys it, and prints its address"),
 )
-"""The first commands for a new user, in order."""
+"""The commands for a new installation, in the order in which they are needed."""
 
 
 def heading(host: str, port: int) -> str:
-    """Returns the first line of a server that listens."""
+    """Returns the message of a server that has started to listen."""
     url = _url(host, port)
     return f"Windlass {VERSION} listens on {url}  (console: {url}/console, reference: /docs, stop: Ctrl-C)"
 
 
 def first_steps(host: str, port: int, token: str, code: str = "") -> str:
-    """Returns the text of a first start: its Admin token, and a link that signs a browser in."""
+    """Returns the text of a first start: the Admin token, and a link that signs a browser in."""
     url = _url(host, port)
     is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
     program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
@@ -237,8 +248,10 @@ def _url(host: str, port: int) -> str:
 
 
 def print_first_steps(settings: Settings, text: str) -> None:
-    """Prints them to a terminal. Elsewhere, they would stay in a log that others may read: they go into a
-    file of this user."""
+    """Prints the first start's text to a terminal, or writes it to a file that only this user can read.
+
+    Without a terminal, printed secrets would end up in a log that others may read.
+    """
     if sys.stderr.isatty():
         click.echo(text, err=True)
         return

@@ -1,4 +1,4 @@
-"""Services that were set aside because the database did not know them: shown, put back, or erased."""
+"""Lists, restores and erases services that were set aside because the database did not know them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ async def put_back(settings: Settings, service: str) -> SetAside:
 
 
 async def purge(settings: Settings, services: Sequence[str]) -> None:
-    """Erases services that are set aside; of one that this database has again, only the data aside."""
+    """Erases services that are set aside. If the database has a service again, only its data that is set
+    aside is erased."""
     await check(settings)
     present = (await read_state(settings, None)).present
     for service in services:

@@ -1,5 +1,4 @@
-"""Settings on the command line: a flag for each setting that is not secret, and the output of their
-values."""
+"""Settings on the command line: flags for all settings that are not secret, and the output of values."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from windlass.config import Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 
 USUAL_ADDRESS = "http://127.0.0.1:8080"
-"""The server address of the command line by default."""
+"""The address at which the command line expects the server by default."""
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 
 
@@ -22,7 +21,10 @@ def all_settings() -> list[ShownSetting]:
 
 
 def flags(*names: str) -> list[click.Option]:
-    """Flags for these settings, or for all; a secret on a command line could be read by every user."""
+    """Returns the flags for the given settings, or for all.
+
+    Secrets have no flags, because every user of the machine can read the command lines of processes.
+    """
     file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
     wanted = [
         setting for setting in all_settings() if not setting.secret and (not names or setting.name in names)
@@ -31,7 +33,7 @@ def flags(*names: str) -> list[click.Option]:
 
 
 def settings_from(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
-    """Returns the settings from these flags, the environment and the file, with the source of each."""
+    """Returns the settings that result from flags, environment and file, and the source of each setting."""
     chosen = {setting.name: options.get(setting.name) for setting in all_settings()}
     flags = {name: value for name, value in chosen.items() if value not in (None, ())}
     return load(flags, file=options["config_file"])
@@ -56,7 +58,7 @@ def _default(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Returns a value as it is written on a command line."""
+    """Returns a value in the form in which it is written on a command line."""
     match value:
         case bool():
             return "yes" if value else "no"
@@ -67,7 +69,7 @@ def to_text(value: Any) -> str:
 
 
 def example() -> str:
-    """A TOML file with every setting, each at its default and commented out."""
+    """Returns a TOML file with every setting, commented out and at its default."""
     lines = [
         "# Settings of Windlass. Name this file in WINDLASS_CONFIG, or as in: windlass serve --config FILE",
         "# Flags override environment variables, and these override this file.",

@@ -1,6 +1,7 @@
-"""Makes a start wait for temporary problems: an unreachable database, or a full disk.
+"""Delays a start during temporary problems, such as an unreachable database or a full disk.
 
-Meanwhile `/readyz` and all requests to the API are answered with 503 and the reason. The gateway serves.
+During the wait, the API responds to all requests except `/healthz` with 503 and the reason. The gateway
+continues to serve.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from windlass.serve.server import ApiServer
 
 _log = log("main")
 _PAUSE: Final = 1.0
-"""Seconds between two attempts."""
+"""Seconds between two attempts to start."""
 _LITTLE: Final = 256 * 1024
-"""Bytes of a disk that count as none: a database needs some to be opened."""
+"""Free bytes below which a disk counts as full. Opening a database needs some space."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -44,14 +45,16 @@ async def begin_when_possible(
     listening: socket.socket,
     note: Callable[[str], None],
 ) -> Installation:
-    """Starts the server; retries while it has to wait for a condition. Other failures end the start.
-    `note` gets the reason."""
+    """Starts the installation, and retries while a temporary problem exists. Other errors end the start.
+
+    `note` is called with the reason of the wait.
+    """
     async with AsyncExitStack() as answering:
         waits_for = ""
         while True:
             try:
                 return await begin()
-            except Exception as error:  # decided by the function
+            except Exception as error:  # `reason_to_wait` selects the errors to wait for
                 reason = reason_to_wait(error, Path(settings.data_dir))
                 if not reason:
                     raise
@@ -66,7 +69,8 @@ async def begin_when_possible(
 
 
 def reason_to_wait(error: Exception, folder: Path) -> str:
-    """Returns what a start has to wait for, in words for its callers; empty if waiting would not help."""
+    """Returns the reason why a start has to wait, as text for API clients; empty if waiting would not
+    help."""
     match error:
         case DatabaseUnavailable():
             return f"Windlass is starting, and waits for its database. {error}"
@@ -84,14 +88,14 @@ _FULL_DISK: Final = "Windlass is starting, and waits for disk space: the disk of
 def _is_full(folder: Path) -> bool:
     with suppress(OSError):
         disk = os.statvfs(folder)
-        has_files = disk.f_favail > 0 or disk.f_files == 0  # some file systems have no limit of files
+        has_files = disk.f_favail > 0 or disk.f_files == 0  # some file systems have no limit for files
         return disk.f_bavail * disk.f_frsize < _LITTLE or not has_files
     return False
 
 
 @asynccontextmanager
 async def _answering(listening: socket.socket, reason: str) -> AsyncIterator[None]:
-    """Answers everything with the reason."""
+    """Responds to all API requests with the reason why the start waits."""
     config = uvicorn.Config(
         partial(_answer, reason),
         interface="asgi3",

@@ -1,7 +1,7 @@
-"""`windlass stop --all`: ends what an installation runs, and erases nothing.
+"""`windlass stop --all`: stops all services of an installation without erasing data.
 
-Through the API where a server answers. Otherwise here: the same request is written into the database, and
-an installation without a port carries it out.
+If a server is running, the command uses its API. Otherwise it writes the same requests to the database, and
+starts an installation without a port to process them.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from windlass.terminal.tables import print_json
 
 
 class UnreachedCluster(Struct, frozen=True):
-    """A cluster whose engine does not answer, so that nothing there could be ended."""
+    """A cluster with an unreachable engine, so that its services could not be stopped."""
 
     name: str
     why: str
     services: Mapping[str, str]
-    """Names of services that may keep running there, by id."""
+    """Names of services that may still run there, by id."""
 
 
 Sure = Callable[[int], None]
-"""Called with the number of services; raises if they should not be stopped."""
+"""Asks for confirmation with the number of services. Raises if the user declines."""
 _LOOK = 0.1
 
 
-# Through the API
+# With a running server, through its API
 
 
 def through(api: Api, sure: Sure) -> int:
-    """Stops all services that the token sees; returns their number."""
+    """Stops all services that the token has access to. Returns their number."""
     api.enable_retries(wait_for_budget)
     running = _find_running(api)
     if running:
@@ -73,7 +73,7 @@ def through(api: Api, sure: Sure) -> int:
 
 
 def answers(api: Api) -> bool:
-    """Returns whether a server answers, be it with a refusal."""
+    """Returns whether a server responds, even with an error."""
     try:
         api.call("GET", "/healthz")
     except ServerUnreachable:
@@ -82,7 +82,7 @@ def answers(api: Api) -> bool:
 
 
 def _find_unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[UnreachedCluster]:
-    """Returns the clusters of these services whose engine does not answer."""
+    """Returns the clusters of these services whose engines are unreachable."""
     unreached = []
     for org, id in sorted({(service["organization_id"], service["cluster_id"]) for service in services}):
         path = f"/organization/{org}/cluster/{id}"
@@ -105,7 +105,8 @@ def _services(api: Api) -> list[Any]:
 
 
 def _find_running(api: Api) -> list[Any]:
-    """Returns services that may run: all but stopped ones. A failed one may still run an earlier release."""
+    """Returns the services that may be running: all except stopped services. A failed service may still run
+    an earlier release."""
     return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
 
 
@@ -136,7 +137,7 @@ def _wait(api: Api, stopping: set[str]) -> None:
 
 
 async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
-    """Stops all services of the database that the settings name, while no server runs."""
+    """Stops all services in the database of the settings, while no server runs. Returns their number."""
     if count := await _count(settings):
         sure(count)
     installation = await _install(settings, parts)
@@ -170,12 +171,12 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 
 
 async def _why_unreachable(place: Place) -> str:
-    """Returns why the engine of a cluster is not reached, or an empty text."""
+    """Returns the reason why a cluster's engine is unreachable; empty if it is reachable or local."""
     return "" if place.reconnect is None else await place.engine.problem()
 
 
 async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str, str]:
-    """Returns the clusters on machines of other servers, each with the way to stop its services."""
+    """Returns the clusters on machines of other servers. The value explains how their services stop."""
     places = {cluster: await ctx.places.at(cluster) for cluster in set(clusters)}
     return {
         cluster: f"they stop when the server of the machine {place.machine} runs"
@@ -185,8 +186,10 @@ async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str,
 
 
 async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
-    """Ends instances on clusters that the records do not know of any more. Returns the ids of their services,
-    and adds clusters that are not reached any more."""
+    """Stops instances on remote engines whose services the database lists as stopped.
+
+    Returns the ids of the services. Adds clusters that have become unreachable to `unreached`.
+    """
     ended: set[str] = set()
     for place in ctx.places.all():
         if place.reconnect is None or place.id in unreached:
@@ -211,13 +214,13 @@ async def _name(ctx: Context, cluster: str) -> str:
 def _services_on(
     cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the names of services that are to be stopped on a cluster, by id."""
+    """Returns the names of the services to stop on a cluster, by id."""
     return {service.service: service.name for service in stopping if clusters[service.service] == cluster}
 
 
 async def _was_used(ctx: Context, cluster: str) -> bool:
-    """Returns whether services were deployed on a cluster: instances may be left of one that is stopped by
-    now."""
+    """Returns whether services were ever deployed on a cluster. A stopped service may have left instances
+    there."""
     reads = ctx.store.reads
     statuses = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
     return any(status and status.deployed_at for status in statuses)
@@ -225,7 +228,7 @@ async def _was_used(ctx: Context, cluster: str) -> bool:
 
 async def _install(settings: Settings, parts: Parts | None) -> Installation:
     try:
-        # A stopping service need not be reached, so ports that other programs use do not matter.
+        # A service that is being stopped need not be reachable, so the ports of the settings are not used.
         return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
     except InUse as error:
         raise CommandRefused(
@@ -235,8 +238,8 @@ async def _install(settings: Settings, parts: Parts | None) -> Installation:
 
 
 async def _end_elsewhere(ctx: Context) -> set[str]:
-    """Ends services on engines that the settings do not name: the server may have been started with another
-    --engine. Returns their ids."""
+    """Stops services on engines other than the engine of the settings, because the server may have been
+    started with another `--engine`. Returns the ids of the services."""
     services, ended = set(await ctx.store.reads.statuses.services()), set()
     for name, provider in providers().items():
         if name == ctx.places.local.engine.name:
@@ -256,7 +259,7 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
 
 
 async def _count(settings: Settings) -> int:
-    """Counts running services without changing anything: it may be the wrong database."""
+    """Counts running services without changing the database, which may be the wrong one."""
     async with reading_snapshot(settings) as line:
         return len(await up(Reads(line)))
 
