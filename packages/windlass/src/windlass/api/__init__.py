@@ -1,1 +1,1 @@
-""""""
+"""The HTTP API: an ASGI application with its requests, responses, limits and metrics."""

@@ -1,4 +1,4 @@
-"""The access log: one JSON object a line for each request that was answered."""
+"""The access log: one line of JSON for each request."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _encode = msgspec.json.Encoder().encode
 class AccessLine(Struct, frozen=True, gc=False):
     time: str
     message: str
-    """The method, the path and the status, as readable text."""
+    """Method, path and status, as readable text."""
     method: str
     path: str
-    """The path without the query, which may contain a secret."""
+    """The path without the query string, which may contain a secret."""
     operation: str
     status: int
     ms: float
     bytes: int
-    """The size of the body; 0 for a stream, which has only begun."""
+    """The size of the response body; 0 for a stream, whose size is not known when it begins."""
     actor: str | None
-    """The id of the token or of the person, if it was known."""
+    """The id of the token or person; null if the caller is unknown."""
     organization: str | None
     address: str
-    """The address of the client, as reported by a trusted proxy if there is one."""
+    """The client's address, from a trusted proxy's headers if there is such a proxy."""
     user_agent: str
     request_id: str
     trace_id: str
@@ -66,7 +66,7 @@ class AccessLog(LineLog):
 
 
 def access_log_of(settings: Settings) -> AccessLog | None:
-    """Returns the access log that the settings ask for, if they do."""
+    """Returns the access log, or None if the settings do not enable it."""
     if not settings.access_log:
         return None
     access_log = AccessLog(settings.access_log_file)
@@ -80,7 +80,8 @@ def access_log_of(settings: Settings) -> AccessLog | None:
 
 
 def _organization(request: Request) -> str | None:
-    """Returns the organization of the caller; of several the one that the path names."""
+    """Returns the organization of the caller. If the caller has several, it is the organization in the
+    path."""
     if request.actor is None:
         return None
     organizations = request.actor.organizations

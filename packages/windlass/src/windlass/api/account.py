@@ -1,6 +1,7 @@
-"""The account of the caller: who it is, its sessions in browsers, and the ways to sign in.
+"""The caller's account: its identity, its browser sessions, and the ways to sign in.
 
-These paths are outside the registry: some of them need no caller, set cookies, or lead to another server.
+These paths are not in the registry of operations, because some of them need no caller, set cookies, or
+redirect to other servers.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ Answering = Callable[[Request, str, Receive], Awaitable[HttpAnswer]]
 
 
 class SignInCode(Spec):
-    """The body that opens a session. Without a code, the request carries an API token."""
+    """The body of a request that opens a browser session. Without a code, the request must carry an API
+    token."""
 
     code: Annotated[str, Meta(max_length=255)] = ""
 
@@ -86,7 +88,7 @@ class AccountRequests:
         return await answering(request, word, receive)
 
     def _find(self, path: str) -> tuple[dict[str, tuple[str, Answering]], str] | None:
-        """Returns the operations of a path by method, and the word in it."""
+        """Returns the operations of a path by method, and the value of the path's parameter."""
         if not path.startswith("/account"):
             return None
         if path in self._routes:
@@ -129,7 +131,8 @@ class AccountRequests:
     async def _create_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         actor = await self._caller(request)
         code, ends = await self._ctx.store.write(lambda tx: create_link(self._ctx, tx, actor))
-        # After the `#`: what follows it is sent to no server, and stands in no log.
+        # The code is in the URL fragment, which browsers do not send to servers, so that it appears in no
+        # log.
         link = {"url": f"{self._ctx.settings.url}/console/#code={code}", "expires_at": stamp(ends)}
         return HttpAnswer(201, encode(link))
 
@@ -142,7 +145,7 @@ class AccountRequests:
         assert isinstance(sent, SignInCode)
         if not sent.code:
             if request.headers.get(b"authorization") is None:
-                await self._callers.identify(request)  # counts, so that tries are limited
+                await self._callers.identify(request)  # charged to the budget of the address, to limit guessing
                 raise Invalid("code: is required, or an API token in the header Authorization")
             actor = await self._caller(request)
             if actor.token is None:
@@ -177,12 +180,12 @@ class AccountRequests:
         if _is_sent_by_another_site(request):
             self._callers.exempt(request)
             return _redirect("/console/")
-        self._callers.count_failure(request)  # each asks the provider: strangers have a budget for it
+        self._callers.count_failure(request)  # each start sends a request to the provider, so it is charged to the address
         try:
             started = await self._sign_in.start(name)
         except SignInFailed as failure:
             return _redirect(f"/console/#problem={failure.word}")
-        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"  # Strict would not come back with the answer
+        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"  # a Strict cookie would be missing when the provider redirects back
         return _redirect(started.url, self._cookie(_MEMORY, started.memory, kept))
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
@@ -201,7 +204,7 @@ class AccountRequests:
     # Cookies
 
     def _session_cookie(self, opened: NewBrowserSession) -> Header:
-        # It is valid as long as a session can be; the server ends it earlier where it is not used.
+        # The cookie expires with the longest possible session. The server ends unused sessions earlier.
         seconds = LONGEST // SECOND
         return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={seconds}; SameSite=Strict")
 
@@ -216,7 +219,7 @@ class AccountRequests:
 
 
 def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:
-    """Logs who has signed in; never a secret of the session, or the link."""
+    """Logs that a person has signed in, without secrets of the session or the link."""
     _log.info("signed in", extra=_log_fields(request, opened.holder_name) | {"way": way})
 
 
@@ -225,14 +228,16 @@ def _log_fields(request: Request, name: str) -> dict[str, str]:
 
 
 def _is_sent_by_another_site(request: Request) -> bool:
-    """Returns whether the headers of the browser show that a page of another origin began this request.
-    Such a page, as of an application on the same domain, would replace the session of the person who looks
-    at it."""
+    """Returns whether the browser's headers show that a page of another origin made this request.
+
+    Such a page, for example of an application on the same domain, could otherwise replace the session of the
+    person who opens it.
+    """
     return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
 
 
 def _answer_in(query: bytes) -> ProviderAnswer:
-    """Returns the answer that a provider has sent; it is empty if the query is none."""
+    """Parses the response of a provider from a query string; empty if the query string is invalid."""
     try:
         fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The paths of the account in the OpenAPI document. They are outside the registry; see `api.account`."""
+"""The OpenAPI description of the account's paths, which are not in the registry; see `api.account`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIST: Final = {"type": "array", "items": _TEXT}
 
 
 def paths(headers: Document) -> dict[str, Document]:
-    """Returns the path items. `headers` are those of every answer."""
+    """Returns the path items. `headers` are the headers of every response."""
     return {
         "/account": {
             "get": _operation(

@@ -1,7 +1,7 @@
-"""The answers of the API as they leave: status, headers, and a body, a file or a stream.
+"""The responses of the API: status, headers, and a body, a file or a stream.
 
-`api.app` decides what is answered; `api.streaming` sends a stream after its head. Files and documents that
-browsers may keep are compressed, and not sent again if unchanged.
+`api.app` decides which response is sent, and `api.streaming` sends the body of a stream. Files and documents
+that browsers may cache are compressed, and are not sent again while unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JSON = (b"content-type", b"application/json")
 _NO_STORE = b"no-store"
 _NO_SNIFF: Header = (b"x-content-type-options", b"nosniff")
 _SAFE: tuple[Header, ...] = ((b"cache-control", _NO_STORE), _NO_SNIFF)
-# A proxy that collects an answer before it passes it on would keep a stream for ever.
+# A proxy that buffers whole responses would never pass a stream on.
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 
 
@@ -38,16 +38,16 @@ class HttpAnswer(Struct, frozen=True):
     content_type: Header = _JSON
     stream: AsyncGenerator[bytes, None] | None = None
     session: sockets.SocketSession | None = None
-    """The part of a websocket that follows its opening."""
+    """The session of a websocket, which starts after its opening."""
     place: StreamPlace | None = None
-    """The place that a stream or a websocket takes in the quota."""
+    """The quota slot that a stream or websocket occupies."""
     caching: bytes = _NO_STORE
-    """The `Cache-Control` of the answer."""
+    """The `Cache-Control` header of the response."""
 
 
 LONGEST_ANSWER: Final = 64 * 1024 * 1024
-"""Bytes of an answer to a read. Unread answers of a port may have twice as many together: a longer one would
-be cut off in its midst."""
+"""Largest response to a read, in bytes. All unread responses of the port together may have twice as many; a
+larger response would be cut off."""
 _ASK_FOR_LESS: Final = (
     "Ask for less at a time, by page and page_size, or by tail for a log: the answer has {} MiB as a whole, "
     "and may have {}"
@@ -55,7 +55,7 @@ _ASK_FOR_LESS: Final = (
 
 
 def check_length(reply: Reply) -> None:
-    """Refuses an answer that the port would not send to its end."""
+    """Raises Invalid for a response that is too large to be sent."""
     if len(reply.body) > LONGEST_ANSWER:
         raise Invalid(_ASK_FOR_LESS.format(len(reply.body) >> 20, LONGEST_ANSWER >> 20))
 
@@ -71,7 +71,7 @@ def failure_answer(failure: Failure) -> HttpAnswer:
 
 
 def error_answer(error: Exception, data_dir: str) -> HttpAnswer:
-    """Returns the answer to a failure that no part expects."""
+    """Returns the response to an unexpected exception."""
     if isinstance(error, OSError) and not Path(data_dir).is_dir():
         return failure_answer(Unavailable(NO_DATA))
     message = "Something went wrong here; the log has the request id of this answer"
@@ -84,7 +84,7 @@ def _error_body(status: int, message: str) -> bytes:
 
 
 def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
-    """Returns a whole HTTP/1.1 answer, for a connection that is refused before there is a request."""
+    """Returns a complete HTTP/1.1 response, for a connection that is refused before a request was parsed."""
     body = _error_body(status, message)
     sent = (*headers, *_SAFE, _JSON, (b"content-length", b"%d" % len(body)), (b"connection", b"close"))
     head = (b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()), *map(b": ".join, sent))
@@ -102,7 +102,7 @@ def rate_limit_headers(window: Window) -> list[Header]:
 async def send_answer(
     request: Request, answer: HttpAnswer, window: Window, further: Iterable[Header], send: Send
 ) -> None:
-    """Sends an answer; of a stream, only the head. `further` are headers that it carries besides its own."""
+    """Sends a response, or only the head if it is a stream. `further` are additional headers."""
     headers = rate_limit_headers(window)
     headers += ((b"x-request-id", request.id), (b"cache-control", answer.caching), _NO_SNIFF, *answer.headers)
     if answer.stream is not None:
@@ -123,7 +123,7 @@ ASK_AGAIN: Final = b"no-cache"
 
 
 class ServedFile(Protocol):
-    """A file as it is served; see `console.files`."""
+    """A file that the API serves; see `console.files`."""
 
     @property
     def body(self) -> bytes: ...
@@ -140,7 +140,7 @@ class ServedFile(Protocol):
 
 
 def file_answer(request: Request, file: ServedFile) -> HttpAnswer:
-    """Returns the file in the form that the client takes, or 304 if the client has it."""
+    """Returns a file, compressed if the client accepts gzip, or 304 if the client has the current version."""
     content_type = (b"content-type", file.content_type)
     caching = FOREVER if file.is_forever else ASK_AGAIN
     more = ((b"etag", file.etag), (b"vary", b"accept-encoding"), *file.headers)

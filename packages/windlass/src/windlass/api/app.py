@@ -1,10 +1,10 @@
-"""The API as one ASGI application: takes each request through route, caller, budget, scope and handler to
-an answer.
+"""The API as one ASGI application. It routes a request, identifies the caller, checks budget and scope, and
+calls the handler.
 
-It neither decides what operations do (`control`) nor how a socket is read (`serve`). Every answer, to a
-request that failed as well, carries the three rate-limit headers and a request id.
+`control` implements the operations, and `serve` the HTTP protocol. Every response, including errors, has the
+three rate limit headers and a request id.
 
-Browsers that show pages of other origins may call the API if the settings name these origins.
+Browsers may call the API from pages of other origins if the settings list these origins.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class CrossOrigin:
         self.origins = frozenset(origin.encode() for origin in origins)
 
     def preflight(self, request: Request, allow: str) -> HttpAnswer:
-        """Answers OPTIONS with the methods of the path, and with the CORS headers for an allowed origin."""
+        """Responds to OPTIONS with the methods of the path, and with the allowed request headers if the
+        origin is allowed."""
         methods = allow.encode()
         headers: tuple[Header, ...] = ((b"allow", methods),)
         if request.headers.get(b"origin") in self.origins:
@@ -76,7 +77,7 @@ class CrossOrigin:
         return HttpAnswer(204, b"", headers)
 
     def headers(self, request: Request) -> tuple[Header, ...]:
-        """Returns the headers of every answer to this request, where any origins are allowed."""
+        """Returns the CORS headers of every response to this request, if the settings allow any origins."""
         origin = request.headers.get(b"origin")
         if origin not in self.origins or origin is None:
             return ((b"vary", b"origin"),)
@@ -147,11 +148,11 @@ class App:
         return None
 
     def stop_streams(self) -> None:
-        """Ends the streams, which would otherwise last as long as their readers stay."""
+        """Ends all streams, which would otherwise last until their clients disconnect."""
         self._streams.stop()
 
     async def stop_logging(self) -> None:
-        """Writes the last lines of the access log."""
+        """Writes the remaining lines of the access log."""
         if self.access_log is not None:
             await self.access_log.close()
 
@@ -178,7 +179,7 @@ class App:
             raise
 
     async def _answer_without_operation(self, request: Request, methods: Methods) -> HttpAnswer:
-        """Answers OPTIONS, or 405 with the methods of the path."""
+        """Responds to a path that has operations for other methods: handles OPTIONS, or raises 405."""
         if request.method == "OPTIONS":
             self._callers.exempt(request)
             return self._cors.preflight(request, allow_header(methods))
@@ -188,7 +189,7 @@ class App:
         raise not_allowed(request.method, allow_header(methods))
 
     async def _answer_elsewhere(self, request: Request, receive: Receive) -> HttpAnswer:
-        """Answers at a path where no operation is."""
+        """Responds to a path without operations, such as a page, a file or an upload."""
         accept = request.headers.get(b"accept", b"")
         page = self._pages.find(request.path) or self._pages.home(
             request.scope["path"], request.method, accept
@@ -318,7 +319,7 @@ class App:
                     *rate_limit_headers(self._callers.window_of(request)),
                     (b"x-request-id", request.id),
                 ]
-                # `longest` is for our own protocol class: how much it may take from this client.
+                # `longest` is for our own websocket protocol class: the largest message that it accepts.
                 accept = {
                     "type": "websocket.accept",
                     "headers": headers,
@@ -333,7 +334,7 @@ class App:
                 await session.close()
 
     async def _open_socket(self, request: Request) -> HttpAnswer:
-        """Opens the log or command of a websocket, if the caller has the permission."""
+        """Opens a websocket for a log or a command, if the caller has the permission."""
         actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
@@ -354,12 +355,12 @@ class App:
         session = sockets.LogSession(lines, self._streams, self._ctx.clock)
         return HttpAnswer(101, b"", session=session, place=self.stream_quota.take(org, actor.subject))
 
-    # Both
+    # HTTP and websockets
 
     async def _to_its_end(self, request: Request, streaming: Awaitable[None]) -> None:
         try:
             await streaming
-        except Exception:  # noqa: BLE001 (as for every request; the server ends the connection)
+        except Exception:  # as for every request; the server then closes the connection
             _log.exception("a stream broke", extra={"request_id": request.id.decode(), "path": request.path})
 
     def _note(self, request: Request, answer: HttpAnswer, began: float) -> None:

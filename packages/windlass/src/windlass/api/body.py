@@ -1,4 +1,4 @@
-"""Parses bodies and queries. An error message names the field and the expected value."""
+"""Parses request bodies and query strings. An error message names the field and the expected value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from windlass.core.declare.validation import explain, written_out
 MOST = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"
 PATCHES = ("application/json", MERGE_PATCH)
-"""The accepted content types of a PATCH. A patch of another kind, such as a JSON Patch, is refused."""
+"""The accepted content types of a PATCH. Other patch formats, such as JSON Patch, are refused."""
 
 
 class NoBody(Spec):
-    """The body of an operation that takes none."""
+    """The body type of an operation without a body."""
 
 
 def parse_body(
@@ -34,7 +34,10 @@ def parse_body(
     *,
     forgiving: bool = False,
 ) -> Spec:
-    """Parses a body; none, `null` and `{}` are the same. `kinds`: accepted content types, if not any JSON."""
+    """Parses a body. An empty body, `null` and `{}` are equivalent.
+
+    `kinds`: the accepted content types; by default, all JSON types.
+    """
     if not raw or raw.isspace():
         raw = b"{}"
     elif content_type is not None and content_type != b"application/json":
@@ -65,20 +68,21 @@ def _decode(raw: bytes, wanted: type[Spec]) -> Spec:
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 PAGING: Final = frozenset({"page", "page_size"})
-"""Parameters that ask for a part of a list."""
+"""Query parameters that request one page of a list."""
 
 
 def parse_query(raw: bytes, wanted: type[Spec] | None) -> tuple[Spec | None, frozenset[str]]:
-    """Returns the parameters that the operation knows, and the names of those that were given."""
+    """Returns the parameters that the operation declares, and the names of the given parameters."""
     return _parse_query(raw, wanted) if wanted else (None, _NO_NAMES)
 
 
 @lru_cache(1024)
 def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
-    """Returns the parameters that the operation knows, and the names of those that were given; others are
-    ignored.
+    """Returns the parameters that the operation declares, and the names of the given parameters.
 
-    Cached, because clients ask for the same pages over and over. The result must not be changed."""
+    Other parameters are ignored. The result is cached, because clients request the same pages repeatedly, and
+    must not be modified.
+    """
     values: dict[str, str | list[str]] = {}
     for name, value in _pairs(raw):
         if name in _lists(wanted):
@@ -116,7 +120,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @cache
 def _numbers(wanted: type[Spec]) -> frozenset[str]:
-    """Returns the names of the parameters that are integers."""
+    """Returns the names of the integer parameters."""
     kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
     return frozenset(
         name for name, kind in kinds if isinstance(_without_metadata(kind), msgspec.inspect.IntType)
@@ -137,7 +141,7 @@ def _without_metadata(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
 
 
 def _plain_number(name: str, value: str) -> str:
-    """Returns the text of an integer. msgspec alone would also take `1_0` or ` 1`."""
+    """Returns the text of an integer unchanged. msgspec alone would also accept `1_0` or ` 1`."""
     if not _INTEGER.fullmatch(value):
         raise Invalid(f"{name}: must be an integer")
     return value

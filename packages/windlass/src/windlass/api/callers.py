@@ -1,6 +1,6 @@
-"""The caller of each request: authenticated, counted against a budget, and reported where unusual.
+"""Identifies the caller of each request, charges the request to a budget, and records unusual callers.
 
-`control.people.authenticate` judges a credential, and `api.limits` keeps the budgets.
+`control.people.authenticate` verifies credentials, and `api.limits` keeps the budgets.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class Callers:
         self.security = authenticator.security_events
 
     def at_hand(self, request: Request) -> Actor | None:
-        """Returns the caller if its verdict and its budget are in memory, as they are for most requests.
-        Returns None, and has changed nothing, if `identify` is needed."""
+        """Returns the caller if its credential and budget are cached in memory, which is the usual case.
+
+        Returns None without changing anything if `identify` is needed.
+        """
         header = request.credential
         if header is None:
             return None
@@ -42,20 +44,21 @@ class Callers:
         return actor
 
     def exempt(self, request: Request) -> None:
-        """Admits a request that needs no authentication and counts against no budget."""
+        """Admits a request that needs no authentication. It is not charged to a budget."""
         self._count_against_address(request, spend=False)
 
     def count_failure(self, request: Request) -> None:
-        """Counts a request without a caller against the budget of its address, as a wrong credential is."""
+        """Charges a request without a valid caller to the budget of its address."""
         self._count_against_address(request, spend=True)
 
     async def identify(self, request: Request) -> Actor | Failure:
-        """Returns the caller, or the reason why none is known. Raises TooMany if the budget is spent."""
+        """Returns the caller, or the failure if the credential is missing or invalid. Raises TooMany if the
+        budget is spent."""
         header = request.credential
         if header is None:
             self._count_against_address(request, spend=True)
             return refusal("Send `Authorization: Token <API token>`")
-        enter_trace(lambda: request.trace)  # for what is asked of an OpenID Connect issuer
+        enter_trace(lambda: request.trace)  # requests to an OpenID Connect issuer carry this trace
         now = self._clock.now()
         try:
             actor = self.authenticator.recent_verdict(header, now) or await self.authenticator.admit(header)
@@ -73,12 +76,15 @@ class Callers:
         return actor
 
     async def admit_to_metrics(self, request: Request, token: str) -> None:
-        """Admits Prometheus, by the token of the settings, and the operator: metrics name the services of all
-        organizations."""
+        """Admits Prometheus with the metrics token of the settings, and Admin tokens of the first
+        organization.
+
+        Other callers are refused, because metrics contain the names of all organizations' services.
+        """
         scheme, _, credential = (request.credential or b"").partition(b" ")
         is_known = scheme.lower() in {b"token", b"bearer"} and hmac.compare_digest(credential, token.encode())
         if token and is_known:
-            self.exempt(request)  # also while the database is unavailable, which the metrics report
+            self.exempt(request)  # works without the database, because the metrics report that it is unavailable
             return
         actor = await self.identify(request)
         if isinstance(actor, Failure):
@@ -107,15 +113,17 @@ class Callers:
         )
 
     def window_of(self, request: Request) -> Window:
-        """Returns the budget that the headers of the answer report."""
+        """Returns the budget for the rate limit headers of the response."""
         return (
             request.window
             or self._budgets.window_of_address(subject_of_address(request.client), spend=False)[0]
         )
 
     async def still_allowed(self, request: Request) -> Callable[[], Awaitable[bool]]:
-        """Returns a question for a stream to ask again and again: is the caller still there, with the rights
-        of the start? Tokens expire and are revoked, and roles change."""
+        """Returns a function that checks whether the caller still has the rights it had at this moment.
+
+        Streams call the function repeatedly, because tokens expire and are revoked, and roles change.
+        """
         header = request.credential or b""
         try:
             first = await self._admit(header)

@@ -1,8 +1,8 @@
-"""Websockets that run a command in an instance: its output as binary frames, its input likewise.
+"""Websockets that run a command in an instance. Binary frames carry its output and its input.
 
-A text frame is JSON. From the client: a new size of the terminal, or the end of the input. From the server:
-the exit code, before the websocket is closed. The command ends with the websocket, and within a second after
-the caller has lost its right.
+A text frame is JSON: from the client, a new terminal size or the end of the input; from the server, the exit
+code before the websocket is closed. The command ends when the websocket closes, and within a second after the
+caller has lost its permission.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from windlass.core.declare.spec import Spec
 from windlass.engines.engine import EngineError, Execution, TerminalSize
 
 SHELL: Final = "/shell/exec"
-"""The path at which existing command lines open a shell."""
+"""The path at which existing command line clients open a shell."""
 MOST: Final = 64
-"""Maximum number of commands at a time; see `StreamQuota` for the share of each organization."""
+"""Number of commands at a time, over all organizations. `StreamQuota` divides it between them."""
 LONGEST: Final = 64 * 1024
-"""Bytes of one message of the client."""
+"""Largest message from the client, in bytes."""
 LOOK: Final = 0.3
-"""Seconds between two checks of the caller's rights."""
+"""Seconds between two checks of the caller's permission."""
 UNCHECKED: Final = 5.0
-"""Seconds for which a command keeps running while the rights of its caller cannot be checked."""
+"""Seconds for which a command keeps running while the caller's permission cannot be checked."""
 IDLE: Final = 30 * 60.0
-"""Seconds without input and output after which a command is ended."""
+"""Seconds without input and output after which a command is stopped."""
 _LAST_WORDS: Final = 2.0
 _LONGEST_REASON: Final = 120
 
 
 class SocketEnd(Enum):
-    """The end of a websocket: its close code, and the readable reason."""
+    """The reason for the end of a websocket: its close code and its message."""
 
     OVER = 1000, "The command has ended"
     LEFT = 1000, "The client has left"
@@ -66,7 +66,8 @@ class SocketEnd(Enum):
 
 
 class ShellRequest(Spec):
-    """The query of a shell at the path of existing command lines. The ids name where the service lies."""
+    """The query of a shell at the path of existing command line clients. The other ids must match the
+    service's parents."""
 
     service: Id = ""
     environment: str = ""
@@ -94,7 +95,7 @@ class ShellRequest(Spec):
 
 
 class ControlMessage(Struct, forbid_unknown_fields=True):
-    """A text frame of the client."""
+    """A text frame from the client."""
 
     columns: Annotated[int, Meta(ge=1, le=1000)] | None = None
     rows: Annotated[int, Meta(ge=1, le=1000)] | None = None
@@ -119,7 +120,7 @@ class ExecutionSockets:
         return path == SHELL or self._routes.find(path) is not None
 
     async def open(self, request: Request, actor: Actor) -> HttpAnswer:
-        """Starts the command of a request. Anything wrong is answered before the websocket opens."""
+        """Starts the command of a request. Errors are sent as HTTP responses, before the websocket opens."""
         check_origin(request, self._ctx.settings.url, self._ctx.settings.cors_origins)
         call = await self._call_of(request, actor)
         request.operation = call.operation.id
@@ -139,7 +140,7 @@ class ExecutionSockets:
         place = self._quota.take(service.org, call.actor.subject)
         try:
             session = await open_session(self._ctx, call, service)
-        except BaseException:  # the place is free again, whatever the reason
+        except BaseException:  # a failed opening frees the quota slot, whatever the reason
             with place:
                 raise
         socket = ExecutionSocket(session, self._streams, tells=tells)
@@ -179,7 +180,7 @@ class ExecutionSockets:
             and await is_visible(reads, actor, row)
             and await lies_in(self._ctx, row, shell.within)
         )
-        # One answer for all: it reveals nothing about the resources of others
+        # The same response in all cases, so that it reveals nothing about other organizations' resources
         if operation is None or not is_there:
             raise Missing("No service with this id was found there: check the ids of the request")
         return operation
@@ -194,14 +195,15 @@ class ExecutionSockets:
 
 
 class ExecutionSocket:
-    """The session of a websocket with a command."""
+    """The session of a websocket that runs a command."""
 
     longest = LONGEST
 
     def __init__(
         self, session: ExecutionSession, streams: Streams, *, tells: bool = True, idle: float = IDLE
     ) -> None:
-        """`tells`: sends the exit code as text, which clients at the path `SHELL` do not understand."""
+        """`tells`: sends the exit code as a text frame, which clients at the path `SHELL` do not
+        understand."""
         self._session, self._streams = session, streams
         self._tells, self._idle = tells, idle
         self._active_at = 0.0
@@ -219,14 +221,14 @@ class ExecutionSocket:
         finally:
             try:
                 await self._session.end(end.value[1], code)
-            finally:  # the client learns the end also if the audit cannot
+            finally:  # the client receives the reason even if the audit event cannot be stored
                 await self._send_end(send, end, code)
 
     async def close(self) -> None:
         await self._session.end(SocketEnd.LEFT.value[1])
 
     async def _send_end(self, send: Send, end: SocketEnd, code: int | None) -> None:
-        with suppress(TimeoutError, OSError):  # the client does not read, or was faster
+        with suppress(TimeoutError, OSError):  # the client does not read, or has already closed
             async with asyncio.timeout(_LAST_WORDS):
                 if code is not None and self._tells:
                     await send({"type": "websocket.send", "text": _encode({"exit_code": code}).decode()})
@@ -248,22 +250,23 @@ class ExecutionSocket:
         return next(task.result() for task in (watch, output, input) if not task.cancelled())
 
     async def _pass_output(self, execution: Execution, send: Send) -> SocketEnd:
-        """Reads no more while the client does not read."""
+        """Sends output to the client. Stops reading output while the client does not read."""
         try:
             while data := await execution.read():
                 await send({"type": "websocket.send", "bytes": data})
                 self._note_activity()
-                # A command that always has output would leave no turn to others, and the connection learns
-                # only in its own turn that the client does not read.
+                # Without this pause, a command with constant output would starve other tasks, and the
+                # connection could not notice that the client does not read.
                 await asyncio.sleep(0)
         except OSError:  # ASGI's message for a disconnected client
             return SocketEnd.LEFT
-        # A command may close its output and keep running: its caller can still lose the right, or leave.
+        # A command may close its output and keep running. Its caller can still lose the permission or
+        # disconnect.
         await execution.wait()
         return SocketEnd.OVER
 
     async def _pass_input(self, execution: Execution, receive: Receive) -> SocketEnd:
-        """Passes input to the command. Reads no more from the client while the command does not read."""
+        """Passes input to the command. Stops reading from the client while the command does not read."""
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":
@@ -296,7 +299,7 @@ class ExecutionSocket:
 
 
 async def _handle_control(execution: Execution, text: str) -> bool:
-    """Returns False for a text that is no control message."""
+    """Handles a control message. Returns whether the text was a valid control message."""
     try:
         control = _control_of(text)
     except msgspec.MsgspecError:

@@ -1,8 +1,8 @@
-"""Rate limits: the budget of requests that each caller has in an hour.
+"""Rate limits: each caller has a budget of requests per hour.
 
-Counting costs nothing: a caller's requests are taken from a small grant in memory, and grants are
-booked in the database before they are used. So no restart gives a budget back, several replicas share one,
-and at the end of the hour less than one percent is booked in vain.
+Requests are charged to a small grant in memory. A grant is reserved in the database before it is used, so
+that a restart does not reset the budget, several replicas share it, and most requests cause no write. At the
+end of the hour, less than one percent of a budget is reserved but unused.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from windlass.store import Store, Tx
 
 # A grant is this part of the limit.
 _PARTS = 100
-# Callers without a token are counted in memory only, and only so many of them.
+# Maximum number of addresses whose requests without a token are counted; the counts are only in memory.
 _MOST_ADDRESSES = 20_000
-# From so many callers on, those whose hour has ended are forgotten.
+# Number of callers from which ended windows are removed.
 _MOST_CALLERS = 20_000
 _OTHER_ADDRESSES = "address:others"
 
@@ -59,7 +59,7 @@ class Budgets:
         self._addresses: dict[str, Window] = {}
 
     def take_from_grant(self, subject: str, limit: int | None, now: int) -> Window | None:
-        """Takes one request from the grant in memory; None if there is no such grant."""
+        """Charges one request to the grant in memory. Returns None if there is no grant left."""
         window = self._windows.get(subject)
         if window is None or window.left == 0 or not window.is_open(now, limit or self._limit):
             return None
@@ -67,8 +67,10 @@ class Budgets:
         return window
 
     async def take(self, subject: str, limit: int | None) -> tuple[Window, bool]:
-        """Takes one request, and books a new grant if needed. Returns False beside the window if none is
-        left."""
+        """Charges one request, and reserves a new grant if needed.
+
+        Returns the window, and whether the request is within the budget.
+        """
         limit = limit or self._limit
         if len(self._windows) >= _MOST_CALLERS:
             _forget_ended(self._windows, self._clock.now())
@@ -85,8 +87,8 @@ class Budgets:
             return window, True
 
     def _is_spent(self, window: Window, now: int, limit: int) -> bool:
-        """Returns whether nothing was left a moment ago: the database is not asked again for every refused
-        request."""
+        """Returns whether the budget was spent when it was last read, less than a second ago. Avoids a
+        database access for every refused request."""
         return window.is_open(now, limit) and window.left == 0 and now < window.asked_at + SECOND
 
     async def _reserve(self, window: Window, subject: str, limit: int) -> None:
@@ -103,7 +105,7 @@ class Budgets:
             opened, used, grant = await self._store.write(change)
         except DatabaseUnavailable:
             raise
-        except Unavailable:  # nothing can be stored, as on a full disk; callers may read
+        except Unavailable:  # nothing can be stored, for example on a full disk, but callers may read
             now = self._clock.now()
             opened, used = (window.opened, window.used) if window.is_open(now, limit) else (now, 0)
             grant = max(0, min(max(1, limit // _PARTS), limit - used))
@@ -113,7 +115,8 @@ class Budgets:
             window.asked_at = self._clock.now()
 
     def window_of_address(self, address: str, spend: bool) -> tuple[Window, bool]:
-        """Returns the window of a caller without a valid token, and False if it is spent."""
+        """Returns the window of a caller without a valid token, and whether the request is within its
+        budget."""
         now = self._clock.now()
         if address not in self._addresses and len(self._addresses) >= _MOST_ADDRESSES:
             _forget_ended(self._addresses, now)
@@ -127,7 +130,7 @@ class Budgets:
         return window, True
 
     async def give_back(self) -> None:
-        """Returns unused reserved requests, before a stop."""
+        """Returns reserved but unused requests to the database, before the server stops."""
         unused = [(subject, window) for subject, window in self._windows.items() if window.left]
 
         async def change(tx: Tx) -> None:
@@ -147,8 +150,7 @@ def _forget_ended(windows: dict[str, Window], now: int) -> None:
 
 
 def subject_of_address(host: str) -> str:
-    """Returns the subject of a caller without a token: its IPv4 address, or the IPv6 network of its
-    address."""
+    """Returns the budget's key for a caller without a token: its IPv4 address or its IPv6 /64 network."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Metrics of the API: plain numbers while serving, and Prometheus' text of all metrics on request."""
+"""Metrics of the API: counters and histograms of requests, and the Prometheus text of all metrics."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from windlass.base.metrics import QUICK_BOUNDS, Histogram, Metric, MetricType, S
 from windlass.core.declare.operations import Operation
 
 Source = Callable[[], Awaitable[Iterable[Metric]]]
-"""Returns metrics of one part of the server, as they are now. It bounds its own time, and never raises."""
+"""Returns the current metrics of one part of the server. It limits its own time, and never raises."""
 PREFIX: Final = "windlass"
 _THREADS: Final = Path("/proc/self/task")
 
 
 class Metrics:
     def __init__(self, operations: Iterable[Operation], kept_seconds: float = 1.0) -> None:
-        """`kept_seconds`: how long a text is used again, so that no client keeps database, engines and server
-        busy by asking for metrics all the time."""
+        """`kept_seconds`: time for which a rendered text is cached. Frequent scrapes then do not load the
+        database and the engines."""
         self.kept_seconds = kept_seconds
         self._kept: tuple[float, bytes] = (float("-inf"), b"")
         self._rendering: asyncio.Task[bytes] | None = None
@@ -28,24 +28,24 @@ class Metrics:
         self._numbers: list[Callable[[], Metric]] = []
         self._counts: dict[tuple[str, int], int] = {}
         self._groups: dict[tuple[str, str], Histogram] = {}
-        """Latencies by family and access."""
+        """Latencies by resource family and access (read or write)."""
         self._latencies: dict[str, Histogram] = {
             operation.id: self._group(_family_of(operation), "write" if operation.writes else "read")
             for operation in operations
         }
-        """The same histograms, keyed by operation."""
+        """The histograms of `_groups`, by operation."""
         self._pages = self._group("page", "read")
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """Adds a gauge, which is read with each scrape."""
+        """Adds a gauge, which is read at each scrape."""
         self._numbers.append(lambda: gauge(name, help, value()))
 
     def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """Adds a counter that is kept elsewhere, and read with each scrape."""
+        """Adds a counter of another part of the server, which is read at each scrape."""
         self._numbers.append(lambda: counter(name, help, value()))
 
     def info(self, name: str, help: str, labels: Callable[[], Mapping[str, str]]) -> None:
-        """Adds facts about the server: the labels of a gauge that is always 1."""
+        """Adds facts about the server as labels of a gauge with the constant value 1."""
 
         def number() -> Metric:
             facts = labels()
@@ -54,7 +54,7 @@ class Metrics:
         self._numbers.append(number)
 
     def add(self, source: Source) -> None:
-        """Adds a part of the server, which is asked with each scrape."""
+        """Adds a source of metrics, which is called at each scrape."""
         self._sources.append(source)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
@@ -69,8 +69,11 @@ class Metrics:
         return self._groups.setdefault((family, access), Histogram(QUICK_BOUNDS))
 
     async def text(self) -> bytes:
-        """Returns all metrics as text. Scrapes at the same time, and shortly afterwards, share one: many
-        services make a text that takes as long as many requests, and clients need no token for it."""
+        """Returns all metrics as text. Concurrent scrapes share one rendering, and later scrapes its cached
+        text.
+
+        With many services, rendering takes as long as many requests, and clients may need no token for it.
+        """
         rendered, text = self._kept
         if time.monotonic() - rendered < self.kept_seconds:
             return text

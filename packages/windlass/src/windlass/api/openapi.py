@@ -1,4 +1,4 @@
-"""The machine-readable description of the interface: OpenAPI 3.0.3, made from the registry alone."""
+"""The OpenAPI 3.0.3 document of the API, generated from the registry of operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.traits import has_deployments
 
 VERSION: Final = "1.0.4"
-"""The version of the interface, not of the software that serves it."""
+"""The version of the API, not of the server."""
 
 _ABOUT = """\
 Every request is authenticated: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields
@@ -33,15 +33,15 @@ _GROUPS: Final = (
     "Clusters", "Environment Variables", "Secrets", "Deployment Rules", "Webhooks", "Cloud Provider", "Helm",
     "Terraform", "Alert Rules", "Members", "Backups", "Billing",
 )  # fmt: skip
-"""The groups in the order of the contract; other groups follow."""
+"""The groups of operations in the order of the API contract. Other groups follow them."""
 
 
 class _ErrorResponse(NamedTuple):
     name: str
-    """The name of the component."""
+    """The name of the component in the document."""
     meaning: str
     message: str
-    """An example of a message."""
+    """An example of an error message."""
 
 
 _REFUSALS: Final = {
@@ -70,7 +70,7 @@ _SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done
 
 _INTEGER: Final = {"type": "integer", "format": "int64"}
 _STRING: Final = {"type": "string"}
-# As OpenAPI 3.2 reads the type of a stream: the schema is that of each event, after it was parsed.
+# The schema of an event after parsing, as in OpenAPI 3.2.
 _EVENT: Final = {
     "type": "object",
     "properties": {"id": _STRING, "event": _STRING, "data": _STRING},
@@ -133,7 +133,7 @@ _SCHEMES: Final[Mapping[str, Schema]] = {
 
 @cache
 def encoded_document(registry: Registry) -> bytes:
-    """Returns the document as it is sent. It is made with the first request for it."""
+    """Returns the document as JSON. It is generated at the first request."""
     return msgspec.json.encode(document(registry))
 
 
@@ -210,8 +210,8 @@ class _Document:
             yield _reference_to("parameters", "If-Match")
 
     def _body(self, operation: Operation) -> Schema:
-        """Describes the body. It is required if one of its fields is, because a missing body counts as an
-        empty one."""
+        """Describes the request body. The body is required if it has required fields, because no body is
+        equivalent to an empty one."""
         if operation.body is None:
             return {}
         schema = self._schemas.body(operation.body)
@@ -236,7 +236,7 @@ class _Document:
 
 
 def _stream(content: Schema) -> Schema:
-    """Describes the data of each event of a stream, for which OpenAPI 3.0 has no keyword."""
+    """Describes the data of a stream's events, for which OpenAPI 3.0 has no keyword."""
     data = content["application/json"]
     example = {"id": "42", "data": msgspec.json.encode(data["example"]).decode()}
     return {"text/event-stream": {"schema": _EVENT, "example": example, "x-data": data["schema"]}}
@@ -251,19 +251,19 @@ def _empty(operation: Operation, status: int) -> Schema:
 
 
 def _subject_of(operation: Operation) -> str:
-    """Returns the subject of an operation. An action on a service is about that service."""
+    """Returns the subject of an operation. The subject of an action on a service is the service."""
     if operation.parent and operation.family and operation.family.parent is has_deployments:
         return operation.parent.name
     return operation.itself.name if operation.itself else operation.family.name if operation.family else ""
 
 
 def _can_follow(operation: Operation) -> bool:
-    """Returns whether an operation can answer with a stream."""
+    """Returns whether an operation can respond with a stream."""
     return operation.query is not None and "follow" in operation.query.__struct_encode_fields__
 
 
 def _refusals(operation: Operation) -> Iterator[int]:
-    """Returns the refusals of an operation, in order."""
+    """Returns the possible error statuses of an operation, in ascending order."""
     posts = operation.method == "POST"
     reads_a_body = posts or operation.body is not None
     can = {
@@ -304,8 +304,10 @@ def _reference_to(kind: str, name: str) -> Schema:
 
 
 def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
-    """Yields the groups, each with the description in the file of the family that it is of. An action of
-    another family may be in a group too."""
+    """Yields the groups with their descriptions, which come from the module of the group's family.
+
+    Operations of a group's own family have priority, because a group may contain actions of other families.
+    """
     first: dict[str, Operation] = {}
     for operation in sorted(operations, key=lambda operation: not _is_of_its_family(operation)):
         first.setdefault(operation.group, operation)

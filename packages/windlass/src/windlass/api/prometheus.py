@@ -1,4 +1,8 @@
-"""Prometheus' text. Loaded with the first scrape: its library takes as long as many requests."""
+"""Renders metrics in Prometheus' text format.
+
+This module is imported at the first scrape, because importing the Prometheus library takes as long as many
+requests.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from windlass.base.metrics import Histogram, Metric, MetricType
 
 
 def text_of(prefix: str, metrics: Iterable[Metric]) -> bytes:
-    """Returns the metrics, and those of this process, with `prefix` before each name."""
+    """Returns the given metrics and the metrics of this process. Every name begins with `prefix`."""
     registry = CollectorRegistry()
     ProcessCollector(namespace=prefix, registry=registry)
     registry.register(_Collector(prefix, metrics))

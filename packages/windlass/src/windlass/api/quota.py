@@ -1,4 +1,4 @@
-"""The limits on open event streams and websockets: in all, of an organization, and of a caller."""
+"""The quota for open event streams and websockets, in total, per organization and per caller."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ _RETRY_SECONDS: Final = 10
 
 
 class StreamQuota:
-    """Lets an organization have as many streams as places are free, and one caller half as many.
+    """Limits the open streams of organizations and callers to a part of the free slots.
 
-    So one organization gets half of all places, two get a third each, and there is always room for the next:
-    no number of open streams leaves another organization without any."""
+    An organization may open a stream while it has fewer streams than there are free slots, and a caller while
+    it has fewer than half of that. A single organization can thus use half of all slots, and two
+    organizations a third each, so that a slot is always left for another organization.
+    """
 
     def __init__(self, most: int = Bounds().streams) -> None:
         self.most = most
@@ -25,7 +27,8 @@ class StreamQuota:
         self._by_caller: Counter[str] = Counter()
 
     def take(self, org: str, caller: str) -> StreamPlace:
-        """Takes a slot until it is released. Raises TooMany."""
+        """Takes a slot, which is freed by the returned context manager. Raises TooMany if the quota is used
+        up."""
         free = self.most - self._total
         if self._by_caller[caller] * 2 >= free:
             raise _too_many("you have", self._by_caller[caller])
@@ -46,7 +49,7 @@ class StreamQuota:
 
 
 class StreamPlace:
-    """The place of one open stream, free again at the end of the `with`."""
+    """The quota slot of one open stream. It is freed at the end of the `with` block."""
 
     def __init__(self, quota: StreamQuota, org: str, caller: str) -> None:
         self._quota, self._org, self._caller = quota, org, caller

@@ -1,6 +1,6 @@
-"""A request of the API as it arrives: its path, headers, body and sender.
+"""A request to the API as received: path, headers, body and sender.
 
-Nothing is decided here. `api.callers` finds out who is calling, and `api.body` parses what was sent.
+This module decides nothing: `api.callers` identifies the caller, and `api.body` parses the body.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PREFIXES = tuple(base for base, _ in BASES)
 
 
 def split_base(path: str) -> tuple[str, Dialect]:
-    """Returns the path below its base, and the dialect of the base."""
+    """Returns the path without its base, and the dialect of the base."""
     if not path.startswith(_PREFIXES):  # most paths have no base
         return path, PLAIN
     for base, dialect in BASES:
@@ -53,15 +53,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 COOKIE = "windlass_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
-"""The name over https. Browsers let no other host set it."""
+"""The name of the cookie over https. The prefix `__Host-` prevents other hosts from setting it."""
 SOCKET_PROTOCOL = "windlass"
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
-"""Our own clients, keyed by the first word of their `User-Agent`."""
+"""Our own clients, by the first word of their `User-Agent`."""
 _LONGEST_AGENT = 256
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
-# An `Idempotency-Key`. A header loses blanks at either end on its way, so that none is allowed there.
+# The syntax of an `Idempotency-Key`. Blanks at either end are not allowed, because headers lose them on the
+# way.
 _KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
 
 
@@ -72,19 +73,19 @@ class Request(Struct):
     scope: Scope
     method: str
     path: str
-    """The path below the base; see `api.dialect`."""
+    """The path without its base; see `split_base`."""
     dialect: Dialect
     headers: dict[bytes, bytes]
     window: Window | None = None
-    """The budget that it was counted against."""
+    """The budget that the request was charged to."""
     operation: str = "unknown"
     actor: Actor | None = None
-    """The caller, once it is known."""
+    """The caller, once it has been identified."""
     _trace: Trace | None = None
 
     @property
     def client(self) -> str:
-        """The address of the client. If a trusted proxy passed the request on, the proxy names it."""
+        """The address of the client, from the headers of a trusted proxy if there is one."""
         client = self.scope.get("client")
         return str(client[0]) if client else "unknown"
 
@@ -94,25 +95,26 @@ class Request(Struct):
 
     @property
     def origin(self) -> str:
-        """The kind of client, as the audit names it."""
+        """The kind of client, as recorded in the audit."""
         if b"x-windlass-page-key" in self.headers:
             return "CONSOLE"
         return _origin(self.headers.get(b"user-agent", b"")[:64])
 
     @property
     def source(self) -> Origin:
-        """Returns the origin of the request for the audit."""
+        """The origin of the request, as recorded in the audit."""
         return Origin(self.origin, self.client, self.user_agent, self.id.decode())
 
     @property
     def trace(self) -> Trace:
-        """The trace that the client named, or a new one. Most requests need none."""
+        """The trace of the client's `traceparent` header, or a new trace. Created on demand, because most
+        requests need none."""
         if self._trace is None:
             self._trace = given_trace(self._single(b"traceparent")) or new_trace()
         return self._trace
 
     def _single(self, name: bytes) -> bytes | None:
-        """Returns a header; None if it was sent twice."""
+        """Returns the value of a header, or None if the header was sent more than once."""
         sent, value = self.scope["headers"], self.headers.get(name)
         if value is None or len(sent) == len(self.headers):
             return value
@@ -120,9 +122,11 @@ class Request(Struct):
 
     @property
     def credential(self) -> bytes | None:
-        """The `Authorization` header, or else the cookie of a browser's session with the key of its page. An
-        empty text if the header was sent twice: a proxy before us may have judged the other one, so neither
-        is read."""
+        """The `Authorization` header, or else the session cookie of a browser together with its page key.
+
+        An empty value if the header was sent more than once: a proxy may have checked the other value, so
+        neither is trusted.
+        """
         header, sent = self.headers.get(b"authorization"), self.scope["headers"]
         if header is None and b"cookie" in self.headers:
             return self._browser_credential()
@@ -136,8 +140,8 @@ class Request(Struct):
         return browser_credential([cookie.encode("latin-1") for cookie in cookies], key) if cookies else None
 
     def _page_key_of_socket(self) -> bytes:
-        """Returns the key that came with a websocket. Pages can send no headers with it, but they can name
-        protocols: the second one is the key."""
+        """Returns the page key of a websocket, which is its second subprotocol. Browsers cannot send headers
+        with a websocket."""
         match self.scope.get("subprotocols"):
             case [first, key] if first == SOCKET_PROTOCOL:
                 return str(key).encode("latin-1", "replace")
@@ -150,11 +154,12 @@ class Request(Struct):
         return SOCKET_PROTOCOL if self._page_key_of_socket() else None
 
     def cookie(self, name: str) -> str:
-        """Returns a cookie; empty if there is none."""
+        """Returns the value of a cookie; empty if there is none."""
         return next(iter(self._cookies(name)), "")
 
     def _cookies(self, name: str) -> list[str]:
-        """Returns all cookies of a name. A service on another port of this host can set more of them."""
+        """Returns all values of a cookie. A service on another port of this host can set further cookies of
+        the same name."""
         pairs = (pair.strip() for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"))
         return [value for sent, _, value in (pair.partition("=") for pair in pairs) if sent == name and value]
 
@@ -170,11 +175,11 @@ def request_of(scope: Scope) -> Request:
 
 
 def _request_id(headers: dict[bytes, bytes]) -> bytes:
-    """Returns the id that the client chose, if it is harmless to repeat and to log; else a new one."""
+    """Returns the client's request id if it is safe to log and to return, otherwise a new id."""
     chosen = headers.get(b"x-request-id")
     if chosen and len(chosen) <= 64 and chosen.replace(b"-", b"").replace(b"_", b"").isalnum():
         return chosen
-    # Unique by process and number: a system call for each request would cost more than its look-up.
+    # Unique by process and number. A random id would need a system call for each request.
     return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 
 
@@ -199,7 +204,7 @@ def _too_large(most: int) -> TooLarge:
 
 
 def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
-    """Returns the `Idempotency-Key` with the body that was sent under it, or None without a key."""
+    """Returns the `Idempotency-Key` of a request with its body, or None without a key."""
     key = request.headers.get(b"idempotency-key")
     if key is None:
         return None

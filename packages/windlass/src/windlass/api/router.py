@@ -1,4 +1,4 @@
-"""Finds the operations at a path: a small tree over path segments, made from the registry."""
+"""Finds the operations of a path in a tree of path segments, which is built from the registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Node:
         self.param: Node | None = None
         self.methods: dict[str, Operation] = {}
         self.takes_words = False
-        """True if the parameter may be any text, and not only an id."""
+        """Whether the path parameter may be any text, and not only an id."""
 
 
 class RouteTree:
@@ -41,14 +41,17 @@ class RouteTree:
         return node
 
     def find(self, path: str) -> tuple[Methods, tuple[str, ...]] | None:
-        """Returns the operations of a path by method, and its ids; or None. A literal segment wins over an
-        id."""
+        """Returns the operations of a path by method, and the values of its parameters; None if the path is
+        unknown.
+
+        A literal segment has priority over a parameter.
+        """
         node = self._root
         ids: tuple[str, ...] = ()
         for piece in path.split("/")[1:]:
             following = node.branches.get(piece)
             if following is None:
-                # A segment that cannot be an id belongs to no operation: no resource is looked for.
+                # A segment that cannot be an id belongs to no operation, so that no resource is looked up.
                 if (
                     node.param is None
                     or "\0" in piece
@@ -66,7 +69,7 @@ def _is_word(piece: str, node: Node) -> bool:
 
 
 def allow_header(methods: Iterable[str]) -> str:
-    """Returns the complete `Allow` of a path."""
+    """Returns the value of the `Allow` header for a path."""
     offered = set(methods) | {"OPTIONS"}
     if "GET" in offered:
         offered.add("HEAD")

@@ -1,6 +1,7 @@
-"""The paths at which runs reach this server, such as to keep their state: kinds of services declare them.
+"""The paths at which runs of services reach this server, for example to store their state. Service kinds
+declare them.
 
-They are outside the registry: no client has a credential for them.
+These paths are not in the registry of operations, because API clients have no credentials for them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Plausible values: what a body or an answer may look like, made from its schema.
+"""Generates examples of request and response bodies from their schemas.
 
-The schema has them: an example, a default or an enum. A family declares the examples of its fields with the
+The values come from an example, a default or an enum in the schema. A family declares the examples of its
 fields.
 """
 
@@ -16,16 +16,16 @@ from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _MADE: Final = object()
-"""Example values that are generated here: an id, or an item of a list that would otherwise be empty."""
+"""Marks a value that has to be generated here, such as an id or an item of a list."""
 
 
 def _id_of(thing: str) -> str:
-    """Returns the same id wherever the same thing is meant."""
+    """Returns the example id of a thing. The same thing has the same id in all examples."""
     return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
 
 
 NO_EXAMPLE: Final = "no example"
-"""The value of a text field that declares no example. Every field of a family declares one."""
+"""The example of a text field without a declared example. All fields of families declare one."""
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 _KINDS: Final[Mapping[str, Any]] = {
     "string": str, "boolean": bool, "integer": int, "number": int | float, "array": list, "object": dict,
@@ -33,13 +33,13 @@ _KINDS: Final[Mapping[str, Any]] = {
 
 
 class ExamplePosition(NamedTuple):
-    """The position of a value in an example."""
+    """The position of a value within an example."""
 
     owner: str = ""
-    """The schema that it is a field of, under the same name for bodies and answers."""
+    """The schema that contains the field, under the same name for requests and responses."""
     field: str = ""
     holder: str = ""
-    """The field that holds the owner."""
+    """The field that contains the owner."""
     thing: str = ""
     """The subject of the operation."""
 
@@ -51,7 +51,7 @@ ANYWHERE: Final = ExamplePosition()
 
 
 class Samples:
-    """Generates examples for these schemas. Examples of bodies omit fields that users usually omit."""
+    """Generates examples for schemas. Examples of request bodies omit fields that users would omit."""
 
     def __init__(self, schemas: Mapping[str, Schema], *, whole: bool) -> None:
         self._schemas = schemas
@@ -99,7 +99,7 @@ class Samples:
         }
 
     def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
-        """Returns whether an optional field is worth showing."""
+        """Returns whether an example should contain an optional field."""
         if not self._whole and schema.get("default", _MADE) is None:
             return False
         values = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
@@ -107,7 +107,7 @@ class Samples:
 
 
 def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
-    """Yields possible values, the best first."""
+    """Yields possible values of a field, the best first."""
     if schema.get(EXAMPLE_MARK) == SHOWN:
         yield _MADE
     if "example" in schema:
@@ -138,7 +138,8 @@ def _text(schema: Schema, place: ExamplePosition) -> str:
 
 
 def _id(schema: Schema, place: ExamplePosition) -> str:
-    """Returns the same id wherever the same thing is meant: a project's `id`, `project.id`, `project_id`."""
+    """Returns the example id of a field. A project's `id`, `project.id` and `project_id` have the same
+    value."""
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
     if schema.get(EXAMPLE_MARK) == SUBJECT and place.thing:
         thing = place.thing

@@ -1,8 +1,8 @@
-"""The types of all operations as named schemas, in the words of OpenAPI 3.0.3.
+"""The types of all operations as named schemas of OpenAPI 3.0.3.
 
-msgspec describes a type in JSON Schema 2020-12; `translate` says the same in the older dialect.
-What is sent and what is answered are described apart, even where one type serves both: a body
-refuses what it does not know, an answer may grow.
+msgspec describes types in JSON Schema 2020-12, and `translate` converts them to the older dialect. Request
+and response bodies have separate schemas even for the same type: a request body refuses unknown fields, and a
+response may get new fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass.core.declare.spec import ordered_fields
 
 Schema: TypeAlias = dict[str, Any]
 Names: TypeAlias = Mapping[str, str]
-"""msgspec's name of a type to ours."""
+"""Names of schemas in the document, by msgspec's names."""
 
 _AT = "#/components/schemas/"
 _Natural = Annotated[int, Meta(ge=0)]
@@ -46,7 +46,7 @@ class Pagination(Shown):
 
 
 class Schemas:
-    """The components of a registry, and references to them."""
+    """The schema components of a registry, and references to them."""
 
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
@@ -71,7 +71,7 @@ class Schemas:
         return self._bodies[body]
 
     def answer(self, operation: Operation) -> Schema:
-        """Returns the schema of a successful answer: the type itself, or a list of it."""
+        """Returns the schema of an operation's successful response: a type, or a list of it."""
         assert operation.answer is not None
         if operation.is_array:
             return {"type": "array", "items": self._answers[operation.answer]}
@@ -86,15 +86,18 @@ class Schemas:
         return {type: {"$ref": _AT + name} for type, name in refs.items()}
 
     def _widen(self, operation: Operation) -> None:
-        """Merges the list and the resource into one object."""
+        """Merges the schemas of the list and the resource into one."""
         assert operation.answer is not None
         name = component_name(self.answer(operation))
         self.components[name] = {"allOf": [self._answers[operation.answer], self.components[name]]}
 
 
 def is_one_and_many(operation: Operation) -> bool:
-    """Returns True for `GET /organization`: it answers the caller's organization, and beside its fields
-    all others."""
+    """Returns whether an operation responds with both one resource and a list.
+
+    `GET /organization` is such an operation: it returns the fields of the caller's organization, and all its
+    organizations as a list.
+    """
     match operation.family:
         case Family(parent=None, view=view):
             return operation.listing and operation.answer is view
@@ -103,12 +106,12 @@ def is_one_and_many(operation: Operation) -> bool:
 
 
 def component_name(ref: Schema) -> str:
-    """Returns the component that a reference points at."""
+    """Returns the name of the component that a reference points to."""
     return str(ref["$ref"]).removeprefix(_AT)
 
 
 def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
-    """Yields the name of each field of a query, with True if it is required, and its schema."""
+    """Yields each field of a query type: its name, whether it is required, and its schema."""
     (ref,), schemas = msgspec.json.schema_components([query], ref_template="{name}")
     whole = schemas[ref["$ref"]]
     for name, schema in whole["properties"].items():
@@ -116,7 +119,7 @@ def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
 
 
 def without_marks(schema: Any) -> Any:
-    """Returns a schema without the marks for its examples."""
+    """Returns a schema without the internal marks for examples."""
     match schema:
         case dict():
             return {key: without_marks(value) for key, value in schema.items() if key != EXAMPLE_MARK}
@@ -127,7 +130,10 @@ def without_marks(schema: Any) -> Any:
 
 
 def _list(answer: type[Struct], *, paged: bool, pages_if_asked: bool, is_alone: bool) -> type[Struct]:
-    """A struct with `results`; a type that some lists answer in pages and others whole has two."""
+    """Returns the type of a list response: a struct with `results`.
+
+    If a type is listed both with and without pages, its lists have two struct types.
+    """
     results: Any = GenericAlias(list, (answer,))
     fields: list[Any] = [("results", results)]
     if paged:
@@ -138,7 +144,7 @@ def _list(answer: type[Struct], *, paged: bool, pages_if_asked: bool, is_alone: 
 
 
 def _is_alone(answer: type[Struct], lists: Iterable[tuple[type[Struct] | None, bool, bool]]) -> bool:
-    """Returns whether all lists of these are answered in the same way."""
+    """Returns whether there is only one kind of list for a type."""
     return sum(listed is answer for listed, *_ in lists) == 1
 
 
@@ -162,7 +168,8 @@ def _answer_schemas(registry: Registry, lists: Iterable[type]) -> tuple[dict[typ
 def _components_of(
     types: Iterable[type], chosen: Mapping[type, str], suffix: str
 ) -> tuple[dict[type, str], dict[str, Schema]]:
-    """Returns the name of each type, and the schemas of these and of all types inside them by name."""
+    """Returns the schema name of each type, and all schemas by name, including the schemas of nested
+    types."""
     types = list(dict.fromkeys(types))
     refs, components = msgspec.json.schema_components(types, ref_template="{name}")
     keys = {type: str(ref["$ref"]) for type, ref in zip(types, refs, strict=True)}
@@ -176,7 +183,7 @@ def _components_of(
 
 
 def _put_in_order(schema: Schema, struct: type[Struct]) -> None:
-    """Orders the properties as `ordered_fields` has them."""
+    """Sorts the properties of a schema in the order of `ordered_fields`."""
     names = [field.encode_name for field in ordered_fields(struct)]
     for key, ordered in (("properties", names), ("required", names)):
         if isinstance(present := schema.get(key), dict):
@@ -186,8 +193,8 @@ def _put_in_order(schema: Schema, struct: type[Struct]) -> None:
 
 
 def _names(keys: Iterable[str], chosen: Names, suffix: str) -> Names:
-    """Returns short names. If several types have the same, a family keeps it, and the others add their
-    file."""
+    """Returns short names for types. If several types have the same name, a family's type keeps it, and the
+    others are prefixed with their module."""
     short = {key: chosen.get(key, key.rpartition(".")[2]) for key in keys}
     wanted = Counter(short.values())
     alone = {
@@ -203,7 +210,7 @@ def _class_name(key: str) -> str:
 
 
 def translate(schema: Schema, names: Names) -> Schema:
-    """Translates a schema of JSON Schema 2020-12 to OpenAPI 3.0.3."""
+    """Converts a schema from JSON Schema 2020-12 to OpenAPI 3.0.3."""
     match schema:
         case {"$ref": key, **beside}:
             ref = {"$ref": _AT + names[key]}
@@ -213,7 +220,7 @@ def translate(schema: Schema, names: Names) -> Schema:
         case {"type": [*kinds], **beside}:
             return _union([{"type": kind, **beside} for kind in kinds], {}, names)
         case {"type": "null", **beside}:
-            # Nothing but null. The dialect has no such type: null is a value that another type may have.
+            # OpenAPI 3.0 has no null type, so the result is a nullable string without other values.
             return {"type": "string", "nullable": True, "enum": [None], **_keywords(beside, names)}
         case _:
             return _with_type(_keywords(schema, names))
@@ -230,7 +237,8 @@ def _union(options: list[Schema], beside: Schema, names: Names) -> Schema:
 
 
 def _nullable(schema: Schema) -> Schema:
-    """Allows null as well. Keywords beside a reference are ignored, and an enum lists all its values."""
+    """Makes a schema nullable. Wraps a reference, because keywords beside it are ignored, and adds null to an
+    enum."""
     if "$ref" in schema:
         return {"allOf": [schema], "nullable": True}
     if schema.get("nullable"):
@@ -278,7 +286,7 @@ _KINDS: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", fl
 
 
 def _with_type(schema: Schema) -> Schema:
-    """Adds the type of an enum, without which `nullable` has no effect, and the size of an integer."""
+    """Adds the type of an enum, which `nullable` requires, and the format of an integer."""
     if "enum" in schema and "type" not in schema:
         schema = {"type": _KINDS[type(schema["enum"][0])], **schema}
     if schema.get("type") == "integer" and "format" not in schema:

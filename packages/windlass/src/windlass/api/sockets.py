@@ -1,7 +1,7 @@
-"""Websockets: on one path, existing command lines follow the log of a service.
+"""The websocket for existing command line clients, which follows a service's log.
 
-A frame is a line. Frames of the client are ignored, except that it leaves. Commands in instances have
-websockets of their own (executions.py).
+Each log line is one frame. Frames from the client are ignored. Websockets that run commands are in
+`executions`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windlass.core.declare.resource import Spec
 
 LOGS: Final = "/service/logs"
 LAST: Final = 1000
-"""The number of earlier lines that are sent first."""
+"""Number of earlier lines that are sent first."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,21 +33,21 @@ Lines = AsyncGenerator[list[bytes] | Gone, None]
 
 
 class SocketSession(Protocol):
-    """The part of a websocket after its opening."""
+    """The session of a websocket after its opening."""
 
     longest: int
-    """Bytes of the longest message that it reads; 0 if it reads none."""
+    """Size of the largest accepted message, in bytes; 0 if the session reads no messages."""
 
     async def run(self, receive: Receive, send: Send, allowed: Allowed) -> None:
-        """Runs until one side ends the session, and closes the websocket with the reason."""
+        """Runs until one side ends the session, then closes the websocket with the reason."""
         ...
 
     async def close(self) -> None:
-        """Releases all resources, whether or not the session ran."""
+        """Releases all resources, whether or not the session has run."""
         ...
 
 
-# Close codes of RFC 6455. Existing command lines reconnect by themselves, except after 1008.
+# Close codes of RFC 6455. Existing command line clients reconnect automatically, except after 1008.
 _CLOSED: Final = {
     StreamEnd.OVER: (1000, "Nothing more comes"),
     StreamEnd.REFUSED: (1008, "This token may not read this log any more"),
@@ -57,7 +57,7 @@ _CLOSED: Final = {
 
 
 class LogRequest(Spec):
-    """The query of a log. The other ids name where the service lies, and must be right if given."""
+    """The query of a log websocket. The optional ids must match the service's parents."""
 
     service: Id = ""
     environment: str = ""
@@ -89,7 +89,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def denial_sender(send: Send) -> Send:
-    """Returns a `send` for an ordinary answer instead of a websocket."""
+    """Returns a `send` function that sends an HTTP response instead of accepting the websocket."""
 
     async def deny(message: Message) -> None:
         await send({**message, "type": f"websocket.{message['type']}"})
@@ -98,8 +98,10 @@ def denial_sender(send: Send) -> Send:
 
 
 def check_origin(request: Request, url: str, others: Collection[str]) -> None:
-    """Refuses pages of other origins. A browser lets any page open a websocket, and may send credentials that
-    the page does not know."""
+    """Raises Forbidden for pages of other origins.
+
+    Browsers let any page open a websocket, and may send credentials that the page itself cannot read.
+    """
     origin = request.text(b"origin")
     if origin is None or origin in others:
         return
@@ -112,7 +114,7 @@ def check_origin(request: Request, url: str, others: Collection[str]) -> None:
 
 
 def _host_of(origin: str) -> str:
-    """Returns host and port of an address; empty if it is invalid."""
+    """Returns host and port of a URL; empty if the URL is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -135,7 +137,7 @@ class LogSession:
 async def follow(
     lines: Lines, streams: Streams, clock: Clock, receive: Receive, send: Send, allowed: Allowed
 ) -> None:
-    """Sends the lines over an accepted connection, to its end."""
+    """Sends log lines over an accepted websocket until the stream ends."""
 
     async def put(piece: list[bytes] | Gone) -> None:
         for text in _texts(piece, clock):
@@ -144,7 +146,7 @@ async def follow(
     ending = await streams.run(lines, put, wait_for_message(receive, "websocket.disconnect"), allowed)
     if ending in _CLOSED:
         code, reason = _CLOSED[ending]
-        with contextlib.suppress(OSError):  # the client was faster
+        with contextlib.suppress(OSError):  # the client has already disconnected
             await send({"type": "websocket.close", "code": code, "reason": reason})
 
 

@@ -1,8 +1,8 @@
-"""Streamed answers, which end when the client disconnects, when nothing more can come, or when the server
-stops: as server-sent events here, and as frames of a websocket in `sockets`.
+"""Streams responses until the client disconnects, the data ends, or the server stops.
 
-A stream of events ends as a whole, with the end of its chunked body, unless something went wrong: then the
-connection just ends, and the client knows that it has not seen everything.
+This module sends server-sent events; `sockets` sends frames of a websocket. A complete event stream ends with
+the final chunk of its body. After an error, the connection closes without the final chunk, so that the client
+detects the loss.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ T = TypeVar("T")
 EVENTS: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
 QUIET: Final = 15.0
-"""Seconds without an event after which a comment keeps the stream alive for the client and proxies."""
+"""Seconds without an event after which a comment is sent, to keep the connection alive."""
 
 ASK: Final = 5.0
-"""Seconds without an event after which the rights of the reader are checked again."""
+"""Seconds without an event after which the reader's permission is checked again."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -42,11 +42,12 @@ class StreamEnd(Enum):
 
 
 class StreamRemarks(Struct, Generic[T], frozen=True):
-    """The messages about a stream itself, which are sent between its pieces."""
+    """Messages about the state of a stream, which are sent between its pieces."""
 
     still_here: T
     unavailable: Callable[[float], T]
-    """Creates the message that the database cannot be read, from the seconds since the last read."""
+    """Returns the message for an unavailable database. The argument is the seconds since the last successful
+    read."""
     available: T
     refused: T
 
@@ -67,7 +68,7 @@ _EVENT_REMARKS: Final = StreamRemarks(
 
 
 class Streams:
-    """All open streams."""
+    """The set of all open streams."""
 
     def __init__(self, quiet: float = QUIET, ask: float = ASK) -> None:
         self._quiet = quiet
@@ -79,7 +80,7 @@ class Streams:
         return len(self._open)
 
     def stop(self) -> None:
-        """Ends all streams, and refuses new ones."""
+        """Ends all open streams. Later streams end immediately."""
         self._stopping = True
         for ending in self._open:
             ending.set()
@@ -99,13 +100,13 @@ class Streams:
     async def events(
         self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
     ) -> None:
-        """Sends the body of an answer whose head has been sent."""
+        """Sends the body of an event stream, after its head was sent."""
 
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        with suppress(OSError):  # the client has disconnected, which `left` finds out
-            await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
+        with suppress(OSError):  # the client has disconnected, which `leaving` reports
+            await put(b"")  # an empty piece sends the head, which would otherwise wait for the first event
         leaving = wait_for_message(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, remarks=_EVENT_REMARKS)
         if ending is not StreamEnd.LEFT:
@@ -120,8 +121,11 @@ class Streams:
         *,
         remarks: StreamRemarks[T] | None = None,
     ) -> StreamEnd:
-        """Sends one piece after the other. Calls `allowed` before each piece, and every few seconds
-        without one. `leaving` ends when the reader disconnects."""
+        """Sends the pieces of a stream through `put`.
+
+        Checks `allowed` before each piece, and every few seconds while there is none. `leaving` completes
+        when the reader disconnects.
+        """
         with self.opened() as stopping:
             pumping = _Pump(put, allowed, self._quiet, remarks).run(pieces, self._ask)
             pump = asyncio.ensure_future(pumping)
@@ -132,7 +136,8 @@ class Streams:
 
 
 async def first_of(*doing: asyncio.Future[Any]) -> None:
-    """Waits until one of them has ended, and cancels the others; all have ended when this returns."""
+    """Waits until one of the futures has completed, and cancels the others. All have ended when this
+    returns."""
     try:
         await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -142,11 +147,11 @@ async def first_of(*doing: asyncio.Future[Any]) -> None:
 
 
 class _ReaderLeft(Exception):
-    """The reader has left while a piece was put."""
+    """Raised if the reader disconnects while a piece is sent."""
 
 
 class _Pump(Generic[T]):
-    """Sends the pieces of one stream, with remarks for the reader between them."""
+    """Sends the pieces of one stream, with messages about its state between them."""
 
     def __init__(
         self,
@@ -171,11 +176,11 @@ class _Pump(Generic[T]):
         return StreamEnd.OVER
 
     async def _pass(self, piece: T | None) -> StreamEnd | None:
-        """Sends a piece, or a remark in a pause. Returns the end of the stream, if this is it."""
+        """Sends a piece, or a keep-alive if `piece` is None. Returns the reason if the stream has to end."""
         try:
             may_go_on = await self._allowed()
         except Unavailable:
-            # The stream stays open while the reader cannot be checked, but sends no data.
+            # While the permission cannot be checked, the stream stays open but sends no data.
             await self._note_outage()
             return None if piece is None else StreamEnd.UNCHECKED
         if not may_go_on:
@@ -196,7 +201,7 @@ class _Pump(Generic[T]):
         await self._send_keep_alive()
 
     async def _send_keep_alive(self) -> None:
-        """Sends a keep-alive on a quiet stream, for the client and for proxies."""
+        """Sends a keep-alive if the stream has been quiet, for the client and proxies."""
         if self._remarks and self._clock() >= self._said_at + self._quiet:
             await self._send_piece(self._remarks.still_here)
 
@@ -210,7 +215,7 @@ class _Pump(Generic[T]):
 
 
 async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
-    """Yields each piece of the stream, and None after each `pause` seconds without one."""
+    """Yields the items of an iterator, and None after each `pause` seconds without an item."""
     following = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
@@ -233,7 +238,7 @@ async def wait_for_message(receive: Receive, word: str) -> None:
 
 
 async def until_gone(doing: Awaitable[T], receive: Receive) -> T:
-    """Awaits the work for a caller, and cancels it as soon as the caller hangs up."""
+    """Awaits work for a caller, and cancels the work if the caller disconnects."""
     work = asyncio.ensure_future(doing)
     leaving = asyncio.ensure_future(wait_for_message(receive, "http.disconnect"))
     try:

@@ -1,4 +1,4 @@
-"""Requests whose body is a stream of bytes: parts of uploads, which are written to disk as they arrive."""
+"""Requests with a streamed body: parts of uploads, which are written to the disk as they arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UploadRequests:
         return self._routes.find(path) is not None
 
     async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
-        """Answers a request at a path that takes a stream of bytes."""
+        """Responds to a request at a path that accepts a streamed body."""
         actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
@@ -75,8 +75,8 @@ def _call(request: Request, operation: Operation, ids: tuple[str, ...], actor: A
 
 
 async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
-    """Yields the body. One that is cut off ends early: its bytes are kept, and the client resumes after
-    them."""
+    """Yields the request body. If the client disconnects, the iterator ends early: the received bytes are
+    kept, and the client can resume after them."""
     more = True
     while more:
         message = await receive()

@@ -1,4 +1,4 @@
-"""Refusals of requests at paths, or with methods, that are not served."""
+"""Error responses for paths and methods that are not served."""
 
 from __future__ import annotations
 

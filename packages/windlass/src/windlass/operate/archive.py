@@ -120,7 +120,7 @@ class ArchiveWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # closing may fail after a failed backup; a complete backup is closed by `finish`
+        with contextlib.suppress(OSError):  # after a failed backup; `finish` closes a complete one
             self._zip.close()
 
     async def table(self, table: ArchiveTable, rows: AsyncIterator[Sequence[Any]]) -> ArchiveFile:

@@ -198,7 +198,7 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # a log may be deleted meanwhile
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it may be deleted meanwhile
             yield writer.log(path.relative_to(folder).as_posix(), lines)
 
 

@@ -1,4 +1,4 @@
-"""Pages beside the resources: the document and its page, health, metrics, and the issuer's keys."""
+"""Pages that are not resources: API reference, health checks, metrics, and keys of the built-in issuer."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from windlass.base.issuer import Signer
 
 Rendered = tuple[int, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
-"""Status, body, content type, and additional headers."""
+"""Status, body, content type, and further headers."""
 
 _JSON, _HTML, _TEXT = b"application/json", b"text/html; charset=utf-8", b"text/plain; charset=utf-8"
-# A page of ours runs its own inline script and style, and connects to this server only.
+# Our pages may run their inline scripts and styles, and connect only to this server.
 _OWN_PAGE = (
     b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,11 +38,11 @@ class ServedPage(Struct, frozen=True):
     name: str
     render: Callable[[], Awaitable[Rendered]]
     is_open: bool = True
-    """True if everyone may read it."""
+    """Whether the page needs no authentication."""
 
 
 class DocumentFile:
-    """The OpenAPI document, in the two forms in which it is sent."""
+    """The OpenAPI document, uncompressed and compressed."""
 
     content_type = _JSON
     is_forever = False
@@ -84,7 +84,7 @@ class Pages:
         return self._pages.get(path)
 
     def document(self) -> DocumentFile:
-        """Returns the OpenAPI document. It is made with the first request for it."""
+        """Returns the OpenAPI document. It is generated at the first request."""
         from windlass.api.openapi import encoded_document  # noqa: PLC0415 (not at every start)
 
         if self._document is None:
@@ -92,7 +92,7 @@ class Pages:
         return self._document
 
     def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
-        """Returns what leads browsers from `/` to the console, and None for every other client."""
+        """Returns a redirect from `/` to the console for browsers, and None for all other requests."""
         is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
         return self._home if is_asked else None
 
@@ -109,14 +109,16 @@ class Pages:
         )
 
     async def _healthz(self) -> Rendered:
-        """Answers with the version while the process is alive."""
+        """Returns the version of the server, while the process is alive."""
         answer = {"status": "ok", "version": VERSION, "commit": commit()}
         return 200, encode(answer), _JSON, ()
 
     async def _readyz(self) -> Rendered:
-        """Answers 200 if the database answers and no stop is in progress, and 503 otherwise. Tells whether
-        each instance on this machine has its own network, whether the disk is short of its reserve, and
-        whether memory that no control group limits is measured."""
+        """Returns 200 if the database is available and the server is not stopping, otherwise 503.
+
+        The body contains whether instances on this machine have networks of their own, whether the disk is
+        below its reserve, and whether the memory of instances without a control group is measured.
+        """
         problem = await self._ready()
         if problem:
             body = {"status": 503, "error": "Service Unavailable", "message": problem, "detail": problem}
@@ -129,7 +131,7 @@ class Pages:
 
     def _is_disk_short(self) -> bool:
         settings = self._ctx.settings
-        with suppress(FileNotFoundError):  # no data directory was made yet
+        with suppress(FileNotFoundError):  # the data directory does not exist yet
             return is_short(Path(settings.data_dir), settings.disk_reserve_bytes)
         return False
 
@@ -144,7 +146,7 @@ class Pages:
 
 
 def _accepts_html(accept: bytes) -> bool:
-    """Returns whether the header names text/html; `*/*` alone is not a browser."""
+    """Returns whether the header lists text/html. `*/*` alone does not indicate a browser."""
     for part in accept.lower().split(b","):
         kind, *parameters = (word.strip() for word in part.split(b";"))
         if kind == b"text/html":
