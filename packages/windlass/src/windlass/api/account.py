@@ -145,7 +145,7 @@ class AccountRequests:
         assert isinstance(sent, SignInCode)
         if not sent.code:
             if request.headers.get(b"authorization") is None:
-                await self._callers.identify(request)  # charged to the budget of the address, to limit guessing
+                await self._callers.identify(request)  # charged to the address, to limit guessing
                 raise Invalid("code: is required, or an API token in the header Authorization")
             actor = await self._caller(request)
             if actor.token is None:
@@ -180,12 +180,14 @@ class AccountRequests:
         if _is_sent_by_another_site(request):
             self._callers.exempt(request)
             return _redirect("/console/")
-        self._callers.count_failure(request)  # each start sends a request to the provider, so it is charged to the address
+        # Each start sends a request to the provider, so it is charged to the address.
+        self._callers.count_failure(request)
         try:
             started = await self._sign_in.start(name)
         except SignInFailed as failure:
             return _redirect(f"/console/#problem={failure.word}")
-        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"  # a Strict cookie would be missing when the provider redirects back
+        # A Strict cookie would be missing when the provider redirects back.
+        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"
         return _redirect(started.url, self._cookie(_MEMORY, started.memory, kept))
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:

@@ -360,7 +360,7 @@ class App:
     async def _to_its_end(self, request: Request, streaming: Awaitable[None]) -> None:
         try:
             await streaming
-        except Exception:  # as for every request; the server then closes the connection
+        except Exception:  # noqa: BLE001 (as for every request; the server then closes the connection)
             _log.exception("a stream broke", extra={"request_id": request.id.decode(), "path": request.path})
 
     def _note(self, request: Request, answer: HttpAnswer, began: float) -> None:

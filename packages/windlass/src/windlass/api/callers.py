@@ -84,7 +84,7 @@ class Callers:
         scheme, _, credential = (request.credential or b"").partition(b" ")
         is_known = scheme.lower() in {b"token", b"bearer"} and hmac.compare_digest(credential, token.encode())
         if token and is_known:
-            self.exempt(request)  # works without the database, because the metrics report that it is unavailable
+            self.exempt(request)  # works without the database, whose state the metrics report
             return
         actor = await self.identify(request)
         if isinstance(actor, Failure):

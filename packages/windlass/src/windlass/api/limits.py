@@ -14,7 +14,7 @@ from windlass.base.clock import HOUR, SECOND, Clock
 from windlass.base.errors import DatabaseUnavailable, Unavailable
 from windlass.store import Store, Tx
 
-# A grant is this part of the limit.
+# A grant is the limit divided by this number.
 _PARTS = 100
 # Maximum number of addresses whose requests without a token are counted; the counts are only in memory.
 _MOST_ADDRESSES = 20_000

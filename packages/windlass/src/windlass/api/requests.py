@@ -150,7 +150,7 @@ class Request(Struct):
 
     @property
     def socket_protocol(self) -> str | None:
-        """The protocol of the websocket that a page has asked for."""
+        """The websocket subprotocol to accept; None if the page requested none."""
         return SOCKET_PROTOCOL if self._page_key_of_socket() else None
 
     def cookie(self, name: str) -> str:
@@ -217,6 +217,7 @@ def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
 
 @lru_cache(256)
 def _origin(agent: bytes) -> str:
-    """Recognizes our own clients. Cached, because each sends the same header with every request."""
+    """Recognizes our own clients by their `User-Agent`. Cached, because a client repeats the header with every
+    request."""
     product = agent.decode("latin-1").lower()
     return next((origin for word, origin in _CLIENTS.items() if product.startswith(word)), "API")

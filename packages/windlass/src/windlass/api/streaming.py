@@ -87,7 +87,7 @@ class Streams:
 
     @contextmanager
     def opened(self) -> Iterator[asyncio.Event]:
-        """Counts a stream as open. The event is set when the server stops."""
+        """Registers a stream as open. Yields an event that is set when the server stops."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:
