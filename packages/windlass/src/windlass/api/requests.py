@@ -217,7 +217,7 @@ def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
 
 @lru_cache(256)
 def _origin(agent: bytes) -> str:
-    """Recognizes our own clients by their `User-Agent`. Cached, because a client repeats the header with every
-    request."""
+    """Recognizes our own clients by their `User-Agent`. Cached, because a client repeats the header with
+    every request."""
     product = agent.decode("latin-1").lower()
     return next((origin for word, origin in _CLIENTS.items() if product.startswith(word)), "API")

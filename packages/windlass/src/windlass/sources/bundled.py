@@ -1,7 +1,7 @@
-"""Fetches repositories from everywhere, and the one that comes with Windlass.
+"""Fetches the demo repository that is bundled with Windlass, and all other repositories from their servers.
 
-Its address, which leads nowhere, is replaced by the folder that it is written into; every other address is
-fetched as usual, with the same refusals of addresses of the machine itself.
+The demo's URL does not exist on the network. It is replaced by a local folder to which the repository is
+written. Only this folder is exempt from the rules for local addresses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.sources.git.remote import Progress, silent
 
 class BundledRepositories:
     def __init__(self, others: Git, home: Path) -> None:
-        """`home`: a folder that is used for nothing else."""
+        """`home`: a folder that belongs to this object alone."""
         self._others = others
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
@@ -66,6 +66,6 @@ class BundledRepositories:
     async def _find(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.url != demo.URL:
             return self._others, source
-        # Written each time, because a new version of Windlass brings a new commit.
+        # written at each use, because a new version of Windlass brings a new commit
         folder = await subprocesses.in_thread(demo.repository, self._repository)
         return self._local, replace(source, url=f"file://{folder}", token=None)

@@ -1,4 +1,4 @@
-"""Fetches source code with git."""
+"""Fetches source code from git repositories."""
 
 from windlass.sources.git.commit import GitCommit
 from windlass.sources.git.fetch import Git

@@ -1,4 +1,4 @@
-"""A commit and its metadata."""
+"""A commit and its metadata, as parsed from the output of git."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.sources.git.messages import printable
 
-# For `git log -z`; `commits` parses its output.
+# Format of `git log -z`, which `commits` parses.
 FACTS: Final = ("%H", "%ct", "%an", "%ae", "%B")
 FORMAT: Final = "%x00".join(FACTS)
 
@@ -28,13 +28,15 @@ class GitCommit(Struct, frozen=True):
 
 def commits(answer: str, tags: Mapping[str, str]) -> list[GitCommit]:
     fields = iter(answer.split("\0"))
-    # The same iterator for each fact of a commit.
+    # `zip` takes consecutive fields from one iterator, one for each fact of a commit.
     return [_commit(facts, tags) for facts in zip(*[fields] * len(FACTS), strict=False)]
 
 
 def tag_names(answer: str) -> dict[str, str]:
-    """Returns tags by commit from `git ls-remote --tags`, which lists an annotated tag again with its
-    commit."""
+    """Returns the tag names by commit from the output of `git ls-remote --tags`.
+
+    For an annotated tag, git prints a second line with the tagged commit.
+    """
     tags: dict[str, str] = {}
     for line in answer.splitlines():
         commit, _, ref = line.partition("\t")

@@ -1,4 +1,4 @@
-"""Makes a working copy: fetches commits into its store, then checks files out."""
+"""A working copy of a repository: fetches commits, then checks out the files of one commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG: Final = {
 
 
 class NotKept(GitError):
-    """A kept copy cannot be used: the commit has to be fetched into an empty folder."""
+    """Raised if a kept copy cannot be used, so that the commit has to be fetched into an empty folder."""
 
 
 class Copy(Struct, frozen=True):
@@ -37,12 +37,12 @@ class Copy(Struct, frozen=True):
     folder: Path
     progress: Progress = silent
     options: tuple[str, ...] = ()
-    """Options of `git fetch`."""
+    """Additional options of `git fetch`."""
     kept: KeptCopy | None = None
-    """The kept copy to begin with. It gets the store at the end, for the next fetch."""
+    """The kept copy to start from. After the checkout, its store is kept for the next fetch."""
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
-        """Fetches the wanted commit, and so many commits before it, into the store."""
+        """Fetches the wanted commit with its predecessors, and returns up to `most` commits, newest first."""
         _, tags = await subprocesses.run_together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
         if not (listed := commits(await self.remote.ask(*words, copy=self.folder), tags)):
@@ -50,7 +50,8 @@ class Copy(Struct, frozen=True):
         return listed
 
     async def changed_paths(self, before: str, after: str) -> list[str]:
-        """Fetches two commits without the content of their files, and returns the paths that differ."""
+        """Fetches two commits without file contents, and returns the paths of files that differ between
+        them."""
         _lay_out(self.folder / ".git", "sha256" if len(after) == 64 else "sha1")
         await self._pull((f"{before}:{BEFORE}", f"{after}:{WANTED}"), "--depth=1")
         words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", BEFORE, WANTED, "--")
@@ -96,8 +97,10 @@ class Copy(Struct, frozen=True):
                 await self._search(commit)
 
     async def _search(self, commit: str) -> None:
-        """Searches a commit on the branch: for an abbreviated id, or if the server does not allow fetching
-        by id."""
+        """Fetches the whole branch, and looks for the commit in it.
+
+        Needed for an abbreviated commit id, and for servers that do not serve single commits.
+        """
         if self.kept and self.kept.taken:
             raise NotKept("A kept store has no whole branch.")
         self.progress("The git server does not support fetching a single commit; fetching the whole branch.")
@@ -113,22 +116,22 @@ class Copy(Struct, frozen=True):
         await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
 
     async def _pull(self, refs: Sequence[str], *depth: str) -> None:
-        """Fetches `refs`: refspecs with a remote and a local name."""
+        """Fetches `refs`, which are refspecs with a remote and a local name."""
         fixed = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         words = ("fetch", *fixed, *self.options, *depth, "--", self.remote.url, *(f"+{ref}" for ref in refs))
         objects = self.folder / ".git" / "objects"
         await self.remote.run(*words, copy=self.folder, progress=self.progress, watched=objects)
 
     async def _tags(self) -> dict[str, str]:
-        """Fetches the names of tags meanwhile. A server that does not list them is no reason to fail."""
+        """Returns the tag names by commit; empty if the server does not list them."""
         with suppress(GitError):
             return tag_names(await self.remote.ask("ls-remote", "--tags", "--", self.remote.url))
         return {}
 
 
 def _lay_out(store: Path, names: str) -> None:
-    """Creates an empty repository, see gitrepository-layout(5). `git init` would take as long as a small
-    fetch."""
+    """Creates an empty repository, see gitrepository-layout(5). Running `git init` would take as long as a
+    small fetch."""
     for folder in ("objects", "refs"):
         (store / folder).mkdir(parents=True)
     (store / "HEAD").write_text("ref: refs/heads/none\n")

@@ -1,8 +1,8 @@
 """Fetches one commit of a repository into a folder.
 
-The repository, its server and all their output are treated as hostile. Nothing that a repository brings is
-run (hooks, filters, submodules), nothing but the judged address is called, and no `.git` stays behind. Kept
-copies are prepared for their next fetch in the background, at most one for each name.
+The repository, its server and all their output are treated as hostile. Hooks, filters and submodules of a
+repository are not run or fetched, git connects only to the checked address, and the folder contains no `.git`
+afterwards. Kept copies are prepared for the next fetch in the background, at most one per name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CopyPreparations:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, kept: KeptCopy) -> None:
-        """Prepares a copy, and then closes it."""
+        """Prepares a kept copy in the background, and closes it afterwards."""
         if self._is_stopped:
             kept.close()
             return
@@ -70,7 +70,7 @@ class CopyPreparations:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Cancels the preparation of kept copies, and starts no new ones."""
+        """Cancels all preparations. Later calls of `start` prepare nothing."""
         self._is_stopped = True
         await subprocesses.run_together(*map(self.cancel, [*self._tasks]))
 
@@ -78,7 +78,7 @@ class CopyPreparations:
         try:
             async with asyncio.timeout(self._limits.seconds):
                 await kept.prepare(without_repository(self._home, self._limits))
-        except (GitError, OSError) as error:  # the next fetch begins with an empty folder
+        except (GitError, OSError) as error:  # the next fetch starts with an empty folder
             _log.warning("no copy is kept for the next fetch", extra={"why": str(error)})
         await subprocesses.in_thread(sweep, self._home)
 
@@ -107,9 +107,8 @@ class Git:
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home`: a folder that is used for nothing else. The keys of ssh servers stay in it, and kept
-        copies. `closed` is a folder below which no repository is fetched: it has kept copies of all
-        services."""
+        """`home`: a folder of this object for known ssh host keys and kept copies. `closed`: a folder whose
+        repositories are refused, because it contains the kept copies of all services."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
@@ -124,7 +123,7 @@ class Git:
         await self._preparations.stop()
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
-        """Fetches the files of one commit into a new folder, which is removed again on failure."""
+        """Fetches the files of one commit into a new folder. Removes the folder on failure."""
         return await self._run_on(
             source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress))
         )
@@ -133,8 +132,11 @@ class Git:
     async def fetching(
         self, source: GitSource, into: Path, name: str, progress: Progress = silent
     ) -> AsyncIterator[GitCommit]:
-        """Fetches like `fetch`, but only the changes since the last fetch with this name. After the block,
-        a copy is prepared for the next fetch."""
+        """Fetches a commit like `fetch`, but transfers only the difference to the last fetch with the same
+        name.
+
+        When the block ends, the kept copy is prepared for the next fetch in the background.
+        """
         kept = await subprocesses.in_thread(KeptCopy.hold, self._home, name)
         if kept is None:
             yield await self.fetch(source, into, progress)
@@ -153,22 +155,23 @@ class Git:
             self._preparations.start(name, kept)
 
     async def discard(self, name: str) -> None:
-        """Erases the copy that was kept under this name."""
+        """Deletes the kept copy of this name."""
         await self._preparations.cancel(name)
         await subprocesses.in_thread(discard, self._home, name)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
-        """Returns the newest commits of a branch, or those before the named commit, newest first."""
+        """Returns commits, newest first: the newest ones of a branch, or the source's commit and its
+        predecessors."""
 
         async def action(remote: Remote) -> list[GitCommit]:
             async with self._scratch() as scratch:
-                # Commits without their content, from every server that can filter.
+                # the filter omits trees and files, if the server supports it
                 return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(most)
 
         return await self._run_on(source, action)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
-        """Returns the name and newest commit of the branch, or of the default branch."""
+        """Returns the name and the newest commit of the source's branch, or of the default branch."""
         ref = wanted_ref(source)
 
         async def action(remote: Remote) -> tuple[str, str]:
@@ -187,7 +190,8 @@ class Git:
         return await self._run_on(source, action)
 
     async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
-        """Returns the paths of all files that differ between two commits, from the top of the repository."""
+        """Returns the paths of all files that differ between two commits, relative to the top of the
+        repository."""
 
         async def action(remote: Remote) -> list[str]:
             async with self._scratch() as scratch:
@@ -197,14 +201,15 @@ class Git:
         return await self._run_on(source, action)
 
     async def sweep(self) -> None:
-        """Ends programs that an earlier Windlass left in this home when it was killed."""
+        """Terminates processes and deletes files that a killed Windlass has left in `home`."""
         await subprocesses.in_thread(partial(subprocesses.end_all_of, self._home, in_cells=False))
         for left in self._home.glob(f"{SCRATCH}*"):
             await subprocesses.in_thread(_remove, left)
         await subprocesses.in_thread(sweep, self._home)
 
     async def _run_on(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
-        """Runs an action on the repository within the time limit. Translates failures into our own words."""
+        """Runs an action on the repository within the time limit. Converts errors into GitError with a
+        message for users."""
         where = place(source.url)
         wanted_ref(source)
         wanted_commit(source)
@@ -219,8 +224,8 @@ class Git:
                     return await action(await self._remote(other, source.token))
 
     async def _ready(self) -> None:
-        """Checks that there is a git which can be pinned to an address."""
-        private_folder(self._home)  # an operator who needs room may have deleted it
+        """Checks that git is installed, and new enough to pin a host name to an address."""
+        private_folder(self._home)  # an operator may have deleted the folder to free disk space
         if self._usable:
             return
         try:
@@ -240,7 +245,7 @@ class Git:
         return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
 
     async def _checked_addresses(self, where: RemoteAddress) -> Sequence[Address]:
-        """Returns the addresses of the host, after every one was found to be allowed."""
+        """Returns the addresses of the host. Raises GitError unless all of them are allowed."""
         if where.scheme == "file":
             if not self._allow_local:
                 raise GitError(
@@ -279,8 +284,8 @@ class Git:
 
 
 async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
-    """Fetches a commit, beginning with the kept copy. If that fails, the copy may be the reason: fetches
-    again, into an empty folder."""
+    """Fetches a commit with the kept copy. If that fails, fetches it again into an empty folder, because the
+    copy may be the reason."""
     try:
         return await _fetch(copy)
     except GitError:
@@ -303,7 +308,7 @@ async def _fetch(copy: Copy) -> GitCommit:
 
 
 def branches_in(answer: str) -> list[str]:
-    """Returns the branches that `git ls-remote --symref` lists, the default branch first."""
+    """Returns the branches in the output of `git ls-remote --symref`, the default branch first."""
     default = ""
     names: list[str] = []
     for line in answer.splitlines():
@@ -345,7 +350,7 @@ async def _fresh(folder: Path) -> AsyncIterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Removes a folder, even while a stopping program still writes a last file."""
+    """Removes a folder. Retries, because a terminating process may still write a file."""
     for _ in range(TRIES):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -370,7 +375,7 @@ def _translated(limits: Limits) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Returns the reason and the name of the file, without the path on this machine."""
+    """Returns the reason of an error with the file name, without the path on this machine."""
     reason = error.strerror or type(error).__name__
     name = Path(os.fsdecode(error.filename)).name if isinstance(error.filename, (str, bytes)) else ""
     return f"{name}: {reason}" if name else reason

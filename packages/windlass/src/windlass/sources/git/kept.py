@@ -1,12 +1,11 @@
-"""Working copies that stay for the next fetch of the same service: the store of the last commit, with its
-files checked out once more.
+"""Working copies that are kept for the next fetch of the same service: a git store with checked out files.
 
-    <home>/kept/<name>/copy      no build sees this folder before a fetch takes it away
-    <home>/kept/<name>/note      there only while the copy is complete
-    <home>/kept/<name>.lock      held from the beginning of a fetch until the copy is ready for the next one
+    <home>/kept/<name>/copy      the working copy, which no build uses before a fetch has moved it away
+    <home>/kept/<name>/note      exists only while the copy is complete
+    <home>/kept/<name>.lock      locked from the start of a fetch until the next copy is prepared
 
-A fetch removes the note before it takes the copy, so that nothing is trusted that a kill has left. A note
-counts until the machine starts again, because git does not sync what it writes here.
+A fetch removes the note before it moves the copy, so that a copy without a note, left by a killed server, is
+not trusted. A note is valid until the machine is rebooted, because git does not sync the copy to the disk.
 """
 
 from __future__ import annotations
@@ -31,40 +30,41 @@ from windlass.sources.git.remote import Remote
 
 FOLDER: Final = "kept"
 _DAYS: Final = 7
-"""Days for which a copy is kept without use."""
+"""Days without use after which a kept copy is deleted."""
 _MOST_BYTES: Final = 256 * 1024**2
-"""Bytes of a store that is kept."""
+"""Largest git store that is kept, in bytes."""
 _MOST_PACKS: Final = 20
-"""Maximum number of packs in a kept copy. Each fetch adds one, and git searches objects in all of them."""
+"""Largest number of packs in a kept store. Each fetch adds a pack, and git searches all packs for an
+object."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class KeptCommit(Struct, frozen=True):
-    """The note about a copy: the commit that is checked out."""
+    """The note of a kept copy, with the commit that is checked out."""
 
     url: str
     commit: str
     boot: str
-    """The id of the start of the machine in which the copy was written."""
+    """The boot id of the machine when the copy was written."""
     attributes: Mapping[str, str]
-    """The files `.gitattributes`, which decide how git writes all others."""
+    """Digests of all `.gitattributes` files, which determine how git writes the other files."""
 
 
 class KeptCopy:
-    """The kept copy with one name, which is locked against other fetches."""
+    """The kept copy of one service. Its lock excludes other fetches for the same service."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self._folder, self._lock = folder, lock
         self._copy, self._note = folder / "copy", folder / "note"
         self._times: dict[str, int] = {}
         self._next: KeptCommit | None = None
-        """The note about the copy that is prepared for the next fetch."""
+        """The note for the next fetch, of the copy that is being prepared."""
         self.taken: KeptCommit | None = None
-        """The note of the copy that this fetch continues; None if it begins with an empty folder."""
+        """The note of the copy that this fetch continues; None if the fetch starts with an empty folder."""
 
     @classmethod
     def hold(cls, home: Path, name: str) -> Self | None:
-        """Returns None if another fetch of this name is in progress."""
+        """Locks the kept copy of a name. Returns None if another fetch has the lock."""
         folder = private_folder(home / FOLDER) / name
         lock = filelock.try_hold(folder.with_name(f"{name}.lock"))
         if lock is None:
@@ -73,7 +73,8 @@ class KeptCopy:
         return cls(folder, lock)
 
     def take(self, url: str, into: Path) -> None:
-        """Moves the copy to this empty folder, if it is one of this repository that can be trusted."""
+        """Moves the kept copy into an empty folder, if it is a trustworthy copy of the same repository.
+        Deletes it otherwise."""
         note = self._read()
         self._note.unlink(missing_ok=True)
         if note and note.url == url and note.boot == _boot() and (self._copy / ".git").is_dir():
@@ -85,14 +86,18 @@ class KeptCopy:
         self.forget()
 
     def forget(self) -> None:
-        """Erases the copy."""
+        """Deletes the kept copy."""
         self.taken = self._next = None
         self._note.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave_store(self, copy: Path, url: str, commit: str, attributes: Mapping[str, str]) -> None:
-        """Moves the store out of a copy that a build gets, and notes the times of its files: tools take files
-        with other times for changed ones."""
+        """Moves the git store out of a working copy that a build gets, and records the modification times of
+        its files.
+
+        The next working copy gets the same times, because build tools take a file with another time for a
+        changed one.
+        """
         private_folder(self._folder)
         shutil.rmtree(self._copy, ignore_errors=True)
         self._copy.mkdir(mode=0o700)
@@ -104,7 +109,7 @@ class KeptCopy:
         self._next = KeptCommit(url, commit, _boot(), attributes)
 
     async def prepare(self, remote: Remote) -> None:
-        """Checks the files out once more, for the next fetch."""
+        """Checks out the files again for the next fetch, and writes the note."""
         if self._next is None:
             return
         if not await subprocesses.in_thread(self._is_small_enough):
@@ -137,7 +142,7 @@ class KeptCopy:
 
 
 def discard(home: Path, name: str) -> None:
-    """Erases a kept copy. A copy that a fetch is using is erased later, when it is unused."""
+    """Deletes a kept copy. Does nothing while a fetch uses the copy."""
     if kept := KeptCopy.hold(home, name):
         kept.forget()
         (home / FOLDER / f"{name}.lock").unlink(missing_ok=True)
@@ -145,7 +150,7 @@ def discard(home: Path, name: str) -> None:
 
 
 def sweep(home: Path) -> None:
-    """Erases copies that no fetch has used for days."""
+    """Deletes kept copies that have not been used for days."""
     for lock in (home / FOLDER).glob("*.lock"):
         if time.time() - lock.stat().st_mtime > _DAYS * 86_400:
             discard(home, lock.stem)
@@ -164,7 +169,8 @@ def _times(top: Path, below: str = "") -> list[tuple[str, int]]:
 
 
 def _try_move(folder: Path, to: Path) -> bool:
-    """Moves a folder. False if that is on another disk: a copy would cost more than a whole fetch."""
+    """Moves a folder. Returns False if the target is on another disk, because copying would take longer than
+    a fetch."""
     try:
         folder.rename(to)
     except OSError as error:

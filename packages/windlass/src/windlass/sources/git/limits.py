@@ -1,4 +1,4 @@
-"""The limits of one fetch: time, disk and memory. The kernel limits the size of a single file."""
+"""The limits of one fetch: time, disk space and memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from msgspec import Struct
 from windlass.base.child_process import ChildProcess
 from windlass.sources.git.source import GitError
 
-MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
+MEMORY: Final = 2 * 1024**3  # for one git process; a small pack file can demand large amounts
 
 
 class Limits(Struct, frozen=True):
     seconds: float = 300
     bytes: int = 1024**3
-    """Maximum bytes that are received, and again of the files that are checked out."""
+    """Limit for the received bytes, and separately for the bytes of the checked out files."""
     files: int = 200_000
 
     def check(self, size: int, files: int) -> None:
@@ -39,13 +39,14 @@ class Limits(Struct, frozen=True):
         )
 
     def confine(self, process: ChildProcess) -> None:
-        with suppress(ProcessLookupError):  # it may have ended already
-            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # so that the excess shows
+        with suppress(ProcessLookupError):  # the process may have ended already
+            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # `check` notices the extra byte
             _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
 
 
 def measure(top: Path) -> tuple[int, int]:
-    """Counts bytes and entries below a folder that may change meanwhile, without those in its `.git`."""
+    """Returns the bytes and the number of entries below a folder, without the content of `.git`. The folder
+    may change meanwhile."""
     size = entries = 0
     left = [str(top)]
     while left:

@@ -1,4 +1,4 @@
-"""Judges the files of a commit before any is written: how many, how large, how deep."""
+"""Checks the files of a commit before they are written: their number, sizes, depths and symbolic links."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from windlass.sources.git.messages import printable
 from windlass.sources.git.source import DEEPEST, LONGEST, GitError
 
 MOST_SUBMODULES: Final = 20
-MOST_LINKS: Final = 40  # links in a row; the kernel gives up there as well
+MOST_LINKS: Final = 40  # consecutive links; the kernel has the same limit
 TARGET: Final = 4095
 MOST_EFFORT: Final = 200_000_000
-"""The limit for all links of a folder: a few seconds. Links of a few bytes could take days."""
+"""The effort allowed for all links of a folder, a few seconds. Following a few malicious links could take
+days."""
 _END: Final = b"/"
-"""The beginning of the marker after the parts of a link's target. No part contains it."""
+"""Prefix of the marker that ends the parts of a link's target. Parts of paths never contain it."""
 _STEP: Final = 16
-"""The cost of one part of a path, in addition to the parts before it."""
+"""The fixed effort for one part of a path."""
 
 
 class TreeListing:
-    """Reads the records of `git ls-tree -r -t -l -z`; a commit of a few bytes can hold billions of them."""
+    """Checks the records of `git ls-tree -r -t -l -z` as they arrive. A commit of a few bytes can list
+    billions of files."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -33,7 +35,7 @@ class TreeListing:
         self.links: list[bytes] = []
         self.submodules: list[str] = []
         self.attributes: dict[str, str] = {}
-        """The digests of all files `.gitattributes`."""
+        """Digests of all `.gitattributes` files, by path."""
 
     def feed(self, piece: bytes) -> None:
         *records, self._rest = (self._rest + piece).split(b"\0")
@@ -65,14 +67,14 @@ class TreeListing:
 
 
 def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
-    """Returns the first symbolic link that leads out of the folder, directly or through others."""
+    """Returns the first symbolic link that leads out of the folder, directly or through other links."""
     targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
     link = LinkWalk(targets).find_escaping()
     return None if link is None else to_text(link)
 
 
 class LinkWalk:
-    """Follows the symbolic links of a folder as the kernel would, with limited effort for all of them."""
+    """Resolves the symbolic links of a folder as the kernel would, with a limit on the total effort."""
 
     def __init__(self, targets: Mapping[bytes, bytes]) -> None:
         self._targets = targets
@@ -80,11 +82,14 @@ class LinkWalk:
 
     def find_escaping(self) -> bytes | None:
         """Returns the first link that leads out of the folder. Raises GitError for links that the kernel
-        cannot follow, or that take too long."""
+        cannot follow, or whose resolution takes too long."""
         return next((link for link in self._targets if self._leaves(link)), None)
 
     def _leaves(self, link: bytes) -> bool:
-        """The part resolved so far has no link, so that `..` is the real parent."""
+        """Returns whether a link leads out of the folder.
+
+        The resolved path contains no links, so that `..` always means its last part's parent.
+        """
         way: list[bytes] = []
         ahead = link.split(b"/")[::-1]
         inside: set[bytes] = set()
@@ -107,11 +112,11 @@ class LinkWalk:
                 if target.startswith(b"/"):
                     return True
                 if place in inside:
-                    return False  # it leads round in a circle
+                    return False  # the link is part of a cycle
                 inside.add(place)
                 followed += 1
                 if followed > MOST_LINKS:
-                    # The kernel gives up there, and Python continues until its stack is full.
+                    # The kernel stops after that many links.
                     raise _endless(link)
                 way.pop()
                 ahead += [_END + place, *target.split(b"/")[::-1]]

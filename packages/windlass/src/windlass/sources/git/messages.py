@@ -1,4 +1,4 @@
-"""The output of git: cleaned for the log, and its errors translated into our words."""
+"""The output of git: cleaned for logs, and its errors explained for users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.sources.git.source import GitError
 LONGEST: Final = 300
 MOST: Final = 500
 MOST_READ: Final = 10_000
-"""Most lines that are all looked at; of more, the last ones of each piece."""
+"""Number of lines that are all processed. After that, only the last lines of each chunk are processed."""
 KEPT: Final = 30
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
@@ -22,15 +22,15 @@ _PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
 
 
 class Redirected(GitError):
-    """The server redirects to another address."""
+    """Raised if the server redirects to another address."""
 
 
 class NotByName(GitError):
-    """The server does not serve a commit by its name alone."""
+    """Raised if the server does not serve a commit by its id."""
 
 
 class GitOutput:
-    """Lines of git with secrets removed. Messages of the server are among them."""
+    """Output lines of git, including messages of the server, with secrets removed."""
 
     def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:
         self._tell = tell
@@ -51,7 +51,7 @@ class GitOutput:
         return "\n".join(line for line in self._last if line and not line.startswith("remote:"))
 
     def _line(self, raw: bytes) -> None:
-        # A progress line is overwritten again and again; only its last state counts.
+        # A progress line is overwritten repeatedly; only its last state matters.
         line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         self._last.append(line)
         if _TOLD.match(line) and self._told < MOST:
@@ -65,13 +65,14 @@ class GitOutput:
 
 
 def printable(text: str) -> str:
-    """Returns one line of at most 300 visible characters."""
+    """Returns a text as one line of at most 300 printable characters."""
     return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
 
 
 def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
-    """Explains why git failed. Unknown errors are shown as they are, without paths of this machine."""
-    plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
+    """Returns a GitError that explains why git failed. Unknown errors are quoted, without paths of this
+    machine."""
+    plain = complaint.replace(url, "it")  # an address may contain any of the patterns below
     for pattern, kind, words in _MEANINGS:
         if match := re.search(pattern, plain, re.IGNORECASE):
             about_token = _ABOUT_TOKEN[has_token].format(url=url)

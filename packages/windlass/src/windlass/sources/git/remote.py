@@ -1,4 +1,4 @@
-"""Runs git for one repository, each time in its own process group and within the limits."""
+"""Runs git commands for one repository, each in a process group of its own and within the limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.sources.git.messages import GitOutput, explain
 from windlass.sources.git.settings import environment
 from windlass.sources.git.source import GitError
 
-ANSWER: Final = 8 * 1024**2  # for calls of git that print instead of writing files
+ANSWER: Final = 8 * 1024**2  # for git commands whose output is read
 LOOK_EVERY: Final = 0.1
 
 Take = Callable[[bytes], Any]
@@ -27,14 +27,14 @@ def silent(line: str) -> None:
 
 
 class Remote(Struct, frozen=True):
-    """A repository whose address was judged, with the environment that pins git to it."""
+    """A repository with a checked address, and the environment that pins git to this address."""
 
     url: str
     environment: Mapping[str, str]
     home: Path
     limits: Limits
     hidden: tuple[str, ...] = ()
-    """Texts that are never shown, such as each form of the token."""
+    """Texts that are removed from all output, such as the token in each of its forms."""
     has_token: bool = False
 
     async def ask(self, *words: str, copy: Path | None = None) -> str:
@@ -72,7 +72,7 @@ class Remote(Struct, frozen=True):
             )
             code = process.returncode
         if code:
-            if watched:  # the kernel may have stopped it at a file that is too large
+            if watched:  # the kernel may have stopped git because a file was too large
                 self.limits.check(*await asyncio.to_thread(measure, watched))
             raise explain(output.complaint(), self.url, has_token=self.has_token)
 
@@ -82,7 +82,7 @@ class Remote(Struct, frozen=True):
         return {**self.environment, "GIT_DIR": str(copy / ".git"), "GIT_WORK_TREE": str(copy)}
 
     async def _watch(self, top: Path) -> None:
-        """Fails once a limit is exceeded. Measuring never takes more than a fifth of the time."""
+        """Raises GitError when the folder exceeds a limit. Measuring takes at most a fifth of the time."""
         loop = asyncio.get_running_loop()
         pause = LOOK_EVERY
         while True:
@@ -93,5 +93,5 @@ class Remote(Struct, frozen=True):
 
 
 def without_repository(home: Path, limits: Limits) -> Remote:
-    """Returns a remote for commands of git that call no server."""
+    """Returns a remote for git commands that need no server."""
     return Remote("", environment(None, (), home), home, limits)

@@ -1,6 +1,7 @@
-"""The environment that git runs in: its settings, and no variable of ours.
+"""The environment for git, with all its settings. It inherits no variables of the server except PATH.
 
-All settings are passed in it: every user of a machine can read arguments, and a file may stay behind.
+Settings are passed as variables, because every user of a machine can read the arguments of a process, and a
+configuration file could be left behind.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from typing import Final
 from windlass.base.addresses import Address
 from windlass.sources.git.source import RemoteAddress
 
-# Much of it is git's default anyway, and git reads no other settings: no protection rests on one measure
-# alone.
+# Some of these are defaults of git, and git reads no other settings. Protection must not depend on one
+# measure alone.
 HARDENED: Final = {
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
     "core.fsmonitor": "false",
     "core.symlinks": "true",
-    "core.bigFileThreshold": "32m",  # streamed above, instead of held in memory
-    "core.fsync": "none",  # a copy that a crash damages is fetched again
+    "core.bigFileThreshold": "32m",  # larger files are streamed instead of loaded into memory
+    "core.fsync": "none",  # a copy that is damaged by a crash is fetched again
     "credential.helper": "",
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
     "fetch.fsckObjects": "true",
-    # Harmless, and found in the history of many a well-known repository.
+    # Harmless errors in the history of many well-known repositories.
     "fetch.fsck.zeroPaddedFilemode": "warn",
     "fetch.fsck.badTimezone": "warn",
     "fetch.fsck.missingSpaceBeforeDate": "warn",
-    "fetch.unpackLimit": "1",  # one pack, never many loose files
+    "fetch.unpackLimit": "1",  # store one pack instead of many loose files
     "gc.auto": "0",
-    "maintenance.auto": "false",  # it would keep running in the background
+    "maintenance.auto": "false",  # it would continue in the background
     "pack.threads": "1",
-    "protocol.allow": "never",  # except the one in GIT_ALLOW_PROTOCOL
+    "protocol.allow": "never",  # except for the protocol in GIT_ALLOW_PROTOCOL
     "protocol.ext.allow": "never",
     "transfer.bundleURI": "false",
-    "http.followRedirects": "false",  # also keeps git from `http-alternates`, which name other hosts
+    "http.followRedirects": "false",  # prevents `http-alternates` too, which refer to other hosts
     "http.sslVerify": "true",
     "http.proxy": "",
     "log.showSignature": "false",
@@ -78,7 +79,7 @@ def environment(
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_CEILING_DIRECTORIES": str(home.parent),  # else git would look for one above
+        "GIT_CEILING_DIRECTORIES": str(home.parent),  # no search in parent folders
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": where.scheme if where else "none",
         "GIT_NO_REPLACE_OBJECTS": "1",
@@ -93,8 +94,10 @@ def environment(
 
 
 def authorization(token: str, host: str) -> str:
-    """Returns the `Authorization`. A personal token takes any user name; each host has its own for other
-    tokens."""
+    """Returns the `Authorization` header for a token.
+
+    A personal token accepts any user name. Other kinds of tokens need a user name that depends on the host.
+    """
     names = {"gitlab": "oauth2", "bitbucket": "x-token-auth"}
     user = next((name for part, name in names.items() if part in host), "x-access-token")
     pair = token if ":" in token else f"{user}:{token}"
@@ -102,8 +105,8 @@ def authorization(token: str, host: str) -> str:
 
 
 def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
-    """Returns the ssh command: it connects to the checked address, and stores the server's key by host
-    name."""
+    """Returns the ssh command, which connects to the checked address and stores the server's key under the
+    host name."""
     known_hosts = str(home / "known_hosts").replace("%", "%%")
     options = (
         *SSH,

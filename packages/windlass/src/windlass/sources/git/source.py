@@ -1,7 +1,7 @@
-"""The repository and commit to fetch, judged before anything is called.
+"""The repository and the commit to fetch, validated before any connection.
 
-An address is parsed by one strict grammar and written again, so that git, curl and ssh cannot read it in
-another way.
+An address is parsed with one strict grammar and written anew, so that git, curl and ssh cannot interpret it
+differently.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ _LOCAL = re.compile(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTA
 _PATH = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 _CONTROL = re.compile(rb"[\x00-\x20\x7f]")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-# Names that git check-ref-format refuses.
+# Branch names that git check-ref-format refuses.
 _NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
 
 
 class GitError(Exception):
-    """A fetch failed. The message is for the person who deployed: no path of this machine, no token."""
+    """Raised if a fetch fails. The message is for users, and contains no path of this machine and no
+    token."""
 
 
 class GitSource(Struct, frozen=True):
-    """A repository and a commit of it: the one named, or else the newest of the (default) branch."""
+    """A repository and one of its commits: `commit`, or else the newest commit of `branch` or the default
+    branch."""
 
     url: str
     branch: str | None = None
     commit: str | None = None
     root_path: str = "/"
     token: str | None = None
-    """Sent as the password, or as `user:password`."""
+    """The password for the repository, or `user:password`."""
 
     def __repr__(self) -> str:  # a token has no place in a log
         return f"GitSource(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
 
 
 class RemoteAddress(Struct, frozen=True):
-    """The address of a repository, in the form that git gets."""
+    """The address of a repository, in the form that is passed to git."""
 
     scheme: str
     host: str | Address
@@ -64,7 +66,7 @@ class RemoteAddress(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Returns the host of the repository, with its port unless that is the default one."""
+        """The host of the repository, with its port unless that is the default port."""
         return _host_text(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
 
     @property
@@ -72,7 +74,8 @@ class RemoteAddress(Struct, frozen=True):
         return "/".join(self.url.split("/", 3)[:3]) + "/"
 
     def with_suffix(self) -> RemoteAddress | None:
-        """Returns the address with `.git`: GitLab, among others, serves `shop` as `shop.git` only."""
+        """Returns the address with `.git` appended, or None if it ends so. Some servers, such as GitLab,
+        serve a repository only under this address."""
         bare = self.url.rstrip("/")
         return None if bare.endswith(".git") else replace(self, url=f"{bare}.git")
 
@@ -94,7 +97,7 @@ def place(url: str) -> RemoteAddress:
 
 
 def wanted_ref(source: GitSource) -> str:
-    """Returns the ref to ask for if no commit is named."""
+    """Returns the ref to fetch if the source names no commit."""
     if source.branch is None:
         return "HEAD"
     branch = source.branch
@@ -113,7 +116,8 @@ def wanted_commit(source: GitSource) -> str | None:
 
 
 def folder(root_path: str) -> PurePosixPath:
-    """Returns the folder of the repository that is built, relative to its top."""
+    """Returns the folder of the repository to build, relative to its top. Raises GitError for an invalid
+    path."""
     path = PurePosixPath(root_path.strip("/") or ".")
     if ".." in path.parts:
         raise GitError("root_path: must stay inside the repository; `..` is not allowed.")
@@ -130,7 +134,7 @@ def _by_url(match: re.Match[str]) -> RemoteAddress:
     port = int(match["port"] or _PORTS[scheme])
     if not 0 < port < 65_536:
         raise GitError("The address of the repository names a port that does not exist.")
-    # Some hosts put a user name into the web address that they offer for copying. It is ignored.
+    # Some servers offer web addresses with a user name for copying. The user name is ignored.
     user = f"{match['user']}@" if match["user"] and scheme == "ssh" else ""
     written = _host_text(name) + ("" if port == _PORTS[scheme] else f":{port}")
     return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_check_path(match['path'])}")
@@ -163,7 +167,8 @@ def _check_path(path: str) -> str:
 
 
 def _encodable(text: str) -> bool:
-    """Returns whether a text can be passed to a program: half a character (a lone surrogate) cannot."""
+    """Returns whether a text can be encoded as UTF-8. Lone surrogates cannot, and cannot be passed to a
+    process."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Uploaded folders, a source of code beside git."""
+"""Uploaded folders, the other source of code beside git."""
 
 from windlass.sources.upload.archive import ID, FolderContent, examine, unpack
 from windlass.sources.upload.tar import UploadError

@@ -1,7 +1,7 @@
-"""Unpacks an uploaded folder, cleaned like a commit of a repository.
+"""Unpacks an uploaded archive, with the same restrictions as for commits of repositories.
 
-Files are plain, links stay inside, nothing is written through a link, and no `.git` is kept. What is left has
-an id that depends on the content alone, as the id of a commit does.
+Files are regular files, links stay inside the folder, nothing is written through a link, and `.git` is
+ignored. The result has an id that depends only on the content.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from windlass.sources.git.source import DEEPEST, LONGEST, GitError
 from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, readable_path
 
 ID: Final = 40
-"""Digits of the id of a content: as many as a commit has."""
+"""Number of hexadecimal digits of a content id, equal to that of a commit id."""
 _LONGEST_PART: Final = 255
 _IGNORED: Final = b".git"
 
 
 class FolderContent(Struct, frozen=True):
-    """The content of an uploaded folder."""
+    """A summary of an uploaded folder's content."""
 
     id: str
     files: int
@@ -42,12 +42,12 @@ class UploadedFile(Struct, frozen=True):
 
 
 def examine(archive: Path, limits: Limits) -> FolderContent:
-    """Reads an archive to its end. Raises UploadError if it cannot be taken."""
+    """Reads a whole archive and checks it. Raises UploadError if it is invalid or exceeds a limit."""
     return _read(archive, limits, None)
 
 
 def unpack(archive: Path, into: Path, limits: Limits) -> FolderContent:
-    """Unpacks an archive into a new folder."""
+    """Unpacks an archive into a new folder. Raises UploadError if it is invalid or exceeds a limit."""
     into.mkdir(mode=0o700, parents=True)
     return _read(archive, limits, into)
 
@@ -63,10 +63,10 @@ def _read(archive: Path, limits: Limits, into: Path | None) -> FolderContent:
 
 
 class _Folder:
-    """The folder of an archive while it is read."""
+    """The content of an archive while it is read, and written if `into` is given."""
 
     def __init__(self, file: BinaryIO, limits: Limits, into: Path | None) -> None:
-        # Headers, padding and entries that are left out count as well.
+        # The limits are doubled, because they include headers, padding and ignored entries.
         self._tar = TarReader(ByteSource(file, 2 * limits.bytes), 2 * limits.files)
         self._limits = limits
         self._top = os.fsencode(into) if into else None
@@ -176,7 +176,8 @@ class _Folder:
 
 
 def _clean(path: bytes) -> bytes:
-    """Returns a path below the folder; empty for the folder itself."""
+    """Returns an entry's path relative to the folder; empty for the folder itself. Raises UploadError if the
+    path leads outside."""
     if path.startswith(b"/") or b"\0" in path:
         raise UploadError(f"{readable_path(path)} is not a path below the folder")
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]

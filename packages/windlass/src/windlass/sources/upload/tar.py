@@ -1,8 +1,8 @@
-"""Reads a tar archive, plain or compressed with gzip, which may be hostile.
+"""Reads a tar archive, plain or compressed with gzip, which may be malicious.
 
-It keeps one block at a time in memory, and knows files, folders and links, in the forms of ustar, GNU and
-pax. Everything else is refused by name. Python's own module reads headers of any length into memory, and
-knows kinds of entries that an application never has.
+The reader supports files, folders and links in the formats ustar, GNU and pax, and keeps one block in memory.
+Other kinds of entries are refused. Python's `tarfile` reads headers of any length into memory, and supports
+kinds of entries that applications do not need.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ BLOCK: Final = 512
 _PIECE: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _LONGEST_NAME: Final = 64 * 1024
-"""Maximum bytes of the headers with the long names of one entry: they are in memory until the entry
-follows."""
+"""Limit for the bytes of the headers with an entry's long names. They stay in memory until the entry."""
 _MOST_RECORDS: Final = 100
-"""Records of a pax header. Honest ones have a few times, names and attributes."""
+"""Limit for the records of a pax header. Usual headers contain a few times, names and attributes."""
 _KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {
     b"0": "file",
     b"\0": "file",
@@ -42,14 +41,14 @@ _NAMES: Final = {
 
 
 class UploadError(BuildError):
-    """An archive is not taken. The message is for the person who sent it."""
+    """Raised if an archive is invalid. The message is for the person who uploaded it."""
 
 
 class ArchiveEntry(Struct, frozen=True):
-    """A file, a folder or a link of an archive."""
+    """A file, folder or link of an archive."""
 
     kind: Literal["file", "folder", "link", "twin"]
-    """A link is symbolic; a twin has the content of an earlier file."""
+    """"link" is a symbolic link; "twin" is a hard link, with the content of an earlier file."""
     path: bytes
     size: int = 0
     target: bytes = b""
@@ -57,7 +56,7 @@ class ArchiveEntry(Struct, frozen=True):
 
 
 class ByteSource:
-    """The bytes of an archive, uncompressed as they are read, and never more than `most` of them."""
+    """The decompressed bytes of an archive. Raises UploadError for more than `most` bytes."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file, self._most, self._left = file, most, most
@@ -68,7 +67,7 @@ class ByteSource:
         self._packed = b""
 
     def read(self, size: int) -> bytes:
-        """Returns so many bytes, or fewer at the end."""
+        """Returns `size` bytes, or fewer at the end."""
         while len(self._held) - self._at < size and (piece := self._next()):
             self._left -= len(piece)
             if self._left < 0:
@@ -79,7 +78,7 @@ class ByteSource:
         return taken
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """Yields so many bytes in pieces. Raises UploadError if there are fewer."""
+        """Yields `size` bytes in pieces. Raises UploadError if the archive has fewer."""
         while size:
             piece = self.read(min(size, _PIECE))
             if not piece:
@@ -100,12 +99,12 @@ class ByteSource:
     def _inflate(self) -> bytes:
         assert self._zip is not None
         while True:
-            if self._zip.eof:  # gzip allows several parts in a row
+            if self._zip.eof:  # a gzip file may consist of several members
                 self._packed = self._zip.unused_data or self._packed
                 if not (self._packed or self._refill()):
                     return b""
                 if not self._packed.startswith(_GZIP[:1]):
-                    return b""  # zeros that fill up a tape
+                    return b""  # padding at the end of the archive
                 self._zip = zlib.decompressobj(31)
             if not self._packed and not self._refill():
                 raise _cut_off()
@@ -120,16 +119,16 @@ class ByteSource:
 
 
 class TarReader:
-    """Yields the entries of an archive. The content of a file is read before the next entry."""
+    """Iterates over the entries of an archive. The content of a file must be read before the next entry."""
 
     def __init__(self, unpacked: ByteSource, most: int) -> None:
-        """`most`: the limit of entries, headers included."""
+        """`most`: the maximum number of entries, including headers."""
         self._unpacked = unpacked
         self._most, self._count = most, 0
         self._unread = self._named = 0
 
     def content(self) -> Iterator[bytes]:
-        """Yields the content of the file that came last."""
+        """Yields the content of the file that the iterator has returned last."""
         for piece in self._unpacked.pieces(self._unread):
             self._unread -= len(piece)
             yield piece
@@ -155,7 +154,7 @@ class TarReader:
                     pass
 
     def _header(self) -> bytes:
-        """Returns the next header, empty at the end."""
+        """Returns the next header block; empty at the end of the archive."""
         self._count += 1
         if self._count > self._most:
             raise UploadError(f"Send fewer files: the folder has more than {self._most}")
@@ -177,7 +176,7 @@ class TarReader:
             raise UploadError(f"{readable_path(path)} is {name}: send only files, folders and links")
         if any(name.startswith("GNU.sparse") for name in names):
             raise UploadError(f"{readable_path(path)} is a sparse file: send only files, folders and links")
-        if sort == "file" and path.endswith(b"/"):  # as old archives have folders
+        if sort == "file" and path.endswith(b"/"):  # old archives mark folders with a trailing slash
             sort = "folder"
         if sort == "file" and names.get("size", b"%d" % size) != b"%d" % size:
             raise UploadError(f"{readable_path(path)} is too large")
@@ -200,14 +199,14 @@ class TarReader:
 
 
 def readable_path(path: bytes) -> str:
-    """Returns a readable path."""
+    """Returns a path as printable text."""
     text = path[:200].decode(errors="replace")
     return "".join(sign if sign.isprintable() else "?" for sign in text) or "(an empty name)"
 
 
 def _path(block: bytes) -> bytes:
     name, prefix = block[:100].split(b"\0")[0], block[345:500].split(b"\0")[0]
-    # GNU has times at the place of the prefix, and another magic word.
+    # GNU archives have other fields in place of the prefix, and another magic value.
     return prefix + b"/" + name if prefix and block[257:263] == b"ustar\0" else name
 
 
@@ -226,7 +225,7 @@ def _number(field: bytes) -> int:
 
 
 def _pax(text: bytes) -> dict[str, bytes]:
-    """Reads records of the form `27 path=a/long/name`. A size has to be in the header of the file itself."""
+    """Parses pax records of the form `27 path=a/long/name`. Sizes in pax records are not supported."""
     records: dict[str, bytes] = {}
     count = 0
     while text.strip(b"\0"):
