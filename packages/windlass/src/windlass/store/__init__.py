@@ -1,7 +1,7 @@
-"""The database: the only package with SQL, one set of statements for SQLite and PostgreSQL.
+"""The database. This is the only package with SQL; SQLite and PostgreSQL share its statements.
 
-Questions are methods of the tables of `Reads`. A change is a function that is given to `Store.write` and gets
-a `Tx`.
+Queries are methods of the tables in `Reads`. A change is a function that is passed to `Store.write` and
+receives a `Tx`.
 """
 
 from windlass.store.claim_order import Idle

@@ -1,7 +1,7 @@
-"""A whole database, read in one moment or filled in one transaction, whatever the other database was.
+"""Reads a snapshot of a whole database, or replaces its content, for backups. Works across both databases.
 
-The list of tables comes from the migrations, which are run once more, in memory. So an archive of an older
-Windlass is filled into tables of its own time, and the later migrations bring it up to date.
+The tables of a version are determined by running its migrations in memory. The backup of an older Windlass is
+therefore restored into tables of the older version, and the later migrations update them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class ArchiveTable(Struct, frozen=True):
     name: str
     columns: tuple[str, ...]
     binary: tuple[int, ...] = ()
-    """Positions of the columns that contain bytes."""
+    """Indexes of the columns that contain bytes."""
 
 
 class ArchiveConnection(DatabaseSession, Protocol):
-    """A connection of its own, inside one transaction."""
+    """A separate connection to the database, inside one transaction."""
 
     database: str
     """The name and version of the database, such as `SQLite 3.51.3`."""
 
     def stream(self, statement: str) -> AsyncIterator[Sequence[Any]]:
-        """Row by row, so that a table of any size fits into memory."""
+        """Yields the rows of a query one by one, so that a table of any size fits into memory."""
         ...
 
     async def run(self, statement: str) -> None: ...
@@ -48,17 +48,17 @@ class ArchiveConnection(DatabaseSession, Protocol):
     async def has(self, table: str) -> bool: ...
 
     async def now(self) -> int:
-        """Returns the time by the clock that the servers of the database follow."""
+        """Returns the time of the clock that the servers of this database follow."""
         ...
 
     async def commit(self) -> None:
-        """Commits the transaction. If the connection is closed before, nothing is changed."""
+        """Commits the transaction. Closing the connection without a commit discards all changes."""
         ...
 
 
 @cache
 def tables(level: int) -> tuple[ArchiveTable, ...]:
-    """The tables after that many migrations."""
+    """Returns the tables after the first `level` migrations."""
     database = apsw.Connection(":memory:")
     database.execute(RECORDS)
     for migration in migrations()[:level]:
@@ -78,7 +78,7 @@ def _table(database: apsw.Connection, name: str) -> ArchiveTable:
 
 
 class Snapshot:
-    """The whole database as it was when reading began."""
+    """A snapshot of the whole database."""
 
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
@@ -86,7 +86,8 @@ class Snapshot:
         self.now = line.now
 
     async def applied(self) -> dict[int, str]:
-        """Migrations by number, with their checksums; none if nothing was ever kept here."""
+        """Returns the checksums of the applied migrations, by number; empty if the database was never
+        used."""
         if not await self._line.has("migration"):
             return {}
         return {row[0]: row[1] for row in await self._line.all(APPLIED)}
@@ -106,13 +107,13 @@ class Snapshot:
         return Reads(self._line)
 
     async def deleted(self) -> set[str]:
-        """Services that this database deleted."""
+        """Returns the services that were deleted in this database."""
         if not await self._line.has("tombstone"):
             return set()
         return {row[0] for row in await self._line.all(deletions.TOMBSTONES)}
 
     async def volumes(self) -> dict[str, set[str]]:
-        """Returns the names of all volumes that hold data, by service."""
+        """Returns the names of all volumes with data, by service."""
         names: dict[str, set[str]] = {}
         rows = await self._line.all(volumes.ALL) if await self._line.has("volume") else ()
         for service, name in rows:
@@ -120,7 +121,7 @@ class Snapshot:
         return names
 
     def events(self) -> AsyncIterator[Sequence[Any]]:
-        """Yields all events in order, each as an `EventRow`."""
+        """Yields all events in order. Each row has the fields of an `EventRow`."""
         return self._line.stream(events.ALL)
 
     def rows(self, table: ArchiveTable) -> AsyncIterator[Sequence[Any]]:
@@ -128,20 +129,22 @@ class Snapshot:
 
 
 class Refill:
-    """Replaces the whole contents of a database. Indexes are made after the rows: in the order of an index,
-    instead of at random places of each index for each row."""
+    """Replaces the whole content of a database.
+
+    Indexes are created after all rows were inserted, which is faster than updating every index for each row.
+    """
 
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
         self._indexes: dict[str, str] = {}
-        """The statements that make indexes, by the name of the index."""
+        """The statements that create indexes, by index name."""
 
     async def occupied(self) -> bool:
-        """Returns whether there is data that a refill would destroy."""
+        """Returns whether the database contains data that a refill would destroy."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
     async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
-        """Creates empty tables as they were after these migrations."""
+        """Drops all tables, and creates empty tables with the given migrations."""
         for table in await Snapshot(self._line).tables() if await self._line.has("migration") else ():
             await self._line.run(f"DROP TABLE {table.name}")
         await self._line.run(RECORDS)
@@ -150,7 +153,7 @@ class Refill:
                 await self._run_or_put_off(statement)
         emptied = tables(level(applied))
         for table in emptied:
-            await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
+            await self._line.run(f"DELETE FROM {table.name}")  # migrations may insert rows
         return emptied
 
     async def _run_or_put_off(self, statement: str) -> None:
@@ -174,13 +177,15 @@ class Refill:
         await self._line.run("DELETE FROM migration")
         for migration in migrations():
             await self._line.one(RECORD, *migration.record)
-        await self._line.run("DELETE FROM place_owner")  # the server that starts with it owns its place
+        await self._line.run("DELETE FROM place_owner")  # the next server owns its place
         await self._line.run("DELETE FROM key_holder")
-        # A session that was ended after the backup, or a link that was used, would be valid again.
+        # A restored session or link may have been ended or used after the backup, and must not become valid
+        # again.
         await self._line.run("DELETE FROM browser_session")
         await self._line.commit()
 
 
 def level(applied: Mapping[int, str]) -> int:
-    """Returns the number of applied migrations; refuses unknown ones."""
+    """Returns the number of applied migrations. Raises Changed for migrations that this version does not
+    have."""
     return len(migrations()) - len(find_missing(migrations(), applied))

@@ -1,12 +1,12 @@
-"""The chain of events: each carries a hash over itself and the hash of the one before it.
+"""The hash chain of events: the hash of each event covers the event and the previous hash.
 
-An event that is changed, removed or added afterwards breaks the chain there. The hash is
+Changing, removing or adding an event later breaks the chain. The hash is
 
-    SHA-256(hash of the event before ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
+    SHA-256(hash of the previous event ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
             subject_family, actor, origin, project, environment])
 
-with 32 zero bytes before the first. MessagePack encodes type and length of each part: no two events have
-the same bytes.
+For the first event, the previous hash is 32 zero bytes. MessagePack encodes the type and length of each part,
+so that different events never have the same bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from msgspec import Struct
 
 BEGINNING: Final = bytes(32)
 ANCHOR: Final = "audit_anchor"
-"""The fact with the last event that was deleted because of its age."""
+"""Name of the fact with the last event that was deleted because of its age."""
 
 _bytes_of = msgspec.msgpack.Encoder().encode
 
 
 class Head(Struct, frozen=True):
-    """An event by its number, with its hash."""
+    """The number and hash of an event, to which the next event is chained."""
 
     number: int
     hash: bytes
@@ -37,7 +37,8 @@ class Head(Struct, frozen=True):
 
 
 class Anchor(Struct, frozen=True):
-    """The last event that was deleted because of its age, as the fact has it: the chain begins after it."""
+    """The last event that was deleted because of its age, as stored in a fact. The chain continues after
+    it."""
 
     number: int
     hash: str
@@ -52,7 +53,7 @@ def hash_of(before: bytes, event: Sequence[Any]) -> bytes:
 
 
 def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Rows for the table: numbered from the head on, each with its hash at the end."""
+    """Yields table rows for new events: with consecutive numbers after `head`, and with their hashes."""
     before = head.hash
     for number, event in enumerate(events, head.number + 1):
         row = (number, *event)
@@ -62,17 +63,18 @@ def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[An
 
 class Fault(Enum):
     REMOVED = "removed"
-    """Events before this one are missing."""
+    """Events before this event are missing."""
     CHANGED = "changed"
-    """The event does not match the previous hash."""
+    """The event does not match its hash and the previous hash."""
 
 
 class ChainWalk:
-    """Verifies the chain, beginning with an event whose previous hash is known."""
+    """A walk along the chain, starting after a given event. Trusts only events that follow from the previous
+    hash."""
 
     def __init__(self, before: Head) -> None:
         self.due = before.number + 1
-        """The number that the next event has to have."""
+        """The number that the next event must have."""
         self._hash = before.hash
 
     @property
@@ -80,19 +82,19 @@ class ChainWalk:
         return Head(self.due - 1, self._hash)
 
     def step(self, row: Sequence[Any]) -> list[Fault]:
-        """Takes the next event that there is, as a row of the table; returns what is wrong."""
+        """Checks the next event, given as a row of the table. Returns its faults."""
         number, hash = row[0], row[-1]
         is_missing, self.due = number != self.due, number + 1
         faults = [Fault.REMOVED] if is_missing else []
-        # After a gap the hash before is unknown; the gap itself is a fault already.
+        # After a gap, the previous hash is unknown. The gap is reported as a fault itself.
         if not is_missing and hash != hash_of(self._hash, row[:-1]):
             faults.append(Fault.CHANGED)
-        self._hash = hash if isinstance(hash, bytes) else b""  # SQLite takes text, too
+        self._hash = hash if isinstance(hash, bytes) else b""  # SQLite accepts text in any column
         return faults
 
 
 def beginning_of(anchor: Anchor | None) -> Head:
-    """Returns the head after which the oldest event comes."""
+    """Returns the head to which the oldest event is chained."""
     return Head(0, BEGINNING) if anchor is None else anchor.head
 
 
@@ -101,8 +103,11 @@ def anchor_of(fact: bytes | None) -> Anchor | None:
 
 
 class ChainEnd:
-    """The end of the chain as this process wrote it. Another process may have added events, and a failed
-    group removes its own: so it is used only if the numbers match, and not after a failure."""
+    """A cache of the chain's end, as last written by this process.
+
+    Another process may have added events since, and a failed group removes its events. The cache is therefore
+    used only if the event number matches, and is cleared after a failure.
+    """
 
     def __init__(self) -> None:
         self.head: Head | None = None

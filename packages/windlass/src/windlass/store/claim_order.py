@@ -1,10 +1,12 @@
-"""Decides the order in which work is claimed: organizations take turns; within one, its environments take
-turns; within an environment, the piece that has waited longest comes first. Pure.
+"""Decides the order in which work is claimed, as a pure function of the waiting and running work.
 
-The turn of a piece of work is its place among the due work of its environment, plus the pieces of that
-environment that are in progress; that of an organization likewise. So pieces can be taken one by one: each
-time from the organization with the least in progress, and there from the environment with the least in
-progress, or of several the one whose first piece waits longest.
+Organizations take turns, and so do the environments of one organization. Within an environment, the piece
+that has waited longest is first. The turn of a piece is its position in the waiting work of its environment,
+plus the number of running pieces of that environment; an organization's turn is computed likewise.
+
+The claimed piece is thus always from the organization with the least running work, and from that
+organization's environment with the least running work. If several are equal, the piece that has waited
+longest decides.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ ALL_HAVE_ROOM: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Idle(IntEnum):
-    """The kinds of extra slots: for an organization or an environment with no work in progress while all
-    slots are taken."""
+    """The two kinds of extra slots. They are for organizations or environments without running work, while
+    all regular slots are occupied."""
 
     ORGANIZATION = 1
     ENVIRONMENT = 2
-    """An environment of an organization that has something in progress."""
+    """An environment without running work, of an organization with running work."""
 
 
 def turn_key(org: str, environment: str = "") -> str:
-    """Returns the stored name for the owner of a turn: an environment of an organization, or the
-    organization itself."""
+    """Returns the stored key of a participant that takes turns: an environment, or an organization as a
+    whole."""
     return f"{org} {environment}" if environment else org
 
 
@@ -41,25 +43,25 @@ def organization_of(key: str) -> str:
 
 
 class Due(Struct, frozen=True, order=True, gc=False):
-    """A piece of work that waits, or whose lease has ended."""
+    """A piece of work that is due, or whose lease has ended."""
 
     since: int
     id: str
     key: str
-    """The organization and environment whose turn this is; see `turn_key`."""
+    """The organization and environment that the piece belongs to; see `turn_key`."""
 
 
 class EnvironmentQueue(Struct, gc=False):
-    """The due work of one environment, as far as it is known."""
+    """The due work of one environment, as far as it was read from the database."""
 
     pieces: list[Due]
     whole: bool
-    """True if there are no pieces after these."""
+    """Whether there are no further pieces in the database."""
     taken: int = 0
 
 
 class OrganizationQueue(Struct, gc=False):
-    """The environments of one organization, by turns."""
+    """The environments of one organization, ordered by turn."""
 
     held: int = 0
     taken: int = 0
@@ -67,11 +69,12 @@ class OrganizationQueue(Struct, gc=False):
 
 
 class ClaimOrder:
-    """Takes pieces of work one by one, in order of turns. All known pieces are added before the first is
+    """Selects pieces one by one from the known work. All pieces have to be added before the first is
     taken."""
 
     def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
-        """`held` counts the pieces in progress, by key; `room` is how many more of a key may be taken."""
+        """`held`: number of running pieces, by key. `room`: number of further pieces that may be claimed, by
+        key."""
         self._held, self._room = held, room
         self._held_by_org: Counter[str] = Counter()
         for key, count in held.items():
@@ -81,11 +84,11 @@ class ClaimOrder:
         self._heap: list[tuple[int, Due]] | None = None
 
     def idle(self) -> int:
-        """Counts the known organizations that have nothing in progress."""
+        """Returns the number of known organizations without running work."""
         return sum(not queue.held for queue in self._orgs.values())
 
     def add(self, pieces: Iterable[Due], *, whole: bool) -> None:
-        """Adds the first pieces of new environments; `whole` if they have no others."""
+        """Adds the first pieces of new environments. `whole`: whether these are all their pieces."""
         fresh: dict[str, list[Due]] = {}
         for piece in sorted(pieces):
             fresh.setdefault(piece.key, []).append(piece)
@@ -94,15 +97,15 @@ class ClaimOrder:
             self._enter(key)
 
     def add_firsts(self, pieces: Iterable[Due]) -> None:
-        """Adds the first of these pieces of each environment that is not known yet."""
+        """Adds the first of the pieces of each environment that is not known yet."""
         firsts: dict[str, Due] = {}
         for piece in sorted(pieces):
             firsts.setdefault(piece.key, piece)
         self.add([piece for key, piece in firsts.items() if key not in self._queues], whole=False)
 
     def take(self, only: Idle | None = None) -> Due | None:
-        """Takes the next piece, if any is known; `only`: only from organizations or environments with no
-        work in progress."""
+        """Takes the next piece, or returns None if no piece is known. `only`: restricts the choice to
+        participants without running work."""
         if self._heap is None:
             self._heap = [self._turn(queue) for queue in self._orgs.values() if queue.heap]
             heapq.heapify(self._heap)
@@ -118,18 +121,18 @@ class ClaimOrder:
         return None
 
     def lacks(self, key: str) -> bool:
-        """Returns whether the next piece of work of an environment has to be read from the database."""
+        """Returns whether further pieces of an environment have to be read from the database."""
         queue = self._queues[key]
         return queue.taken == len(queue.pieces) and not queue.whole
 
     def refill(self, key: str, pieces: Sequence[Due]) -> None:
-        """Replaces the known pieces of an environment by a complete list, which includes those already
-        taken."""
+        """Replaces the pieces of an environment by all pieces that may be needed, including the pieces
+        already taken."""
         self._queues[key].pieces = sorted(pieces)
         self._queues[key].whole = True
 
     def advance(self, key: str) -> None:
-        """Puts the next piece of an organization into the order, after one was taken."""
+        """Updates the order after a piece was taken, so that its environment and organization move back."""
         if self._queues[key].taken < len(self._queues[key].pieces):
             self._enter(key)
         org = self._orgs[organization_of(key)]

@@ -1,6 +1,6 @@
-"""Group commit: changes that arrive while one group is being committed form the next group.
+"""Group commit: changes that arrive during a commit are committed together as the next group.
 
-Every caller gets a result, even if a group fails.
+Every caller gets a result, even if the whole group fails.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from windlass.store.transaction import Tx, Write
 T = TypeVar("T")
 
 GROUP, BACKGROUND = 128, 8
-"""The most changes in a group: of requests, and of background work. A request that comes just after the
-start of a group waits for all of them."""
+"""Largest number of changes in a group: from requests, and from background work. A request that arrives just
+after the start of a group waits for the whole group."""
 _log = log("store")
 
 Measurer = Callable[[str, float, tuple[str, ...]], None]
-"""Takes the word, the seconds and the labels of a measurement."""
+"""Records a measurement, given by its name, seconds and labels."""
 Outcome = tuple[Any, Exception | None]
-"""The answer of a change, or the reason why it failed."""
+"""The result of a change, or the exception that it raised."""
 
 
 class ChangingSession(DatabaseSession, Protocol):
@@ -42,7 +42,7 @@ class ChangingSession(DatabaseSession, Protocol):
 
     @property
     def touched(self) -> bool:
-        """Returns whether the change that was tried last has written something."""
+        """Whether the last attempted change has written to the database."""
         ...
 
     async def begin(self) -> None: ...
@@ -50,12 +50,12 @@ class ChangingSession(DatabaseSession, Protocol):
     async def execute(self, statements: str) -> object: ...
 
     async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
-        """Runs one change. Raises only if no change of the group can be stored."""
+        """Runs one change, and returns its outcome. Raises only if the whole group cannot be stored."""
         ...
 
 
 class _GroupFailed(Exception):
-    """A change failed after it had written."""
+    """Raised if a change failed after it had written, so that the group has to be repeated."""
 
 
 class QueuedChange(Struct, eq=False, gc=False):
@@ -64,7 +64,7 @@ class QueuedChange(Struct, eq=False, gc=False):
 
 
 class GroupCommit:
-    """A queue of changes. `_commit` of each database makes a group of them durable."""
+    """A queue of changes that are committed in groups. Subclasses implement `_commit` for each database."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -72,10 +72,10 @@ class GroupCommit:
         self.writes = self.groups = 0
         self._waiting: deque[QueuedChange] = deque()
         self._waiting_behind: deque[QueuedChange] = deque()
-        """Waiting changes of background work."""
+        """Changes from background work."""
         self._committing: asyncio.Task[None] | None = None
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
-        """Keyed by the first part of the word; those of all words by an empty one."""
+        """Functions to call for nudges, by the first part of the word. An empty key stands for all words."""
         self._measurer: Measurer = _count_nothing
         self._measured: list[Measured] = []
         """Measurements of the group that is being committed."""
@@ -101,15 +101,21 @@ class GroupCommit:
         return await answer
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
-        """Runs the changes in one transaction, each as if it were alone; returns their outcomes and nudges
-        when they are durable. Raises if the group as a whole failed."""
+        """Runs changes in one transaction as if each were alone. Returns their outcomes and nudges after the
+        commit.
+
+        Raises if the group as a whole failed.
+        """
         raise NotImplementedError
 
     async def _run_all(
         self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]]
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        """Runs a group without savepoints, each of which would cost as much as a small change, or two more
-        round trips to a server. Only if a change fails after it has written, all run again, each in one."""
+        """Runs a group without savepoints. If a change fails after it has written, runs the whole group again
+        with a savepoint for each change.
+
+        A savepoint costs as much as a small change, and two more round trips to PostgreSQL.
+        """
         try:
             return await self._run_each(session, tx, changes, apart=False)
         except _GroupFailed:
@@ -146,13 +152,14 @@ class GroupCommit:
         return outcomes, nudges
 
     async def _wind_up(self) -> None:
-        """Refuses new changes, and waits until the queued ones are stored."""
+        """Refuses new changes, and waits until the queued changes are stored."""
         self._closed = True
         if self._committing:
             try:
                 await asyncio.wait([self._committing])
             finally:
-                self._committing.cancel()  # if this is cancelled, because the database does not answer
+                # If this wait is cancelled, because the database does not respond, the commit is cancelled too.
+                self._committing.cancel()
 
     async def _drain(self) -> None:
         while self._waiting or self._waiting_behind:
@@ -181,7 +188,7 @@ class GroupCommit:
             for measured in self._measured:
                 self._measurer(*measured)
         finally:
-            # Callers are without an answer only if this task itself was cancelled.
+            # Futures are pending here only if this task was cancelled.
             for queued in group:
                 queued.answer.cancel()
 
@@ -197,7 +204,7 @@ def _next_changes(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChang
 
 
 def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
-    """Does nothing: used while no metrics are counted, such as in commands."""
+    """Ignores a measurement, while no metrics are collected, for example in commands on the database."""
 
 
 async def _run_in_savepoint(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
@@ -212,7 +219,8 @@ def _failure_fields(error: Exception, group: Sequence[QueuedChange]) -> dict[str
 
 
 def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
-    """Gives each caller its own exception: a shared one would collect the traces of all of them."""
+    """Fails all changes of a group. Each caller gets an exception of its own, because a shared one would
+    collect all tracebacks."""
     message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
     for queued in group:
         refusal = Unavailable(message)

@@ -1,4 +1,4 @@
-"""Migrations: numbered SQL files, applied in order, each once, each as a whole."""
+"""Migrations: numbered SQL files. Each is applied once, in order, and in one transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ RECORD: Final = "INSERT INTO migration (number, name, checksum) VALUES ($1, $2, 
 FIRST_BEFORE_RELEASE: Final = "04d8820f4a977410f6a7acd751008d7f144ab209e0415a6f226b90e93bdb3dd3"
 """The checksum of the first migration of versions before 0.1.0."""
 LAST_BEFORE_RELEASE: Final = (38, "117459f8c79bff5e42b1860c8af5a5c21e020d80812c2bc4b41aad0814365a6d")
-"""The last migration before version 0.1.0, with its checksum: its tables are those of 0.1.0."""
+"""The number and checksum of the last migration before 0.1.0. After it, the tables are the same as in
+0.1.0."""
 EXPORTER: Final = "4a939003"
 """The last commit before 0.1.0. Its backups can be restored."""
 BEFORE_RELEASE: Final = (
@@ -34,7 +35,7 @@ BEFORE_RELEASE: Final = (
 
 
 class Changed(Exception):
-    """The database was not made by the migrations of this version."""
+    """Raised if the database was not created by the migrations of this version."""
 
 
 class Migration(Struct, frozen=True):
@@ -57,7 +58,8 @@ class Migration(Struct, frozen=True):
 
 
 def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
-    """Returns the migrations to apply; refuses a database of a later or an altered version."""
+    """Returns the migrations that are not applied yet. Raises Changed for a database of a later or modified
+    version."""
     if applied.get(1) == FIRST_BEFORE_RELEASE:
         raise Changed(BEFORE_RELEASE)
     later = applied.keys() - {migration.number for migration in wanted}
@@ -76,8 +78,10 @@ def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> lis
 
 
 def in_form_of_release(applied: Mapping[int, str]) -> Mapping[int, str]:
-    """Returns what stands for the migrations of a backup: those of the last version before 0.1.0 left the
-    tables of the first migration."""
+    """Returns the applied migrations of a backup, with the numbers of this version.
+
+    The migrations before 0.1.0 result in the same tables as the first migration of 0.1.0.
+    """
     number, checksum = LAST_BEFORE_RELEASE
     if max(applied, default=0) == number and applied[number] == checksum:
         return {first.number: first.checksum for first in migrations()[:1]}
@@ -85,7 +89,7 @@ def in_form_of_release(applied: Mapping[int, str]) -> Mapping[int, str]:
 
 
 def newest() -> int:
-    """Returns the number of the schema that this version has."""
+    """Returns the number of the newest migration of this version."""
     return migrations()[-1].number
 
 

@@ -1,35 +1,35 @@
-"""Nudges: words that wake listeners on every replica after a commit. A lost nudge costs only time."""
+"""Nudges: messages that wake listeners on every replica after a commit. A lost nudge only causes a delay."""
 
 from __future__ import annotations
 
 from typing import Final
 
 DEAF: Final = "deaf"
-"""A nudge made by this replica alone: others may have been missed."""
+"""A local nudge after nudges of other replicas may have been missed."""
 ROUTE: Final = "route:"
 CLUSTER: Final = "cluster:"
 
 
 def events_topic(org: str) -> str:
-    """Returns the word for a new event in this organization."""
+    """Returns the topic of new events in an organization."""
     return f"events:{org}"
 
 
 def inside_topic(place: str) -> str:
-    """Returns the word for a new event in this environment, or in this project outside its environments."""
+    """Returns the topic of new events in an environment, or in a project outside its environments."""
     return f"inside:{place}"
 
 
 def status_topic(id: str) -> str:
-    """Returns the word for a change of the status of this service or environment."""
+    """Returns the topic of status changes of a service or environment."""
     return f"status:{id}"
 
 
 def route_topic(service: str) -> str:
-    """Returns the word for a change of the routes of this service."""
+    """Returns the topic of changes to a service's routes."""
     return f"{ROUTE}{service}"
 
 
 def cluster_topic(id: str) -> str:
-    """Returns the word for a cluster that was created, changed or deleted."""
+    """Returns the topic of the creation, change and deletion of a cluster."""
     return f"{CLUSTER}{id}"

@@ -1,13 +1,13 @@
-"""PostgreSQL, for several replicas. The same statements and the same order: one writer at a time.
+"""The store on PostgreSQL, for several replicas. It has the same statements as SQLite, and also one writer at
+a time.
 
-Each replica commits its waiting changes as one group; an advisory lock takes the groups of all replicas one
-after the other. So a change sees everything before it and events have no gaps, as on SQLite.
-A replica that is paused while it holds the lock is disconnected after a few seconds: by the server, or else
-by a replica that waits for the lock.
+Each replica commits its waiting changes as one group, and an advisory lock serializes the groups of all
+replicas. As on SQLite, a change sees all changes before it, and events have no gaps. A replica that is paused
+while it has the lock is disconnected after a few seconds, by the server or by a waiting replica.
 
-Statements are found by their names in the modules of the tables, such as `resources.FIND`. Placeholders are
-`$1`, `$2`, …, first used in that order: SQLite numbers named parameters by their first appearance, so the
-same text takes the same arguments on both databases. A test prepares each on each.
+Statements are named by module and constant, such as `resources.FIND`. Placeholders are `$1`, `$2`, …, and
+first appear in this order, because SQLite numbers named parameters by their first appearance. A test prepares
+each statement on both databases.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ T = TypeVar("T")
 CHANNEL = "windlass"
 LISTEN = f'LISTEN "{CHANNEL}"'
 LISTEN_SECONDS = 15.0
-"""Seconds after which a connection that listens is tried."""
+"""Seconds between two checks of the listening connection."""
 _CLOSE_SECONDS = 2.0
-# Any two numbers, as long as they stay the same.
+# Arbitrary numbers that must never change.
 WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
-# The last statement fails for a server that does not know all migrations of the database. A migration takes
-# the lock, too: so no change of an older version comes after it.
+# The last statement fails if the database has migrations that this server does not know. Migrations use the
+# same lock, so that no change of an older version follows a migration.
 _TURN = f"""
 BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
-# Neither does a change come from a server that seals with another key than the present one.
+# The statement also fails if this server seals with a key that is not the current one.
 _PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
 _APPLIED = "SELECT count(*) FROM migration"
 OUTDATED = (
@@ -88,8 +88,8 @@ OUTDATED = (
 )
 _TRIES = 4
 _OTHER_KEY = "The key that seals secrets is being replaced; nothing was changed. Try again shortly"
-# No limit of the server ends a connection that was paused while asyncpg prepares a statement: to the server
-# it is neither idle nor at work. A replica that waits for it ends it.
+# PostgreSQL has no timeout for a connection that was paused while asyncpg prepares a statement, which is
+# neither idle nor active. A waiting replica terminates such a connection.
 _CUT_OFF = f"""
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
 WHERE locktype = 'advisory' AND granted AND datname = current_database() AND datid = database
@@ -99,7 +99,7 @@ _log = log("store")
 
 
 class PostgresSession:
-    """A connection, or a pool of them."""
+    """A session on a connection or on a connection pool."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -123,7 +123,8 @@ class PostgresSession:
 
 
 class PostgresWriter(PostgresSession):
-    """Records whether the current change has written something, and so must be rolled back if it fails."""
+    """The session of a group of changes. Records whether the current change has written and must be rolled
+    back on failure."""
 
     def __init__(self, connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
         super().__init__(connection)
@@ -146,7 +147,7 @@ class PostgresWriter(PostgresSession):
         try:
             return await asked
         except (NameTaken, *CUT, asyncpg.PostgresError) as refusal:
-            self.touched, self._refusal = True, refusal  # PostgreSQL accepts no more statements
+            self.touched, self._refusal = True, refusal  # the transaction accepts no more statements
             raise
 
     async def begin(self) -> None:
@@ -156,15 +157,15 @@ class PostgresWriter(PostgresSession):
         self.touched, self._refusal = False, None
         try:
             answer = await change(tx)
-        except Exception as failure:  # any failure of a change is the answer to its caller
+        except Exception as failure:  # an exception of a change is returned to its caller
             if self._connection.is_closed() or isinstance(failure, AWAY):
                 raise
             return None, failure
-        return answer, self._refusal  # a change that ignores a refusal fails all the same
+        return answer, self._refusal  # a change fails even if it ignores a refused statement
 
 
 class PostgresStore(GroupCommit):
-    """A store on PostgreSQL; `PostgresStore.open(url, clock)` makes one."""
+    """A store on PostgreSQL. Created by `PostgresStore.open`."""
 
     def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock, migrations: int) -> None:
         super().__init__(clock)
@@ -204,7 +205,7 @@ class PostgresStore(GroupCommit):
         return "" if row and row[0] == self._migrations else OUTDATED
 
     def shortage(self, *, ends_something: bool) -> str:
-        """Returns nothing: the disk is that of another program, which refuses a change by itself."""
+        """Returns an empty string. The disk belongs to the database server, which refuses changes itself."""
         return ""
 
     @property
@@ -219,7 +220,8 @@ class PostgresStore(GroupCommit):
         return await RowSizeTable(self.reads.session).all()
 
     async def close(self) -> None:
-        """Waits for changes in progress, but not for a database that stalls: then connections are cut."""
+        """Closes all connections after the changes in progress. Terminates the connections if the database
+        does not respond."""
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._wind_up()
@@ -253,7 +255,8 @@ class PostgresStore(GroupCommit):
         finally:
             if not stored:
                 self._drop_writer()
-        return outcomes, nudges  # announced here at once, and not only when they come back from the database
+        # The nudges are announced locally at once, before the database returns the notifications.
+        return outcomes, nudges
 
     async def _open_writer(self) -> asyncpg.Connection[Any]:
         if self._writer is None or self._writer.is_closed():
@@ -261,14 +264,14 @@ class PostgresStore(GroupCommit):
         return self._writer
 
     def _drop_writer(self) -> None:
-        """Closes the connection of the writer, which undoes its transaction."""
+        """Closes the connection of the writer, which rolls back its transaction."""
         self._end.forget()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.terminate()
 
     async def _listen(self) -> None:
-        """Listens for nudges; a lost connection is made again, and missed nudges cost only time."""
+        """Listens for nudges, and reconnects if the connection is lost."""
         while True:
             try:
                 await self._listen_until_lost()
@@ -287,14 +290,14 @@ class PostgresStore(GroupCommit):
             self._notify_listeners("work")
             self._notify_listeners(DEAF)
             while not await _wait_for_event(lost, LISTEN_SECONDS):
-                # Also finds out that the database stalls, or is cut off without a word.
+                # These statements also detect a stalled or disconnected database.
                 await follow_clock(connection, self._clock)
                 await connection.execute(LISTEN)
         finally:
             connection.terminate()
 
     async def _connect(self) -> asyncpg.Connection[Any]:
-        """Connects; a connection that is cancelled while it is made would otherwise stay half open."""
+        """Returns a new connection. If the caller is cancelled meanwhile, the connection is closed."""
         connecting = asyncio.ensure_future(connect(self._url))
         try:
             return await asyncio.shield(connecting)
@@ -305,15 +308,18 @@ class PostgresStore(GroupCommit):
 
 
 async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
-    """Begins a transaction that has the lock, even if a paused replica holds it. Raises Unavailable if the
-    database has other migrations than these, or a sealing key that this server does not get."""
+    """Begins a transaction with the writer lock, and disconnects a paused replica that has the lock.
+
+    Raises Unavailable if the database has other migrations than `migrations`, or a sealing key that this
+    server does not have.
+    """
     for attempt in range(1, _TRIES + 1):
         try:
             await connection.execute(_TURN.format(migrations, _key_check(guard)))
         except asyncpg.DivisionByZeroError:
             await connection.execute("ROLLBACK")
             if guard is None or await connection.fetchval(_APPLIED) != migrations:
-                # The log has this message, and not how the problem was detected
+                # the message for the log, without the exception by which the mismatch was detected
                 raise Unavailable(OUTDATED) from None
             await guard.adopt()
         except asyncpg.LockNotAvailableError:
@@ -331,13 +337,13 @@ def _key_check(guard: KeyGuard | None) -> str:
 
 
 async def _end_paused_sessions(connection: asyncpg.Connection[Any]) -> None:
-    """Disconnects replicas that hold the lock and do nothing; their changes are undone."""
+    """Disconnects replicas that have the writer lock but are paused. Their changes are rolled back."""
     for row in await connection.fetch(_CUT_OFF):
         _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})
 
 
 def _commit_statement(nudges: Iterable[str]) -> str:
-    """Returns the statements that notify the other replicas and commit, in one round trip."""
+    """Returns statements that notify other replicas and commit, in one round trip."""
     notifications = (
         f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges
     )
@@ -345,7 +351,7 @@ def _commit_statement(nudges: Iterable[str]) -> str:
 
 
 async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
-    """Migrates the database while other replicas wait; each migration is one transaction, with its record."""
+    """Applies missing migrations, each in one transaction. Other replicas wait meanwhile."""
     await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
     try:
         await connection.execute(RECORDS)
@@ -362,7 +368,7 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
 
 
 async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Waits for an event; returns False if it does not happen in time."""
+    """Waits for an event. Returns whether it has occurred within the time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -370,4 +376,5 @@ async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _as_it_is(connection: object) -> None:
-    """Leaves a session as it is: readers change nothing, and a reset costs each read a second round trip."""
+    """Skips the reset of a pooled connection. Readers change no session state, and a reset costs a second
+    round trip."""

@@ -1,4 +1,4 @@
-"""PostgreSQL for the archive: a connection beside those of the running servers, or instead of them."""
+"""Snapshots and replacement of a PostgreSQL database, for backups."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PostgresArchive(PostgresSession):
 
 @contextlib.asynccontextmanager
 async def reading_snapshot(url: str) -> AsyncIterator[PostgresArchive]:
-    """Reads one snapshot, while all replicas continue to write."""
+    """Opens a read-only snapshot. All replicas may continue to write."""
     async with _connecting(url) as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
@@ -61,8 +61,10 @@ async def reading_snapshot(url: str) -> AsyncIterator[PostgresArchive]:
 
 @contextlib.asynccontextmanager
 async def replacing(url: str) -> AsyncIterator[PostgresArchive]:
-    """Replaces the contents of the database while no replica runs or can start. Nothing changes without a
-    commit."""
+    """Opens a transaction that replaces the whole content. No replica may run or start meanwhile.
+
+    Nothing changes without a commit.
+    """
     async with _connecting(url) as connection:
         await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)
@@ -82,8 +84,11 @@ async def _connecting(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
-    """Refuses to continue while a replica runs: each has a connection that listens, and now and then asks
-    for the time. One that just stopped may be seen a moment longer."""
+    """Raises InUse if a replica is running, which has a connection whose last query is LISTEN or the time
+    query.
+
+    Retries for a moment, because the connections of a replica that has just stopped may still be listed.
+    """
     for _ in range(_LOOKS):
         listening = await connection.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query IN ($1, $2)",

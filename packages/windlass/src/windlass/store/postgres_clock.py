@@ -1,4 +1,4 @@
-"""The clock of PostgreSQL, which all servers of a database follow: they judge each other's leases by it."""
+"""The clock of PostgreSQL. All servers of a database follow it, so that they agree on the ends of leases."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windlass.base.log import log
 
 NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _APART: Final = 5 * SECOND
-"""The difference that is reported."""
+"""Smallest difference between two clocks that is reported."""
 _log = log("store")
 
 
 async def follow_clock(connection: asyncpg.Connection[Any], clock: Clock) -> None:
-    """Makes the clock of a server follow that of the database; warns if they are far apart."""
+    """Sets a server's clock to the time of the database. Warns if they differ considerably."""
     if not isinstance(clock, SystemClock):
-        return  # one that is turned by hand
+        return  # a manual clock of tests
     asked = uptime()
     shown: int = await connection.fetchval(NOW)
     apart = clock.follow(shown, uptime() - asked)

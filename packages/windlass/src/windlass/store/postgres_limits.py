@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL with time limits: a stalled database does not report that itself.
+"""Connections to PostgreSQL with time limits, because a stalled database reports no error.
 
-The limits of the server are set by statements, because a pooler refuses them among the parameters of a new
-connection. A pooler that shares connections between transactions is refused.
+The limits are set by statements, because poolers refuse them as connection parameters. Poolers that share
+connections between transactions are refused.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from windlass.config import BadSetting
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-"""Seconds for one statement, and for a free connection of the pool."""
+"""Seconds for one statement, and for waiting for a free connection of the pool."""
 LOOK_SECONDS = 2.0
-"""Seconds for the statement that shows whether the database answers."""
+"""Seconds for the statement that checks whether the database responds."""
 _SERVER: Final = """
 SET statement_timeout = '30s'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '5s'"""
 _CLIENT_GONE: Final = "SET client_connection_check_interval = '1s'"
-"""Ends the statement of a connection that was cut, such as that of figures which took too long."""
+"""Makes the server cancel a statement whose client has disconnected, for example after a timeout."""
 _LOOKS_FOR_CLIENTS: Final = (14,)
-"""The version of PostgreSQL that can do so."""
-# Failures of the server or of the network, and not of one change.
+"""The first PostgreSQL version with this setting."""
+# Errors of the server or the network, which are not the fault of one change.
 AWAY: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
-    asyncpg.ObjectNotInPrerequisiteStateError,  # no connections are let in, or a lock could not be had
+    asyncpg.ObjectNotInPrerequisiteStateError,  # no connections are accepted, or a lock timed out
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
     TimeoutError,
 )
-# Failures of a lost connection; internal errors, too, if it was lost while it was idle.
+# Errors of a lost connection, including internal errors of asyncpg if the connection was lost while idle.
 CUT: Final = (*AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _LOST_STATEMENTS: Final = (
     asyncpg.InvalidSQLStatementNameError,
@@ -56,16 +56,16 @@ _POOLED: Final = (
 
 
 async def connect(url: str) -> asyncpg.Connection[Any]:
-    """Connects in bounded time; each statement of the connection has a time limit."""
+    """Returns a new connection within a time limit. Its statements have time limits."""
     connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, command_timeout=ANSWER_SECONDS)
     await limit(connection)
     return connection
 
 
 async def limit(connection: asyncpg.Connection[Any]) -> None:
-    """Sets the limits of the server, for a client that is silent or gone."""
+    """Sets the server's time limits for a client that is silent or gone."""
     if connection.get_server_version() >= _LOOKS_FOR_CLIENTS:
-        # Refused where the operating system of the server does not support it.
+        # The setting is refused if the server's operating system does not support it.
         with suppress(asyncpg.InvalidParameterValueError):
             await connection.execute(f"{_SERVER}; {_CLIENT_GONE}")
             return
@@ -73,13 +73,14 @@ async def limit(connection: asyncpg.Connection[Any]) -> None:
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:
-    """Connects without statement timeouts; refuses a database or pooler that can never work."""
+    """Returns a new connection without time limits for statements. Raises BadSetting for unusable
+    settings."""
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS)
         with on_failure(connection.terminate):
             await _refuse_shared(url, connection)
     except ValueError:
-        # The reason is not repeated: what could not be read may be a piece of the password.
+        # The original message is omitted, because it may contain a piece of the password.
         raise BadSetting("database_url: must be like postgresql://user:password@host:5432/name") from None
     except _LOST_STATEMENTS as error:
         raise BadSetting(_POOLED) from error
@@ -93,10 +94,12 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
 
 
 async def _refuse_shared(url: str, connection: asyncpg.Connection[Any]) -> None:
-    """Raises BadSetting if transactions of one connection run on several connections of the server.
+    """Raises BadSetting if a pooler distributes the transactions of one connection over several server
+    connections.
 
-    A pooler reports its own process number. While a second client holds a transaction, a shared connection
-    is either the one that it holds, or is replaced by another."""
+    A pooler reports a process id of its own. To detect sharing, a second client opens a transaction: a shared
+    server connection then serves both clients, or changes.
+    """
     if connection.get_server_pid() == await _process(connection):
         return
     other = await asyncpg.connect(url, timeout=CONNECT_SECONDS, command_timeout=CONNECT_SECONDS)
@@ -106,21 +109,24 @@ async def _refuse_shared(url: str, connection: asyncpg.Connection[Any]) -> None:
             async with other.transaction():
                 if await _process(other) == before or await _process(connection) != before:
                     raise BadSetting(_POOLED)
-    except asyncpg.ConnectionDoesNotExistError as error:  # where each statement is shared
+    except asyncpg.ConnectionDoesNotExistError as error:  # a pooler that shares statements
         raise BadSetting(_POOLED) from error
     finally:
         other.terminate()
 
 
 async def _process(connection: asyncpg.Connection[Any]) -> int:
-    """Returns the process id of the PostgreSQL backend that serves a connection now."""
+    """Returns the id of the server process that serves a connection now."""
     number: int = await connection.fetchval("SELECT pg_backend_pid()", timeout=CONNECT_SECONDS)
     return number
 
 
 class PooledSession:
-    """Reads outside a transaction, each on a connection of the pool: a lost connection and a stalled database
-    are the caller's `Unavailable`. A request reads before it changes anything, so it has changed nothing."""
+    """Reads outside a transaction, each on a connection from the pool.
+
+    A lost connection or a stalled database raises `DatabaseUnavailable`. Requests read before they change
+    anything, so a failed read means that nothing was changed.
+    """
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
         self._pool = pool

@@ -1,8 +1,8 @@
-"""The embedded database: one file, one process, nothing to install.
+"""The store on SQLite: one file, used by one process, without a database server.
 
-Reads run on the event loop: a point read takes a few microseconds, a hop through a thread ten times
-that. Statements of a write run there, too; only the commit, which waits for the disk, goes to a
-thread, and changes that arrive meanwhile form the next group.
+Reads run on the event loop, because a simple read takes a few microseconds, and a switch to a thread takes
+ten times as long. The statements of changes run on the event loop too. Only commits, which wait for the disk,
+run in a thread; changes that arrive meanwhile form the next group.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from windlass.store.transaction import Reads, Tx, Write
 
 T = TypeVar("T")
 
-# Before this version, WAL mode can lose committed pages when two connections write and checkpoint at once.
+# Older versions can lose committed pages in WAL mode when two connections write and checkpoint at once.
 OLDEST_SAFE = (3, 51, 3)
-# Failures of the file or of the machine, and not of one change: SQLite may have ended the transaction.
+# Errors of the file or the machine, after which SQLite may have rolled the transaction back.
 _AWAY = (
     apsw.FullError,
     apsw.IOError,
@@ -52,16 +52,17 @@ _AWAY = (
 _LEAST = 1 << 20
 """Free bytes below which a disk counts as full."""
 _ROOM = 4 << 20
-"""Bytes of the file that are kept free for changes that end something. Its log is as long."""
+"""Free bytes in the database file that are reserved for changes that free resources. The WAL is kept as
+large."""
 _PLENTY = 16
-"""Free disk space, as a multiple of the reserved pages, above which they are allocated."""
+"""Factor: the reserve is created only if the disk has this many times its size free."""
 _LOOK_EVERY = 64
-"""The number of groups of changes between two checks of the reserved pages."""
+"""Number of groups of changes between two checks of the reserve."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
 class TooOld(Exception):
-    """Raised for a version of SQLite that may lose committed data."""
+    """Raised for a version of SQLite that can lose committed data."""
 
 
 class InUse(Exception):
@@ -69,8 +70,8 @@ class InUse(Exception):
 
 
 def check_version(version: str | None = None) -> None:
-    """Refuses an old SQLite library: a distribution's apsw may use an older library than the one it was
-    made for."""
+    """Raises TooOld for an unsafe SQLite library. The apsw of a distribution may use an older library than
+    apsw itself requires."""
     version = version or apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
         raise TooOld(
@@ -80,13 +81,13 @@ def check_version(version: str | None = None) -> None:
 
 
 class SqliteSession:
-    """A connection with asynchronous methods, none of which ever waits."""
+    """A session on a connection. Its methods are coroutines for compatibility, and never wait."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._execute_many = connection.executemany
         self._refusal: Exception | None = None
-        """Why the database refused a statement of the change that runs."""
+        """The error with which the database refused a statement of the current change."""
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
@@ -109,7 +110,7 @@ class SqliteSession:
 
 
 class SqliteWriter(SqliteSession):
-    """Runs a group of changes."""
+    """The session of a group of changes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
@@ -134,21 +135,23 @@ class SqliteWriter(SqliteSession):
             raise
         except Exception as failure:  # noqa: BLE001 (any failure of a change is the answer to its caller)
             return None, failure
-        return answer, self._refusal  # a change that ignores a refusal fails all the same, as on PostgreSQL
+        # A change fails even if it ignores a refused statement, as on PostgreSQL.
+        return answer, self._refusal
 
 
 class ReadingSession(SqliteSession):
-    """Reads outside a change: a file that cannot be read now raises `Unavailable`.
+    """Reads outside a change. Raises `Unavailable` if the file cannot be read.
 
-    Looking for new data in the file takes longer than most reads. So all reads of one turn of the event
-    loop share a transaction. Not while a commit is in progress: a log with a reader cannot be restarted,
-    and would grow."""
+    Checking the file for new data takes longer than most reads, so all reads of one turn of the event loop
+    share a transaction. During a commit, each read has its own transaction, because a WAL with a reader
+    cannot be restarted and would grow.
+    """
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self._connection = connection
         self._moment: asyncio.Handle | None = None
-        """Ends the transaction of this turn of the event loop."""
+        """The callback that ends the shared transaction of this turn."""
         self._paused = False
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
@@ -170,7 +173,7 @@ class ReadingSession(SqliteSession):
         return rows
 
     def pause(self) -> None:
-        """From now on, each read has its own transaction."""
+        """Gives each read a transaction of its own, until `resume` is called."""
         self._paused = True
         self._end_transaction()
 
@@ -178,8 +181,8 @@ class ReadingSession(SqliteSession):
         self._paused = False
 
     def _hold_transaction(self) -> None:
-        """Begins a transaction, until all callbacks that are ready now have run; notices of a later commit
-        come after them."""
+        """Begins a transaction that ends after all callbacks that are ready now. Notifications of a later
+        commit run after that."""
         if not self._paused:
             self._execute("BEGIN")
             self._moment = asyncio.get_running_loop().call_soon(self._end_transaction)
@@ -193,7 +196,7 @@ class ReadingSession(SqliteSession):
 
 
 class SqliteStore(GroupCommit):
-    """A store on SQLite; `SqliteStore.open(path, clock)` makes one."""
+    """A store on SQLite. Created by `SqliteStore.open`."""
 
     def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
         super().__init__(clock)
@@ -211,13 +214,13 @@ class SqliteStore(GroupCommit):
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
         check_version()
         lock = lock_database(path)
-        private_file(path)  # its other files take their mode from it
+        private_file(path)  # the other database files get the same mode
         async with contextlib.AsyncExitStack() as opened:
             opened.callback(lock.close)
             store = cls(path, clock, lock)
             opened.push_async_callback(store.close)
             migrate(store._writer, migrations())
-            # No other process has this file: the workers that held work have ended.
+            # No other process uses this file, so the workers that had claimed work have ended.
             store._writer.execute(work.RELEASE_ALL, (clock.now(),))
             opened.pop_all()
         return store
@@ -242,7 +245,7 @@ class SqliteStore(GroupCommit):
             raise Unavailable(
                 "The change could not be stored; nothing was changed. Is the disk full?"
             ) from error
-        except Exception:  # a bug in a change must not leave its transaction open
+        except Exception:  # a bug in a change must not leave the transaction open
             self._roll_back()
             raise
         finally:
@@ -255,7 +258,7 @@ class SqliteStore(GroupCommit):
             self._writer.execute("ROLLBACK")
 
     def guard_key(self, guard: KeyGuard) -> None:
-        """Does nothing, because no other server uses this database."""
+        """Does nothing. No other server uses this database, and this server rotates the key itself."""
 
     async def problem(self) -> str:
         await self.reads.counters.get("event")
@@ -279,14 +282,17 @@ class SqliteStore(GroupCommit):
         return ""
 
     def _keep_room(self) -> None:
-        """Keeps free pages in the file for changes that end something, which have to work on a full disk.
-        Makes them by a table that is stored as a whole before it is dropped: pages of a table that was made
-        and dropped in one transaction would have no place on the disk."""
+        """Keeps free pages in the database file for changes that free resources, which have to work on a full
+        disk.
+
+        Stores a large table and then drops it. Doing both in one transaction would reserve no space on the
+        disk.
+        """
         write = self._writer.execute
-        with contextlib.suppress(apsw.Error):  # the group of changes was stored; the next check follows
+        with contextlib.suppress(apsw.Error):  # the changes are stored; the next check follows
             free = self._writer.pragma("freelist_count") * self._writer.pragma("page_size")
             if free < _ROOM // 2 and _free(self._path.parent) > _ROOM * _PLENTY:
-                self._writer.wal_checkpoint()  # so that the log begins again, and does not get longer
+                self._writer.wal_checkpoint()  # so that the WAL restarts instead of growing
                 write("CREATE TABLE IF NOT EXISTS room (content BLOB)")
                 write("INSERT INTO room VALUES (zeroblob(?))", (_ROOM,))
                 self._writer.wal_checkpoint()
@@ -303,7 +309,7 @@ class SqliteStore(GroupCommit):
         return await in_thread(self._read_apart, lambda session: RowSizeTable(session).all())
 
     def _read_apart(self, read: Callable[[SqliteSession], Coroutine[Any, Any, T]]) -> T:
-        """Reads in a thread: this takes longer than an answer may wait."""
+        """Runs a long read in a thread with its own connection."""
         try:
             with contextlib.closing(self.snapshot()) as connection:
                 return _finish(read(SqliteSession(connection)))
@@ -311,14 +317,15 @@ class SqliteStore(GroupCommit):
             raise _unreadable() from error
 
     def snapshot(self) -> apsw.Connection:
-        """Opens its own connection, for a long read of one moment."""
+        """Opens a separate connection for a long read."""
         return connect(self._path)
 
 
 def connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5_000)
-    # A statement is planned once. Otherwise each new LIMIT takes a new plan: half the cost of a page.
+    # Query plans are kept. Otherwise each new LIMIT value needs a new plan, which takes half the time of a
+    # page.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
@@ -327,7 +334,8 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
-    """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
+    """Applies missing migrations. Each is one transaction together with its record, so that a killed process
+    leaves no partial migration."""
     connection.execute(RECORDS)
     for migration in find_missing(wanted, _applied_migrations(connection)):
         with connection:
@@ -341,7 +349,7 @@ def _applied_migrations(connection: apsw.Connection) -> dict[int, str]:
 
 
 def lock_database(path: Path) -> IO[bytes]:
-    """Locks the file for this process: two processes would not see each other's changes."""
+    """Locks the database for this process, because two processes would not see each other's changes."""
     place = _lock_file(path)
     private_file(place)
     lock = filelock.try_hold(place)
@@ -360,7 +368,7 @@ def _translate(error: apsw.ConstraintError) -> Exception:
 
 
 def _free(folder: Path) -> int:
-    """Returns the free bytes of a disk; 0 if it can have no more files."""
+    """Returns the free bytes of a disk; 0 if the disk has no room for further files."""
     facts = os.statvfs(folder)
     return 0 if facts.f_files and not facts.f_favail else facts.f_bavail * facts.f_frsize
 
@@ -370,7 +378,7 @@ def _unreadable() -> Unavailable:
 
 
 def _finish(work: Awaitable[T]) -> T:
-    """Runs a coroutine that never waits, to its end."""
+    """Runs a coroutine that never waits, and returns its result."""
     coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each change
     try:
         coroutine.send(None)

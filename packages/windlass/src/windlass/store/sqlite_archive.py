@@ -1,4 +1,4 @@
-"""SQLite for the archive: a connection beside that of the running server, or instead of it."""
+"""Snapshots and replacement of an SQLite database, for backups."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class SqliteArchive(SqliteSession):
 
 @contextlib.contextmanager
 def reading_snapshot(path: Path) -> Iterator[SqliteArchive]:
-    """Reads one snapshot, while the owner of the file continues to write."""
+    """Opens a read-only snapshot. The server may continue to write."""
     check_version()
-    # Read-only, so that closing it never starts a checkpoint that delays the owner.
+    # Closing a read-only connection never starts a checkpoint, which would delay the server.
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     with contextlib.closing(connection):
         connection.set_busy_timeout(5_000)
@@ -60,13 +60,17 @@ def reading_snapshot(path: Path) -> Iterator[SqliteArchive]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[SqliteArchive]:
-    """Replaces the contents of a file that no other process has open. Without a commit nothing changes."""
+    """Opens a transaction that replaces the whole content of a database, which no other process may have
+    open.
+
+    Nothing changes without a commit.
+    """
     check_version()
     with contextlib.closing(lock_database(path)):
         private_file(path)
         with contextlib.closing(connect(path)) as connection:
-            # Until the server starts with it. A file that was empty is written once so. With a WAL, pages of
-            # large indexes are written each time that they leave the cache, and once more at the end.
+            # No WAL until the server starts: without it, every page is written once. With it, pages of large
+            # indexes are written whenever they leave the cache, and once more at the end.
             connection.pragma("journal_mode", "delete")
             connection.execute("BEGIN IMMEDIATE")
             yield SqliteArchive(connection)

@@ -1,7 +1,7 @@
-"""The promise of a store, whatever the database is.
+"""The interface of a store, independent of the database.
 
-Writers run one after the other, in groups that are committed together, on both databases: an acknowledged
-change is durable, and events are numbered in the order of commit.
+On both databases, changes run one after the other, and are committed in groups. An acknowledged change is
+durable, and events are numbered in the order of commits.
 """
 
 from __future__ import annotations
@@ -16,65 +16,67 @@ T = TypeVar("T")
 
 
 class KeyGuard(Protocol):
-    """The sealing key of this server, as the database has to name it while the server changes anything."""
+    """Checks before a change that this server has the current sealing key."""
 
     @property
     def present(self) -> tuple[str, str]:
-        """The fact that names the key, and its value."""
+        """The name of the fact with the current key, and the value that it must have."""
         ...
 
     async def adopt(self) -> None:
-        """Switches to the key that the database names. Raises Unavailable if this server does not have it."""
+        """Switches to the database's current key. Raises Unavailable if this server does not have it."""
         ...
 
 
 class Store(Protocol):
-    """A database, open."""
+    """An open database."""
 
     reads: Reads
     writes: int
     groups: int
-    """Changes that were committed, and in how many groups."""
+    """The numbers of committed changes and of committed groups."""
 
     async def write(self, change: Write[T]) -> T:
-        """Runs a change and answers once it is durable."""
+        """Runs a change, and returns its result when the change is durable."""
         ...
 
     def guard_key(self, guard: KeyGuard) -> None:
-        """Sets a guard that refuses changes of a server that seals with a former key. Needed where other
-        servers may replace the key."""
+        """Sets a guard that refuses changes while this server seals with a former key. Needed if other
+        servers can rotate the key."""
         ...
 
     async def problem(self) -> str:
-        """Returns why this server cannot store changes; empty if it can. Asks the database, in bounded
-        time."""
+        """Returns the reason why changes cannot be stored; empty if they can. Queries the database, within a
+        time limit."""
         ...
 
     def shortage(self, *, ends_something: bool) -> str:
-        """Returns the remedy if a change cannot be stored because the disk is missing or full; changes
-        that end something may use reserved space. Empty if it can be stored. Does not wait."""
+        """Returns advice if changes cannot be stored, because the disk is missing or full; empty otherwise.
+
+        Changes that free resources can use reserved space on a full disk. Does not wait.
+        """
         ...
 
     @property
     def connections(self) -> Mapping[str, int]:
-        """The numbers of connections of the pool: in use, idle, and at most; empty without a pool."""
+        """The numbers of connections in the pool: used, idle, and at most. Empty without a pool."""
         ...
 
     async def figures(self, now: int) -> list[Figure]:
-        """Returns figures of the whole installation. Other reads do not wait for it."""
+        """Returns figures of the whole installation. Does not delay other reads."""
         ...
 
     async def row_sizes(self) -> dict[str, int]:
-        """Returns the bytes that each organization has in the database. Other reads do not wait for it."""
+        """Returns the bytes of each organization in the database. Does not delay other reads."""
         ...
 
     def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
-        """Calls `listener` with every nudge of every replica. `kinds`: the first parts of words, up to a
-        colon, if it does not listen to all."""
+        """Registers a function for the nudges of all replicas. `kinds`: the first parts of the words to
+        listen for; by default, all words."""
         ...
 
     def measure_with(self, measurer: Callable[[str, float, tuple[str, ...]], None]) -> None:
-        """Calls `measurer` with every measurement of a committed change of this process."""
+        """Registers a function for the measurements of changes that this process commits."""
         ...
 
     async def close(self) -> None: ...

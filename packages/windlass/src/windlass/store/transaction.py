@@ -1,7 +1,7 @@
-"""The tables together: `Reads` for questions, `Tx` for a change.
+"""All tables together: `Reads` for queries, and `Tx` for a change.
 
-A change is a function that gets a `Tx`. It sees and changes everything as if it were alone, and may be run
-again from the start. `Reads` has only the reading half of each table.
+A change is a function that receives a `Tx`. It sees the database as if it were alone, and may be run again
+from the start. `Reads` contains only the reading class of each table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Write = Callable[["Tx"], Awaitable[T]]
 
 
 class Reads:
-    """The reading half of every table, on one session."""
+    """The reading classes of all tables, on one session."""
 
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
@@ -90,8 +90,11 @@ class Reads:
 
 
 class Tx(Reads):
-    """A change in progress: the changing half of every table. It is the same object for all changes of a
-    group, one after the other. Events and nudges take effect with the commit, or never."""
+    """A change in progress, with the changing classes of all tables.
+
+    The same object is reused for all changes of a group, one after the other. Events and nudges take effect
+    only with the commit.
+    """
 
     __slots__ = ()
 
@@ -124,7 +127,8 @@ class Tx(Reads):
     work: WorkChanges
 
     def __init__(self, session: DatabaseSession, now: int = 0) -> None:
-        # Not `super().__init__()`: it would make the reading halves in vain, once for each group.
+        # `super().__init__()` is not called, because it would needlessly create the reading classes for each
+        # group.
         self.session = changing = ChangeSession(session, now)
         self.audit = AuditSearch(changing)
         self.branch_heads = BranchHeadChanges(changing)
@@ -175,7 +179,7 @@ class Tx(Reads):
         project: str = "",
         environment: str = "",
     ) -> None:
-        """Records an event: it gets its number when the group is committed, and wakes followers."""
+        """Records an event. The event gets its number with the commit of the group, and wakes followers."""
         session = self.session
         session.nudges.append(events_topic(org))
         if inside := environment or project:
@@ -188,30 +192,33 @@ class Tx(Reads):
         )  # fmt: skip
 
     def nudge(self, word: str) -> None:
-        """Wakes the listeners for a word, on every replica, after the commit."""
+        """Wakes the listeners for a word on every replica, after the commit."""
         self.session.nudge(word)
 
     def measure(self, word: str, seconds: float, *labels: str) -> None:
-        """Reports the change to the metrics of this process, after the commit."""
+        """Adds a measurement to the metrics of this process, after the commit."""
         self.session.measured.append((word, seconds, labels))
 
     def limit(self, cost: int) -> None:
-        """Limits what this change may cost from now on."""
+        """Limits the further cost of this change."""
         self.session.left = cost
 
     async def foresee_copy(self, row: Row) -> None:
-        """Refuses to copy a resource with all below it if that is too much, before anything is written: what
-        a refused change has written is undone, and done again with all changes of its group."""
+        """Raises Conflict before anything is written if copying a resource with its descendants would cost
+        too much.
+
+        Refusing after a write is expensive, because the whole group of changes would have to be repeated.
+        """
         self.session.foresee(STORED * (1 + len(await self.tree.below(row.id))))
 
     async def foresee_removal(self, row: Row) -> list[str]:
-        """Returns what is below a resource. Counts the cost of its removal, also of one that comes later."""
+        """Returns the descendants of a resource, and charges the cost of removing them."""
         below = await self.tree.below(row.id)
         self.session.spend(1 + len(below))
         return below
 
     async def remove(self, row: Row) -> list[str]:
-        """Removes a resource and all below it from every table; returns the ids of services among them."""
+        """Removes a resource and its descendants from all tables. Returns the ids of the removed services."""
         below = await self.foresee_removal(row)
         await self.lists.remove(row.parent, row.family, row.pos)
         return [id for id in (row.id, *below) if await self._forget(id)]

@@ -1,1 +1,2 @@
-"""One file per table: its row, its statements, and the two classes that read and change it."""
+"""The tables, one per module: the row type, the SQL statements, and one class each for reading and
+changing."""

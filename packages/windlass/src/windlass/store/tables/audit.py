@@ -1,4 +1,4 @@
-"""The search for events of an organization, by the most selective index. It only reads."""
+"""The search for events of an organization, with the most selective index. Read-only."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from windlass.store.tables.table import FAR, Table, columns
 
 _MOST_KINDS, _MOST_FAMILIES = 4, 2
 _INDEXED = ("subject", "environment", "project")
-"""Columns with their own index, the most selective first."""
+"""Columns with an index of their own, the most selective first."""
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """The events to be found. An empty value matches every event."""
+    """A filter for events. An empty value matches every event."""
 
     org: str
     since: int = 0
     until: int = FAR
     kinds: tuple[str, ...] = ()
-    """Up to four kinds."""
+    """At most four kinds."""
     subject_families: tuple[str, ...] = ()
-    """Up to two families of subjects."""
+    """At most two families."""
     family: str = ""
     subject: str = ""
     actor: str = ""
@@ -33,14 +33,14 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def is_selective(self) -> bool:
-        """Returns whether only a few of the events that are read match."""
+        """Whether only a few of the events that are read match the filter."""
         named = [name for name in _INDEXED if getattr(self, name)]
         others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
         return any(others) or self.since > 0 or self.until < FAR
 
     @property
     def base(self) -> tuple[str, str]:
-        """The column with the most selective index, and its value."""
+        """The filter's column with the most selective index, and the value to find."""
         for name in _INDEXED:
             if value := getattr(self, name):
                 return name, value
@@ -56,7 +56,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 def _fill(values: tuple[str, ...], places: int) -> tuple[str, ...]:
-    """Repeats the first value until all places are filled."""
+    """Pads values to a number of placeholders by repeating the first value."""
     assert len(values) <= places
     return (*values, *[values[0] if values else ""] * (places - len(values)))
 
@@ -81,7 +81,7 @@ def _newer(base: str) -> str:
     return f"SELECT {_COLUMNS} FROM event WHERE {where} ORDER BY seq LIMIT $19"
 
 
-# The second half is the condition of the partial index.
+# The second part repeats the condition of the partial index, as both databases require.
 _BASES: Final = {
     "org": "org = $1",
     **{name: f"{name} = $1 AND {name} <> ''" for name in _INDEXED},
@@ -94,13 +94,13 @@ class AuditSearch(Table):
     __slots__ = ()
 
     async def older(self, filter: EventFilter, below: int, down_to: int, most: int) -> list[EventRow]:
-        """Returns the events below this number, the newest first."""
+        """Returns matching events below a number, the newest first."""
         column, value = filter.base
         rows = await self._session.all(OLDER[column], value, below, down_to, *filter.values, most)
         return [EventRow(*row) for row in rows]
 
     async def newer(self, filter: EventFilter, above: int, up_to: int, most: int) -> list[EventRow]:
-        """Returns the events above this number, the oldest first."""
+        """Returns matching events above a number, the oldest first."""
         column, value = filter.base
         rows = await self._session.all(NEWER[column], value, above, up_to, *filter.values, most)
         return [EventRow(*row) for row in rows]

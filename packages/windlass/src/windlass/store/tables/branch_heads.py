@@ -1,4 +1,4 @@
-"""Branch heads: the newest commit that was seen of each service that deploys new commits by itself."""
+"""Branch heads: for each service with automatic deployment, the newest commit that was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of browsers, by the digest of the cookie, or of the code of a link that was not opened yet."""
+"""Browser sessions and sign-in links, by the digest of the cookie or of the link's code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class BrowserSession(Struct, frozen=True, gc=False):
     digest: str
     id: str
     holder: str
-    """The credential or the person that it stands for; see `control.people.browser_sessions`."""
+    """The token or person that the session acts for; see `control.people.browser_sessions`."""
     holder_name: str
     address: str
     user_agent: str
     is_open: int
-    """0: a link that was not opened yet. 1: a session. 2: an answer of a provider that was used, by its
-    state."""
+    """0: a sign-in link that was not opened yet. 1: a session. 2: a used response of a sign-in provider, by
+    its `state`."""
     created_at: int
     used_at: int
     ends_at: int
@@ -53,7 +53,7 @@ class BrowserSessionTable(Table):
     __slots__ = ()
 
     async def get(self, digest: str, now: int) -> BrowserSession | None:
-        """Returns the session with this cookie, if it has not ended."""
+        """Returns the session with this cookie digest, if it has not ended."""
         row = await self._session.one(GET, digest, 1, now)
         return BrowserSession(*row) if row else None
 
@@ -70,23 +70,23 @@ class BrowserSessionChanges(BrowserSessionTable):
         await self._session.all(ADD, *msgspec.structs.astuple(session))
 
     async def take_link(self, digest: str) -> BrowserSession | None:
-        """Removes a link and returns it, once, if it has not ended."""
+        """Removes a valid link and returns it, so that it can be used only once."""
         rows = await self._session.all(TAKE, digest, self._session.now)
         return BrowserSession(*rows[0]) if rows else None
 
     async def use_up(self, digest: str, ends_at: int) -> bool:
-        """Notes until a time that this answer of a provider was used; returns False if it was before."""
+        """Records that a provider's response was used. Returns False if it was used before."""
         now = self._session.now
         values = BrowserSession(digest, digest, "", "", "", "", 2, now, now, ends_at)
         return bool(await self._session.all(USE_UP, *msgspec.structs.astuple(values)))
 
     async def use(self, ends: Mapping[str, tuple[int, int]]) -> None:
-        """Records for each digest when it was used, and when it ends now."""
+        """Updates for each digest when the session was last used, and when it ends."""
         for digest, (used_at, ends_at) in ends.items():
             await self._session.all(USE, used_at, ends_at, digest)
 
     async def end(self, id: str, holder: str) -> BrowserSession | None:
-        """Ends a session of this holder and returns it; None if there is none with this id."""
+        """Ends a session of a holder and returns it; None if there is no such session."""
         rows = await self._session.all(END, id, holder)
         return BrowserSession(*rows[0]) if rows else None
 
@@ -95,7 +95,7 @@ class BrowserSessionChanges(BrowserSessionTable):
         await self._session.all(END_ALL, holder)
 
     async def keep_newest(self, holder: str, count: int) -> None:
-        """Ends all sessions of a holder but those that were used last."""
+        """Ends the sessions of a holder except for the `count` most recently used ones."""
         await self._session.all(END_OTHERS, holder, count)
 
     async def sweep(self) -> None:

@@ -1,4 +1,4 @@
-"""Budgets: requests used by each caller in the window that is open."""
+"""Request budgets: the number of requests of each caller in the current window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BudgetTable(Table):
     __slots__ = ()
 
     async def get(self, subject: str) -> tuple[int, int] | None:
-        """Returns the time when the window opened, and the number of requests used in it."""
+        """Returns the start of the window, and the number of requests used in it."""
         row = await self._session.one(GET, subject)
         return (row[0], row[1]) if row else None
 
@@ -31,7 +31,7 @@ class BudgetChanges(BudgetTable):
         await self._session.all(SET, subject, opened, used)
 
     async def give_back(self, subject: str, opened: int, unused: int) -> None:
-        """Returns requests that were booked and not used, if the window is still the same."""
+        """Returns reserved but unused requests, if the window has not changed."""
         await self._session.all(GIVE_BACK, unused, subject, opened)
 
     async def sweep(self, before: int) -> None:

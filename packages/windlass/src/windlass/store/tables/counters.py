@@ -1,4 +1,4 @@
-"""Counters: numbers that only grow, such as the number of the last event."""
+"""Counters: numbers that only increase, such as the number of the last event."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class CounterTable(Table):
     __slots__ = ()
 
     async def get(self, name: str) -> int:
-        """Returns the last assigned number."""
+        """Returns the last number of a counter."""
         row = await self._session.one(GET, name)
         return row[0] if row else 0
 
 
 async def advance(session: DatabaseSession, name: str, count: int = 1) -> int:
-    """Assigns so many numbers; returns the last of them."""
+    """Increases a counter by `count`. Returns the last of the new numbers."""
     row = await session.one(ADVANCE, count, name)
     assert row is not None
     last: int = row[0]

@@ -1,4 +1,4 @@
-"""Deletions: resources that wait until their services are deleted, and services that were deleted."""
+"""Deletions in progress, which wait for services to be removed, and tombstones of deleted services."""
 
 from __future__ import annotations
 
@@ -36,35 +36,37 @@ class DeletionTable(Table):
     __slots__ = ()
 
     async def get(self, id: str) -> bytes | None:
-        """Returns the request that a resource waits for its services to be deleted for."""
+        """Returns the deletion request of a resource whose services are being removed; None if there is
+        none."""
         row = await self._session.one(GET, id)
         return bytes(row[0]) if row else None
 
     async def at_or_above(self, id: str) -> Row | None:
-        """Returns a resource that waits for its services to be deleted: this one, or one of its parents."""
+        """Returns this resource or its nearest parent with a deletion in progress; None if there is none."""
         row = await self._session.one(AT_OR_ABOVE, id)
         return Row(*row) if row else None
 
     async def is_deleted(self, service: str) -> bool:
-        """Returns whether this database deleted the service: only then may its data be erased."""
+        """Returns whether the service was deleted in this database. Otherwise its data must not be erased."""
         return await self._session.one(TOMBSTONE, service) is not None
 
     async def left_at(self, service: str) -> str:
-        """Returns the cluster where data of a deleted service may still be; empty if it is erased."""
+        """Returns the cluster that may still have data of a deleted service; empty if there is none."""
         row = await self._session.one(TOMBSTONE, service)
         return str(row[0]) if row else ""
 
     async def queue(self, service: str) -> int | None:
-        """Returns the queue of the cluster where data of a deleted service may be; None if it has none."""
+        """Returns the work queue of the cluster that may still have data of a deleted service; None if it has
+        no queue."""
         row = await self._session.one(QUEUE, service)
         return int(row[0]) if row else None
 
     async def left_on(self, cluster: str) -> list[str]:
-        """Returns the deleted services of which data may still be on a cluster."""
+        """Returns the deleted services whose data may still be on a cluster."""
         return [row[0] for row in await self._session.all(LEFT_ON, cluster)]
 
     async def clusters_with_data(self) -> list[str]:
-        """Returns the clusters where data of deleted services may still be."""
+        """Returns the clusters that may still have data of deleted services."""
         return [row[0] for row in await self._session.all(LEFT)]
 
 
@@ -79,9 +81,9 @@ class DeletionChanges(DeletionTable):
         await self._session.all(FORGET, id)
 
     async def record(self, service: str, cluster: str) -> None:
-        """Remembers for ever that this service was deleted, which ran on that cluster."""
+        """Adds a permanent tombstone for a deleted service with the cluster where it ran."""
         await self._session.all(TOMBSTONE_ADD, service, self._session.now, cluster)
 
     async def note_erased(self, service: str) -> None:
-        """Records that no data of a deleted service is left."""
+        """Records that all data of a deleted service was erased."""
         await self._session.all(ERASED, service)

@@ -1,4 +1,4 @@
-"""Deliveries: events on their way to webhooks, in order within each lane."""
+"""Deliveries: events that are sent to webhooks, in order within each lane."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from windlass.store.tables.table import ChangeSession, Table, columns
 
 
 class DeliveryRow(Struct, frozen=True, gc=False):
-    """An event on its way to a receiver."""
+    """An event for a webhook, with the state of its delivery."""
 
     id: str
     webhook: str
     lane: str
-    """Deliveries of one lane must arrive in order."""
+    """Name of the delivery's lane. Deliveries of one lane must arrive in order."""
     number: int
     kind: str
     created: int
@@ -28,9 +28,9 @@ class DeliveryRow(Struct, frozen=True, gc=False):
     body: bytes
     story: bytes
     address: str = ""
-    """A keyed digest of the address it was last sent to."""
+    """A keyed digest of the URL that the delivery was last sent to."""
     trace: str = ""
-    """The trace of the request that caused the delivery."""
+    """The trace of the request that caused the event."""
 
 
 _COLUMNS: Final = columns(DeliveryRow)
@@ -38,13 +38,13 @@ GET: Final = f"SELECT {_COLUMNS} FROM delivery WHERE id = $1 AND webhook = $2"
 PAGE: Final = f"""
 SELECT {_COLUMNS} FROM delivery WHERE webhook = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
 COUNT: Final = "SELECT count(*) FROM delivery WHERE webhook = $1"
-# Within a lane nothing is due before what stands ahead of it: a new delivery waits as long as the last one.
+# Within a lane, deliveries stay in order: a new delivery is due no earlier than the waiting ones.
 ADD: Final = f"""
 INSERT INTO delivery ({_COLUMNS}) SELECT $1, $2, $3, $4, $5, $6, 'WAITING',
     (SELECT CASE WHEN max(due) > $6 THEN max(due) ELSE $6 END
      FROM delivery WHERE webhook = $2 AND lane = $3 AND state = 'WAITING'),
     0, $7, $8, '', $9"""
-# The first few of each lane, so that a long lane does not hide the others.
+# The first few of each lane, so that a long lane does not block the others.
 DUE: Final = f"""
 SELECT {_COLUMNS} FROM (
     SELECT {_COLUMNS}, row_number() OVER (PARTITION BY lane ORDER BY number) AS place
@@ -83,13 +83,13 @@ class DeliveryTable(Table):
         return DeliveryRow(*row) if row else None
 
     async def page(self, webhook: str, skip: int, most: int) -> tuple[list[DeliveryRow], int]:
-        """Returns the newest first, and how many there are in all."""
+        """Returns a page of deliveries, the newest first, and their total number."""
         count = await self._session.one(COUNT, webhook)
         rows = await self._session.all(PAGE, webhook, most, skip)
         return [DeliveryRow(*row) for row in rows], count[0] if count else 0
 
     async def due(self, webhook: str, now: int, most_each: int, most: int) -> list[DeliveryRow]:
-        """Returns due deliveries in order, at most `most_each` of a lane."""
+        """Returns due deliveries in order, at most `most_each` per lane."""
         return [DeliveryRow(*row) for row in await self._session.all(DUE, webhook, now, most_each, most)]
 
     async def next(self, webhook: str) -> int | None:
@@ -103,7 +103,7 @@ class DeliveryChanges(DeliveryTable):
     _session: ChangeSession
 
     async def add(self, deliveries: Sequence[tuple[str, str, str, bytes]], trace: str = "") -> list[str]:
-        """Adds deliveries, each given by webhook, lane, kind and body; returns their ids."""
+        """Adds deliveries, each given by webhook, lane, kind and body. Returns their ids."""
         last = await counters.advance(self._session, "delivery", len(deliveries))
         rows = [
             (ids.new_id(), webhook, lane, number, kind, self._session.now, body, b"[]", trace)
@@ -117,19 +117,19 @@ class DeliveryChanges(DeliveryTable):
         await self._session.many(CHANGE, rows)
 
     async def hold(self, webhook: str, lane: str, due: int) -> None:
-        """Delays all waiting deliveries of a lane until then."""
+        """Delays all waiting deliveries of a lane until `due`."""
         await self._session.all(HOLD, due, webhook, lane)
 
     async def hurry(self, webhook: str) -> None:
-        """Makes all waiting deliveries due now."""
+        """Makes all waiting deliveries of a webhook due now."""
         await self._session.all(HURRY, self._session.now, webhook)
 
     async def fail(self, webhook: str, lane: str) -> None:
-        """Fails all waiting deliveries of a lane."""
+        """Marks all waiting deliveries of a lane as failed."""
         await self._session.all(FAIL, webhook, lane)
 
     async def repeat(self, webhook: str, since: int, address: str, *, only_failed: bool) -> int:
-        """Repeats deliveries that have ended and were sent to this address; returns how many."""
+        """Repeats finished deliveries that were sent to this URL. Returns their number."""
         now = self._session.now
         return len(await self._session.all(REPEAT, now, webhook, since, int(only_failed), address))
 
@@ -140,5 +140,5 @@ class DeliveryChanges(DeliveryTable):
         await self._session.all(FORGET, webhook)
 
     async def sweep(self, before: int) -> None:
-        """Deletes old deliveries that have ended, and all of webhooks that were removed."""
+        """Deletes old finished deliveries, and all deliveries of deleted webhooks."""
         await self._session.all(SWEEP, before)

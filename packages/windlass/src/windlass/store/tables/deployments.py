@@ -1,4 +1,4 @@
-"""Deployments: what is done with a service, one row each time, numbered for each service."""
+"""Deployments: one row for each action on a service, numbered per service."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     body: bytes
     action: str = "DEPLOY"
     sealed: bytes | None = None
-    """The workload that it runs, in every detail."""
+    """The sealed specification of the workload."""
 
 
-# As the condition of the index `deployment_open` has it: SQLite compares the two letter by letter.
+# In the same notation as the condition of the index `deployment_open`, because SQLite compares the texts.
 OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
 _COLUMNS: Final = columns(DeploymentRow)
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
 OPEN: Final = f"""
 SELECT {_COLUMNS} FROM deployment
 WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
-# By number and not by offset: a page costs the same wherever it is.
+# Pages are selected by number, so that every page costs the same.
 LATEST: Final = f"""
 SELECT {_COLUMNS} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 ENDED: Final = f"""
@@ -55,19 +55,19 @@ class DeploymentTable(Table):
         return DeploymentRow(*row) if row else None
 
     async def open(self, service: str) -> list[DeploymentRow]:
-        """Returns those that wait or are in progress, the oldest first."""
+        """Returns the waiting and running deployments of a service, the oldest first."""
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
     async def latest(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
-        """Returns the newest first, from this number downwards."""
+        """Returns deployments of a service up to number `newest`, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
 
     async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
-        """Returns ended deployments, the newest first."""
+        """Returns finished deployments up to number `newest`, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
 
     async def number_at(self, service: str, moment: int) -> int:
-        """Returns the number of the last deployment that there was at a moment; 0 if there was none."""
+        """Returns the number of the last deployment that existed at a moment; 0 if there was none."""
         row = await self._session.one(NUMBER_AT, service, moment)
         return int(row[0]) if row else 0
 

@@ -1,6 +1,7 @@
-"""Events: what happened, numbered in the order of commit and chained by hashes (see `chain`).
+"""Events, numbered in the order of commits and chained by hashes (see `chain`).
 
-A change emits events with `Tx.emit`; they are numbered when its group is committed. `audit` searches them.
+A change emits events with `Tx.emit`. They are numbered when their group is committed. `audit` searches
+events.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class EventRow(Struct, frozen=True, gc=False):
     body: bytes
     family: str = ""
     subject: str = ""
-    """The resource that the event is looked up by: of a variable its service, otherwise the target itself."""
+    """The resource by which the event is found: for a variable its service, otherwise the target itself."""
     subject_family: str = ""
     actor: str = ""
     origin: str = ""
@@ -57,30 +58,30 @@ class EventTable(Table):
     __slots__ = ()
 
     async def after(self, org: str, number: int = 0, most: int = 1000) -> list[EventRow]:
-        """Returns the events of an organization after this number, the oldest first."""
+        """Returns events of an organization after a number, the oldest first."""
         return [EventRow(*row) for row in await self._session.all(AFTER, org, number, most)]
 
     async def chain(self, number: int, most: int) -> list[Sequence[Any]]:
-        """Returns the rows of the events of all organizations after this number, the oldest first."""
+        """Returns the rows of all organizations' events after a number, the oldest first."""
         return [*await self._session.all(CHAIN, number, most)]
 
     async def span(self) -> tuple[int, int]:
-        """Returns the numbers of the oldest and the newest event; (0, 0) if there is none."""
+        """Returns the numbers of the oldest and the newest event; (0, 0) if there are none."""
         row = await self._session.one(SPAN)
         return (row[0] or 0, row[1] or 0) if row else (0, 0)
 
     async def newest(self) -> tuple[int, bytes | None]:
-        """Returns number and hash of the newest event; (0, None) if there is none."""
+        """Returns the number and hash of the newest event; (0, None) if there are none."""
         row = await self._session.one(NEWEST)
         return (row[0], row[1]) if row else (0, None)
 
     async def hash(self, number: int) -> bytes | None:
-        """Returns None if there is no such event."""
+        """Returns the hash of an event; None if the event does not exist."""
         row = await self._session.one(HASH, number)
         return row[0] if row else None
 
     async def time_of(self, number: int) -> int | None:
-        """Returns the time of the event with this number, or of the next one."""
+        """Returns the time of the event with this number, or of the next existing event."""
         row = await self._session.one(TIME, number)
         return row[0] if row else None
 
@@ -89,7 +90,7 @@ class EventTable(Table):
         return row[0] if row else None
 
     async def last_of(self, subject: str) -> EventRow | None:
-        """Returns the newest event about this resource itself, and not about a part of it."""
+        """Returns the newest event whose target is the resource itself, and not a part of the resource."""
         row = await self._session.one(LAST_OF, subject)
         return EventRow(*row) if row else None
 
@@ -103,7 +104,7 @@ class EventChanges(EventTable):
     _session: ChangeSession
 
     async def add(self, events: Sequence[NewEvent], end: ChainEnd) -> None:
-        """Numbers and chains the events of a whole group; the store forgets `end` if the group fails."""
+        """Numbers and chains the events of a group. The store clears `end` if the group fails."""
         if not events:
             return
         before = await counters.advance(self._session, "event", len(events)) - len(events)
@@ -112,13 +113,18 @@ class EventChanges(EventTable):
         end.head = Head(before + len(events), rows[-1][-1])
 
     async def _head(self, number: int) -> Head:
-        """Returns the head that the next event is chained to. An event that is missing is no link: a new
-        chain begins after it, and verification decides whether that is allowed."""
+        """Returns the head that the next event is chained to.
+
+        If the event with this number is missing, a new chain begins. The verification of the audit decides
+        whether that is allowed.
+        """
         return Head(number, await self.hash(number) or BEGINNING)
 
     async def forget(self, before: int, most: int) -> int:
-        """Deletes the oldest events, at most so many, and records where the rest begins. The newest event
-        is always kept, because the next one is chained to it."""
+        """Deletes at most `most` events older than `before`, and records where the chain now begins.
+
+        The newest event is always kept, because the next event is chained to it.
+        """
         oldest = (await self._session.all(OLDEST, most + 1))[:-1]
         expired = list(itertools.takewhile(lambda row: row[1] < before, oldest))
         if expired:

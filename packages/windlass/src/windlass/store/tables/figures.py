@@ -1,6 +1,6 @@
-"""Figures of the whole installation for operators, read by one statement.
+"""Figures of the whole installation for metrics, read by one statement.
 
-Of a table that grows it reads a bounded part.
+For large tables, the statement reads a limited number of rows.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import Table
 
 MOST_COUNTED: Final = 10_000
-"""The number of rows of one sort that are counted; there may be more."""
+"""Limit for the number of rows that are counted, per sort."""
 
-# From one queue to the next by the index, whatever lies between.
+# A recursive query finds the next queue through the index, without reading the rows between them.
 FIGURES: Final = f"""
 WITH RECURSIVE waiting (lane) AS (
     SELECT min(lane) FROM work WHERE lease = 0
@@ -58,14 +58,14 @@ class Figure(Struct, frozen=True, gc=False):
     sort: str
     """`due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions` or `services`."""
     state: str
-    """The state of these deployments or services; empty for other sorts."""
+    """The state of the counted deployments or services; empty for other sorts."""
     queue: int
-    """The queue of this work; 0 for other sorts."""
+    """The number of the work queue; 0 for other sorts."""
     count: int
     oldest: int
-    """The time of the oldest; 0 where no time is read."""
+    """The time of the oldest row; 0 if no time is read."""
     instances: int
-    """The instances that these services should have; 0 for other sorts."""
+    """The number of instances that the counted services should have; 0 for other sorts."""
 
 
 class FigureTable(Table):

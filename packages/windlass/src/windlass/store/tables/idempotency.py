@@ -1,4 +1,4 @@
-"""Answers to requests with an Idempotency-Key, kept so that a repetition gets the same answer."""
+"""Responses to requests with an Idempotency-Key. A repeated request gets the stored response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class IdempotentAnswer(Struct, frozen=True, gc=False):
     at: int
     answer: bytes
     once: bytes | None
-    """The part of the answer that is shown once only, as long as it may be shown again."""
+    """The sealed secret of a response that shows it only once. Erased after a while."""
 
 
 _COLUMNS: Final = columns(IdempotentAnswer)
@@ -45,7 +45,7 @@ class IdempotentAnswerChanges(IdempotentAnswerTable):
         await self._session.all(SET, caller, key, kept.request, kept.at, kept.answer, kept.once)
 
     async def erase_secrets(self, before: int) -> int | None:
-        """Erases secrets shown by older answers; returns the time of the oldest remaining one."""
+        """Erases the secrets of older responses. Returns the time of the oldest remaining secret."""
         await self._session.all(ERASE_SECRETS, before)
         row = await self._session.one(OLDEST_SECRET)
         return row[0] if row else None

@@ -1,4 +1,4 @@
-"""Identities: people of an OpenID Connect issuer, each a member of any number of organizations."""
+"""Identities: people of an OpenID Connect issuer, with their memberships in organizations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class IdentityTable(Table):
     __slots__ = ()
 
     async def of(self, issuer: str, subject: str) -> list[tuple[str, str, bytes]]:
-        """Returns member id, organization and document for every organization that this person is in."""
+        """Returns member id, organization and document for each organization of a person."""
         return [(row[0], row[1], row[2]) for row in await self._session.all(OF, issuer, subject)]
 
     async def person_of(self, member: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The outputs of jobs: for each, the content of its last output file, sealed."""
+"""Job outputs: the sealed content of each job's last output file."""
 
 from __future__ import annotations
 

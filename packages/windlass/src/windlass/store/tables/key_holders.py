@@ -1,4 +1,4 @@
-"""Servers of a shared database, with the sealing keys that each of them has."""
+"""Running servers of a shared database, with the ids of their sealing keys."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from windlass.store.tables.table import ChangeSession, Table, columns
 class KeyHolder(Struct, frozen=True, gc=False):
     server: str
     name: str
-    """The host and the process, for messages."""
+    """The server's host and process, for messages."""
     keys: str
-    """Ids of the keys that it has, with spaces between them."""
+    """Ids of the server's sealing keys, separated by spaces."""
 
     def has(self, key: str) -> bool:
         return key in self.keys.split()
@@ -33,7 +33,7 @@ class KeyHolderTable(Table):
     __slots__ = ()
 
     async def live(self, now: int) -> list[KeyHolder]:
-        """Returns the servers that run."""
+        """Returns the servers whose lease has not ended."""
         return [KeyHolder(*row) for row in await self._session.all(LIVE, now)]
 
 
@@ -42,7 +42,7 @@ class KeyHolderChanges(KeyHolderTable):
     _session: ChangeSession
 
     async def hold(self, server: str, name: str, keys: Iterable[str], lease: int) -> None:
-        """Records that a server runs, for as long as the lease, and has these keys."""
+        """Records that a server is running until the end of the lease, with the ids of its keys."""
         now = self._session.now
         await self._session.all(HOLD, server, name, " ".join(sorted(keys)), now + lease)
         await self._session.all(SWEEP, now - lease)

@@ -1,4 +1,4 @@
-"""Links: a resource refers to another by a field of its document."""
+"""Links: references from one resource to another, by field."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LinkTable(Table):
         return [Row(*row) for row in await self._session.all(SOURCES, target, field)]
 
     async def users(self, target: str) -> list[Row]:
-        """Returns all resources that refer to `target` by any field, each once for each field."""
+        """Returns all resources that refer to `target` by any field, once for each field."""
         return [Row(*row) for row in await self._session.all(USERS, target)]
 
     async def target(self, source: str, field: str) -> str | None:
@@ -56,14 +56,14 @@ class LinkTable(Table):
         return str(rows[0][0]) if rows else None
 
     async def count_chained(self, target: str, field: str, most: int) -> int:
-        """Returns how many resources refer to `target` by this field, or to one that does; no more than
-        `most`."""
+        """Returns the number of resources that refer to `target` by this field, directly or through others;
+        at most `most`."""
         row = await self._session.one(COUNT_CHAINED, target, field, most)
         assert row is not None
         return int(row[0])
 
     async def targets_at_or_below(self, id: str, family: str) -> list[str]:
-        """Returns the resources of a family to which a resource refers, or one below it."""
+        """Returns the resources of a family to which a resource or its descendants refer."""
         return [row[0] for row in await self._session.all(TARGETS_AT_OR_BELOW, id, family)]
 
 

@@ -1,7 +1,7 @@
-"""Lists of resources: how long each list is, and any page of it at the same cost.
+"""Lists of resources: their lengths, and pages at a cost that does not depend on the position.
 
-`tally` counts the resources of one family under one parent. `hole` counts, in blocks of 64, 64², 64³ and 64⁴
-places, where resources were removed.
+`tally` contains the number of resources of one family under one parent. `hole` contains the number of removed
+resources, in blocks of 64, 64², 64³ and 64⁴ positions.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SELECT body FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos DESC LI
 
 _FANOUT, _LEVELS = 64, 4
 _first_column = itemgetter(0)
-# Up to here, skipping rows is cheaper than looking for the place.
+# Up to this number, skipping rows is cheaper than searching for the position.
 _NEAR = 256
 _MARGIN = 2
-"""Blocks before the guessed place: from too early a place, rows are skipped; from too late a one, none."""
+"""Number of blocks subtracted from the guessed block. Rows can be skipped forward, but not backward."""
 
 
 _MOST_REMEMBERED = 1000
@@ -65,11 +65,14 @@ class ListTable(Table):
     def __init__(self, session: DatabaseSession) -> None:
         super().__init__(session)
         self._sums: dict[tuple[str, str, int, int], int] = {}
-        """Holes before a block of the second level, by list, its number of holes, and the block. A list never
-        has as many holes again in other places."""
+        """Cache of the number of holes before a block of the second level, by parent, family, number of
+        holes, and block.
+
+        A list never has the same number of holes in other positions, so that entries stay valid.
+        """
 
     async def version(self, parent: str, family: str) -> tuple[int, int, int]:
-        """Returns a value that differs after each creation, change and deletion in this list."""
+        """Returns a value that changes with each creation, change and deletion in a list."""
         row = await self._session.one(VERSION, parent, family)
         return (row[0], row[1], row[2]) if row else (0, 0, 0)
 
@@ -78,8 +81,7 @@ class ListTable(Table):
         return tally[1] if tally else 0
 
     async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
-        """Returns a slice of a list in the order of creation, and the length of the list, at a cost that
-        depends on neither the length nor the place."""
+        """Returns a page of a list in the order of creation, and the length of the list."""
         tally = await self._session.one(LENGTH, parent, family)
         last, live = tally if tally else (0, 0)
         most = min(most, live - skip)
@@ -101,8 +103,11 @@ class ListTable(Table):
     async def _guess(
         self, parent: str, family: str, skip: int, last: int, live: int
     ) -> tuple[int, int] | None:
-        """Returns the same as `_find`, if rows were removed evenly: then the position is near the one
-        computed from the proportions, and the database adds up what lies before. None if it is not near."""
+        """Returns the same as `_find`, with fewer queries if rows were removed evenly.
+
+        The position is estimated from proportions, and corrected by the number of holes before it. Returns
+        None if the estimate is too far off.
+        """
         block = skip * last // live // _FANOUT - _MARGIN
         for _ in range(2):
             block = max(0, block)
@@ -115,7 +120,7 @@ class ListTable(Table):
         return None
 
     async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
-        """Returns the number of rows that were removed before a block of the lowest level."""
+        """Returns the number of removed rows before a block of the lowest level."""
         above = block // _FANOUT
         far = self._sums.get((parent, family, holes, above))
         if far is None:
@@ -128,7 +133,7 @@ class ListTable(Table):
         return far + int(row[0])
 
     async def _holes_far_before(self, parent: str, family: str, block: int) -> int:
-        """Returns the same for a block of the level above."""
+        """Returns the number of removed rows before a block of the second level."""
         bounds = [block // _FANOUT ** (_LEVELS - 2)]
         for level in range(_LEVELS - 3, -1, -1):
             bounds += (bounds[-1] * _FANOUT, block // _FANOUT**level)
@@ -137,12 +142,15 @@ class ListTable(Table):
         return int(row[0])
 
     async def _find(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
-        """Returns the place to start at, and how many rows to skip from there, to stand after `skip` rows of
-        a list with so many holes up to its last place."""
+        """Returns the position after `skip` rows of a list: a position to start at, and the rows to skip from
+        there.
+
+        `last`: the last position of the list. `holes`: the number of removed rows.
+        """
         block, rest = 0, skip
         for level in range(_LEVELS, 0, -1):
             block *= _FANOUT
-            if (size := _FANOUT**level) < last:  # or else the first block is the whole list
+            if (size := _FANOUT**level) < last:  # otherwise the first block contains the whole list
                 end = block + (rest + holes) // size + 1
                 block, rest, holes = await self._descend(parent, family, level, block, end, rest)
         return _start(block, rest, holes)
@@ -150,8 +158,11 @@ class ListTable(Table):
     async def _descend(
         self, parent: str, family: str, level: int, block: int, end: int, rest: int
     ) -> tuple[int, int, int]:
-        """Goes forward by `rest` rows from the beginning of a block. Returns the block that is reached, the
-        rows that remain, and the holes in this block. A result at or behind `end` is not certain."""
+        """Moves forward by `rest` rows from the beginning of a block.
+
+        Returns the block reached, the remaining rows, and the number of holes in this block. A result at or
+        beyond `end` is not reliable.
+        """
         size = _FANOUT**level
         for holed, count in await self._session.all(HOLES, parent, family, level, block, end):
             rows = (holed - block + 1) * size - count
@@ -164,7 +175,8 @@ class ListTable(Table):
 
 
 def _start(block: int, rest: int, holes: int) -> tuple[int, int]:
-    """Returns the place to start at in a block of the lowest level, and how many rows to skip from there."""
+    """Returns the position to start at in a block of the lowest level, and the number of rows to skip from
+    there."""
     return (block * _FANOUT + 1, rest) if holes else (block * _FANOUT + rest + 1, 0)
 
 
@@ -173,25 +185,28 @@ class ListChanges(ListTable):
     _session: ChangeSession
 
     async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
-        """Remembers nothing: what this transaction has removed may be there again after it."""
+        """Returns the number of holes without the cache, because this transaction's removals may be rolled
+        back."""
         self._sums.clear()
         return await super()._holes_before(parent, family, holes, block)
 
     async def place(self, parent: str, family: str) -> tuple[int, int]:
-        """Returns the next position in a list and its creation time: items of the same millisecond get
-        times a millisecond apart, so that the times show the order."""
+        """Returns the next position in a list, and the creation time for the new resource.
+
+        The times of siblings differ by at least a millisecond, so that they show the order of creation.
+        """
         place = await self._session.one(PLACE, parent, family, self._session.now)
         assert place is not None
         return place[0], place[1]
 
     async def remove(self, parent: str, family: str, position: int) -> None:
-        """Subtracts a deleted resource from the counts of its list."""
+        """Removes a resource from the counts of its list."""
         await self._session.all(REMOVE, parent, family)
         for level in range(1, _LEVELS + 1):
             block = (position - 1) // _FANOUT**level
             await self._session.all(HOLE_ADD, parent, family, level, block)
 
     async def forget(self, parent: str) -> None:
-        """Removes all lists of this parent."""
+        """Removes all lists of a parent."""
         await self._session.all(FORGET, parent)
         await self._session.all(HOLES_FORGET, parent)

@@ -1,4 +1,4 @@
-"""Names: each is held by one service. The table is `host`."""
+"""Names: host labels and public ports, each reserved by at most one service. The table is `host`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
 class NameRow(Struct, frozen=True, gc=False):
-    """A name that a service holds: the label of a host, or a port of the machine."""
+    """A name that a service has reserved: a host label, or a public port of the machine."""
 
     name: str
     service: str
     port: str = ""
-    """The port of the service that it is for, by name; empty for the service itself."""
+    """The service's named port for which the name is reserved; empty for the service itself."""
     wish: str = ""
-    """The name that was asked for, if another service holds it."""
+    """The requested name, if another service has it."""
     number: int = 0
-    """The number of the reservation: a later holder of the same name has a greater number."""
+    """Number of the reservation. A later reservation has a greater number."""
 
 
 _COLUMNS: Final = columns(NameRow)
@@ -43,16 +43,16 @@ class NameTable(Table):
     __slots__ = ()
 
     async def of(self, service: str) -> list[NameRow]:
-        """Returns the names that this service holds, in the order in which it got them."""
+        """Returns the names of a service in the order of their reservation."""
         return [NameRow(*row) for row in await self._session.all(OF, service)]
 
     async def beginning(self, prefix: str) -> set[str]:
-        """Returns the names with this prefix, of all holders. Reads all names."""
+        """Returns all reserved names with a prefix. Reads all names."""
         return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
 
     async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:
-        """Counts other names with the same prefix, for services of the organization and of the
-        environment."""
+        """Returns the number of names with a prefix, except `name`, of an organization's services, and of an
+        environment's services."""
         row = await self._session.one(COUNT_OF_ORG, environment, org, prefix, prefix, name)
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
@@ -62,7 +62,7 @@ class NameChanges(NameTable):
     _session: ChangeSession
 
     async def take(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
-        """Reserves a name for a service; returns None if it is reserved already."""
+        """Reserves a name for a service. Returns None if the name is reserved already."""
         row = NameRow(name, service, port, wish, await counters.advance(self._session, "host"))
         added = await self._session.one(TAKE, *msgspec.structs.astuple(row))
         return row if added else None

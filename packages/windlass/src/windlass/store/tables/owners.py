@@ -1,8 +1,8 @@
-"""Owners of places: the server that a place belongs to, with a lease.
+"""Owners of places: each place belongs to one server, which renews a lease.
 
-A server that was stopped keeps its place: only an operator gives it to another server. The clocks of two
-servers may differ, so the end of a lease is compared with the clock of its owner alone. Each renewal changes
-it: by that, other servers see that the owner is alive.
+A stopped server keeps its place; only an operator transfers the place to another server. Clocks of servers
+may differ, so only the owner compares the end of its lease with its clock. Other servers detect a running
+owner by the changes of the lease.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from windlass.store.tables.table import ChangeSession, Table, columns
 
 
 class Surroundings(Struct, frozen=True, gc=False):
-    """Describes a place to servers on other machines."""
+    """The properties of a place that servers on other machines need."""
 
     takes: str = ""
-    """The kind of artifact that its engine runs."""
+    """The kind of artifact that the place's engine runs."""
     host: str = ""
-    """The host under which public ports are reached."""
+    """The host name for public ports."""
     domain: str = ""
-    """The end of the host names of its services."""
+    """The domain of its services' host names."""
     port: int = 0
     """The port of its gateway."""
 
@@ -35,17 +35,18 @@ class OwnerRow(Struct, frozen=True, gc=False):
     place: str
     owner: str
     until: int
-    """The end of the lease by the clock of the owner."""
+    """The end of the lease, by the owner's clock."""
     is_lost: int
-    """1 if other servers have seen that the lease ended."""
+    """1 if other servers have detected that the owner no longer renews its lease."""
     former: str
-    """The owners from whom the place was taken, whose programs may still run; spaces are between them."""
+    """Former owners of the place whose programs may still be running, separated by spaces."""
     takes: str = ""
     host: str = ""
     domain: str = ""
     port: int = 0
     home: str = ""
-    """The data directory that the server with the lease has open; empty if it does not matter."""
+    """The identity of the data directory that the owner has open; empty if the engine does not depend on
+    it."""
 
     @property
     def surroundings(self) -> Surroundings:
@@ -93,27 +94,30 @@ class OwnerChanges(OwnerTable):
     async def renew(
         self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD, home: str = ""
     ) -> bool:
-        """Renews the lease of an owner, or begins it where the place has none. Returns False if the place
-        belongs to another owner, even if its lease has ended, or if the same owner has a lease from another
-        home."""
+        """Renews an owner's lease, or begins it if the place has no owner.
+
+        Returns False if the place belongs to another owner, even one whose lease has ended, or if the owner
+        has an unexpired lease with another `home`.
+        """
         now = self._session.now
         about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
         return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
 
     async def take(self, seen: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
-        """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""
+        """Transfers a place to another owner. Returns False if the present owner has renewed the lease
+        meanwhile."""
         former = _join((seen.formers | {seen.owner}) - {owner})
         until = self._session.now + lease
         row = await self._session.one(TAKE, former, owner, until, home, seen.place, seen.owner, seen.until)
         return row is not None
 
     async def mark_lost(self, seen: OwnerRow) -> bool:
-        """Marks a place whose owner is gone; returns True once for each time that it is gone."""
+        """Marks the owner of a place as lost. Returns True only for the first call after each loss."""
         return await self._session.one(LOSE, seen.place, seen.until) is not None
 
     async def relinquish(self, seen: OwnerRow, former: str) -> None:
-        """Records that a former owner has ended what ran at the place. Does nothing if the row has changed:
-        the former owner checks again."""
+        """Records that a former owner has stopped its programs at a place. Does nothing if the row has
+        changed, in which case the former owner tries again."""
         await self._session.all(RELINQUISH, _join(seen.formers - {former}), seen.place, seen.former)
 
 

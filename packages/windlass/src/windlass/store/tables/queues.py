@@ -1,4 +1,4 @@
-"""The numbers of the queues of work. They are stored, and so never change."""
+"""The numbers of the work queues. They are stored in the database, and must never change."""
 
 from __future__ import annotations
 
@@ -8,45 +8,49 @@ from typing import Final, NamedTuple
 
 
 class Queue(IntEnum):
-    """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
-    cluster with its own engine have a further queue, see `queue_of`. The work of each further machine has
-    three, see `queues_of`. Each queue of deployments has one of builds beside it, see `builds_beside`."""
+    """The fixed work queues. Workers claim from each queue separately, so that slow work does not delay quick
+    work.
+
+    Further queues: one for the deployments of each cluster with its own engine (`queue_of`), three for each
+    further machine (`queues_of`), and a queue of builds for each queue of deployments (`builds_beside`).
+    """
 
     QUICK = 0
     RECONCILE = 1
     DELIVER = 2
     LOCAL = 3
-    """Housekeeping at the place `local`, as RECONCILE has its deployments."""
+    """Housekeeping at the place `local`, whose deployments are in RECONCILE."""
     BRANCHES = 4
-    """Branch checks, which wait for external git servers."""
+    """Checks of branches for new commits, which wait for external git servers."""
     RUNS = 5
-    """Runs of jobs at the place `local`."""
+    """Job runs at the place `local`."""
 
 
 FIRST_PLACE: Final = "local"
-"""The place of the first server, and of all whose settings name no other."""
+"""The place of a server whose settings name no other place."""
 _FIRST_CLUSTER: Final = 3
-"""The first number for queues of clusters. It must not change, because numbers of queues are stored."""
+"""Offset for the queues of clusters. Must never change, because queue numbers are stored. Only a cluster id
+of zeros and a single digit could collide with a fixed queue."""
 _DIGITS: Final = 15
-"""Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
+"""Number of hexadecimal digits of a cluster id that determine its queue number. More would not fit into 63
+bits."""
 
 
 _FIRST_PLACE: Final = 2**61
-"""The queues of places with a name begin above those of clusters. Never changes, either."""
+"""Offset for the queues of named places, above the queues of clusters. Must never change."""
 _RUNS: Final = 2**61
-"""The difference between the numbers of the two queues of a named place that hold runs and deployments. Never
-changes, either."""
+"""Distance between the queue of deployments and the queue of runs of a named place. Must never change."""
 _FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
-"""The same for a cluster: its queue of runs is above those of all places. Never changes, either."""
+"""Distance between the queue of deployments and the queue of runs of a cluster. Must never change."""
 
 
 def queue_of(cluster: str) -> int:
-    """Returns the number of the queue of a cluster."""
+    """Returns the queue of a cluster's deployments."""
     return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_DIGITS:], 16)
 
 
 class PlaceQueues(NamedTuple):
-    """The queues of work at a place, which only its owner claims from."""
+    """The work queues of a place. Only the place's owner claims from them."""
 
     deployments: int
     housekeeping: int
@@ -54,8 +58,7 @@ class PlaceQueues(NamedTuple):
 
 
 def queues_of(place: str) -> PlaceQueues:
-    """Returns the queues of a place. They are not shared with clusters, because only the owner of the
-    place claims from them."""
+    """Returns the queues of a place. They are different from all queues of clusters."""
     if place == FIRST_PLACE:
         return PlaceQueues(Queue.RECONCILE, Queue.LOCAL, Queue.RUNS)
     number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)
@@ -64,14 +67,17 @@ def queues_of(place: str) -> PlaceQueues:
 
 
 def is_owned(queue: int) -> bool:
-    """Returns True for queues of places: what is in them is left to the owner of the place."""
+    """Returns whether a queue belongs to a place, so that only the place's owner may claim from it."""
     queue = abs(queue)
     return queue in queues_of(FIRST_PLACE) or _FIRST_PLACE <= queue < _FIRST_CLUSTER_RUNS
 
 
 def work_class(queue: int) -> Queue | None:
-    """Returns the class of work in a queue, which is the same at each place; None for deployments of
-    clusters. Builds are deployments."""
+    """Returns the class of work in a queue, which is the same at each place; None for the deployments of
+    clusters.
+
+    Builds have the class of deployments.
+    """
     queue = abs(queue)
     if queue >= _FIRST_PLACE + _RUNS:
         return Queue.RUNS
@@ -81,13 +87,13 @@ def work_class(queue: int) -> Queue | None:
 
 
 def housekeeping_beside(deployments: int) -> int:
-    """Returns the other queue of the place whose deployments are in this one."""
+    """Returns the housekeeping queue of the place with this queue of deployments."""
     return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
 
 
 def builds_beside(deployments: int) -> int:
-    """Returns the queue of the deployments that have to be built first, of the place or the cluster whose
-    deployments are in this one. Others never wait behind them."""
+    """Returns the queue of builds that belongs to a queue of deployments. Deployments without a build do not
+    wait behind builds."""
     return -abs(deployments)
 
 
@@ -96,7 +102,7 @@ def is_for_builds(queue: int) -> bool:
 
 
 def runs_beside(deployments: int) -> int:
-    """Returns the queue of runs of the place, or the cluster, whose deployments are in this one."""
+    """Returns the queue of runs that belongs to a queue of deployments."""
     if deployments == Queue.RECONCILE:
         return Queue.RUNS
     return deployments + (_RUNS if deployments >= _FIRST_PLACE else _FIRST_CLUSTER_RUNS)

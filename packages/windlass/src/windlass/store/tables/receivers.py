@@ -12,11 +12,11 @@ from windlass.store.tables.table import ChangeSession, Table, columns
 
 class Receiver(Struct, frozen=True, gc=False):
     failing: int = 0
-    """The time since when it accepts nothing; 0 if it is healthy."""
+    """The time since when deliveries fail; 0 if the receiver is healthy."""
     fails: int = 0
     """The number of consecutive failed attempts."""
     silent: int = 0
-    """1 if the last attempt could not even connect."""
+    """1 if the last attempt could not connect."""
 
 
 _COLUMNS: Final = columns(Receiver)
@@ -52,5 +52,5 @@ class ReceiverChanges(ReceiverTable):
         await self._session.all(FORGET, webhook)
 
     async def sweep(self) -> None:
-        """Deletes the receivers of webhooks that were removed."""
+        """Deletes the receivers of webhooks that were deleted."""
         await self._session.all(SWEEP)

@@ -1,6 +1,7 @@
-"""Resources: each is a row with the document that the API serves.
+"""Resources: each is a row with the document that the API returns.
 
-`lists` counts them and finds pages, `tree` follows parents and children, `links` has references.
+`lists` counts resources and finds pages, `tree` follows parents and children, and `links` contains
+references.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ R = TypeVar("R", bound=Struct)
 
 
 class Row(Struct, frozen=True, gc=False):
-    """A resource; `body` is the answer of the API."""
+    """A resource. `body` is the document that the API returns."""
 
     id: str
     family: str
@@ -32,7 +33,7 @@ class Row(Struct, frozen=True, gc=False):
     sealed: bytes | None = None
 
     def read(self, struct: type[R]) -> R:
-        """Decodes the part of the document that a struct declares: `row.read(Application)`."""
+        """Decodes the fields of the document that a struct declares, as in `row.read(Application)`."""
         return read(self.body, struct)
 
 
@@ -76,8 +77,10 @@ class ResourceTable(Table):
 
 
 class ResourceChanges(ResourceTable):
-    """Caches the resources that changes of one group have read, because resources of one group usually
-    have the same parent."""
+    """The changes of resources, with a cache for the changes of one group.
+
+    The cache saves reads because resources that are created together usually have the same parents.
+    """
 
     __slots__ = ("_known",)
     _session: ChangeSession
@@ -87,7 +90,7 @@ class ResourceChanges(ResourceTable):
         self._known: dict[str, Row] = {}
 
     def read_again(self) -> None:
-        """Forgets what was read: a change that failed may have read its own writes, which are undone."""
+        """Clears the cache after a failed change, which may have read its own writes."""
         self._known.clear()
 
     async def find(self, family: str, id: str) -> Row | None:
@@ -100,24 +103,24 @@ class ResourceChanges(ResourceTable):
         return row
 
     async def add(self, row: Row) -> None:
-        """Adds a resource at the place it was given; raises `NameTaken` if a sibling has its name."""
+        """Adds a resource at its position. Raises `NameTaken` if a sibling has the same name."""
         self._session.spend(STORED + (len(row.body) >> 10))
         await self._session.all(ADD, *msgspec.structs.astuple(row))
 
     async def change(self, row: Row) -> None:
-        """Replaces a resource; raises `NameTaken` if a sibling has its new name."""
+        """Replaces a resource. Raises `NameTaken` if a sibling has the new name."""
         self._session.spend(STORED)
         self._known.pop(row.id, None)
         await self._session.all(CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
         await self._session.all(lists.EDIT, row.parent, row.family)
 
     async def rewrite(self, id: str, body: bytes) -> None:
-        """Changes fields that the server itself updates: the ETag is not renewed, so that `If-Match` of
-        clients still succeeds."""
+        """Changes fields that the server itself maintains. The tag does not change, so that clients'
+        `If-Match` stays valid."""
         self._known.pop(id, None)
         await self._session.all(REWRITE, body, id)
 
     async def forget(self, id: str) -> None:
-        """Removes this row alone; `Tx.remove` removes a resource from all tables."""
+        """Removes only this row. `Tx.remove` removes a resource from all tables."""
         self._known.pop(id, None)
         await self._session.all(FORGET, id)

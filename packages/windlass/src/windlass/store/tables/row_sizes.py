@@ -1,6 +1,6 @@
-"""The bytes that each organization has in the database, roughly: its documents, without indexes.
+"""The approximate size of each organization in the database: its documents, without indexes.
 
-Lengths of long values are known without reading these.
+Databases return the length of a long value without reading the value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from windlass.store.tables.table import Table
 
 _ROW: Final = 200
-"""Bytes that a row takes beside its documents."""
+"""Estimated bytes of a row in addition to its documents."""
 _DOCUMENTS: Final = {
     "resource": ("body", "sealed"),
     "deployment": ("body", "sealed"),
@@ -34,9 +34,9 @@ class RowSizeTable(Table):
     __slots__ = ()
 
     async def all(self) -> dict[str, int]:
-        """Returns the bytes of each organization."""
+        """Returns the number of bytes, by organization."""
         sizes: dict[str, int] = {}
-        for statement in SIZES.values():  # one for each table: a statement may take 30 seconds
+        for statement in SIZES.values():  # one per table: statements have a time limit
             for org, size in await self._session.all(statement):
                 sizes[org] = sizes.get(org, 0) + int(size)
         return sizes

@@ -1,4 +1,4 @@
-"""Runs: each attempt of a job to run to its end, numbered for each job."""
+"""Runs: each execution of a job, numbered per job."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ class RunRow(Struct, frozen=True, gc=False):
     job: str
     number: int
     generation: int
-    """The number by which engines know it: greater than those of all deployments, and used once."""
+    """The generation by which engines identify the run. It is unique, and greater than those of all
+    deployments."""
     deployment: str
-    """The version that it starts."""
+    """The deployment whose version of the job is run."""
     cause: str
     status: str
     due: int
-    """The time for which it was scheduled; 0 for all others."""
+    """The scheduled time of the run; 0 for unscheduled runs."""
     created: int
     awaited_by: str
-    """The deployment that waits for its end; empty for all others."""
+    """The deployment that waits for the end of the run; empty if there is none."""
     body: bytes
 
 
-# As the condition of the index `run_open` has it: SQLite compares the two letter by letter.
+# In the same notation as the condition of the index `run_open`, because SQLite compares the texts.
 OPEN_STATES: Final = "'QUEUED', 'RUNNING'"
 _COLUMNS: Final = columns(RunRow)
 GET: Final = f"SELECT {_COLUMNS} FROM run WHERE id = $1"
@@ -49,7 +50,7 @@ ADD: Final = f"""
 INSERT INTO run ({_COLUMNS}) VALUES ({places(len(RunRow.__struct_fields__))})
 ON CONFLICT DO NOTHING RETURNING id"""
 CHANGE: Final = "UPDATE run SET status = $1, deployment = $2, body = $3 WHERE id = $4"
-# A deployment that has yet to read the end of its run would start another one.
+# A deployment that has not read the end of its run yet would start another run.
 PURGE_FAILED: Final = f"""
 DELETE FROM run WHERE job = $1 AND status = 'FAILED' AND NOT EXISTS (
     SELECT 1 FROM deployment WHERE id = run.awaited_by AND status IN ({OPEN_DEPLOYMENTS})
@@ -67,11 +68,11 @@ class RunTable(Table):
         return RunRow(*row) if row else None
 
     async def open(self, job: str) -> list[RunRow]:
-        """Returns those that wait or are in progress, the oldest first."""
+        """Returns the waiting and running runs of a job, the oldest first."""
         return [RunRow(*row) for row in await self._session.all(OPEN, job)]
 
     async def versions(self, job: str) -> list[str]:
-        """Returns the deployments whose builds open runs need."""
+        """Returns the deployments whose builds the open runs of a job need."""
         return [row[0] for row in await self._session.all(VERSIONS, job)]
 
     async def latest(self, job: str, most: int, newest: int = FAR) -> list[RunRow]:
@@ -87,7 +88,8 @@ class RunTable(Table):
         return int(row[0]) if row else 0
 
     async def page(self, job: str, skip: int, most: int) -> list[RunRow]:
-        """Returns the newest first. Few runs of a job are kept, so that skipping some is cheap."""
+        """Returns a page of runs, the newest first. An offset is cheap, because few runs of a job are
+        kept."""
         return [RunRow(*row) for row in await self._session.all(PAGE, job, most, skip)]
 
 
@@ -101,18 +103,18 @@ class RunChanges(RunTable):
         return int(row[0])
 
     async def add(self, row: RunRow) -> bool:
-        """Returns False if the job had a run for this due time before."""
+        """Adds a run. Returns False if the job already has a run for this scheduled time."""
         return bool(await self._session.all(ADD, *msgspec.structs.astuple(row)))
 
     async def change(self, row: RunRow) -> None:
         await self._session.all(CHANGE, row.status, row.deployment, row.body, row.id)
 
     async def purge_failed(self, job: str) -> list[str]:
-        """Deletes runs that failed, and that no deployment waits for; returns their ids."""
+        """Deletes failed runs, unless an open deployment waits for them. Returns their ids."""
         return [row[0] for row in await self._session.all(PURGE_FAILED, job)]
 
     async def trim(self, job: str, newest: int) -> None:
-        """Deletes runs that have ended, from this number downwards."""
+        """Deletes finished runs up to number `newest`."""
         await self._session.all(TRIM, job, newest)
 
     async def forget(self, job: str) -> None:

@@ -1,7 +1,7 @@
-"""Columns with sealed values: each is declared here, with the owner that its values are bound to.
+"""The columns with sealed values. Each is declared here, with the owner that its values are bound to.
 
-Code that seals a value asks its column for the owner. So the replacement of the key finds all values, and
-opens each with the same owner.
+Code that seals a value gets the owner from the declaration of the column. A key rotation therefore finds all
+sealed values, and opens each with the right owner.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from windlass.base.encryption import HEAD_BYTES
 from windlass.store.tables.table import ChangeSession, Table, places
 
 ISSUER_KEY: Final = "issuer_key"
-"""The fact with the key that signs sessions."""
+"""Name of the fact with the key that signs sessions."""
 DIGEST_KEY: Final = "digest_key"
-"""The fact with the key of digests, as soon as it is not that of the sealing key any more."""
+"""Name of the fact with the key for digests. It exists once the digest key differs from the one of the
+sealing key."""
 _WORD: Final = ":"
 
 
 class SealedValue(Struct, frozen=True, gc=False):
     key: tuple[str, ...]
-    """The primary key of its row."""
+    """The primary key of the row."""
     owner: tuple[str, ...]
     value: bytes
 
@@ -34,9 +35,9 @@ class SealedColumn(Struct, frozen=True):
     key: tuple[str, ...]
     """The columns of the primary key."""
     bound_to: tuple[str, ...]
-    """The parts of the owner: columns of the row, and fixed words after a colon."""
+    """The parts of the owner: names of columns, and fixed words after a colon."""
     only: str = ""
-    """A condition for rows, where some hold values that are not sealed."""
+    """SQL condition for rows with sealed values, if other rows of the table have plain values."""
 
     @property
     def name(self) -> str:
@@ -52,7 +53,7 @@ class SealedColumn(Struct, frozen=True):
         return f"{self.column} IS NOT NULL{f' AND {self.only}' if self.only else ''}"
 
     def owner(self, **values: str) -> tuple[str, ...]:
-        """Returns the owner of the value of a row, from its columns by name."""
+        """Returns the owner of a row's value. `values`: the row's columns, by name."""
         return tuple(part[1:] if part.startswith(_WORD) else values[part] for part in self.bound_to)
 
 
@@ -100,12 +101,13 @@ class SealedTable(Table):
     __slots__ = ()
 
     async def page(self, sealed: SealedColumn, after: Sequence[str], most: int) -> list[SealedValue]:
-        """Returns values in the order of their keys, from the first one after a key."""
+        """Returns up to `most` values after a primary key, in the order of the keys."""
         rows = await self._session.all(PAGES[sealed.name], *after, most)
         return [_value(sealed, row) for row in rows]
 
     async def counts(self) -> Mapping[bytes, int]:
-        """Counts values by their first bytes. Reads everything: for commands, and seldom for a server."""
+        """Returns the number of values by their first bytes, which identify the key. Slow, because it reads
+        all sealed values."""
         counts: dict[bytes, int] = {}
         for statement in COUNTS.values():
             for head, count in await self._session.all(statement):
@@ -118,7 +120,7 @@ class SealedChanges(SealedTable):
     _session: ChangeSession
 
     async def replace(self, sealed: SealedColumn, old: SealedValue, value: bytes) -> bool:
-        """Replaces a value; returns False if it was changed or deleted meanwhile."""
+        """Replaces a sealed value. Returns False if the value was changed or removed meanwhile."""
         statement = REPLACE[sealed.name]
         return await self._session.one(statement, value, *old.key, old.value) is not None
 

@@ -23,14 +23,14 @@ class StatusRow(Struct, frozen=True, gc=False):
     serving: str | None = None
     """The deployment that the service should run."""
     digest: str = ""
-    """A digest of everything with which it was deployed."""
+    """A digest of the complete configuration of its last deployment."""
     instances: int = 0
-    """The number of instances decided last, between minimum and maximum."""
+    """The number of instances that scaling has last decided, between the minimum and the maximum."""
     cluster: str = ""
-    """The cluster where the service runs: work on it needs the engine of this cluster."""
+    """The cluster where the service runs, whose engine is needed for work on the service."""
     running: int = 0
     ready: int = 0
-    """The instances of `serving` that ran, and that were ready, when the engine was last looked at."""
+    """The numbers of running and of ready instances of `serving`, when the engine was last checked."""
 
 
 _COLUMNS: Final = columns(StatusRow)
@@ -78,12 +78,12 @@ class StatusTable(Table):
         return [StatusRow(*row) for row in await self._session.all(BELOW, parent)]
 
     async def serving(self) -> list[tuple[str, str, str]]:
-        """Returns the services that are to run, each with its organization and the deployment it runs."""
+        """Returns the services that should run, each with its organization and deployment."""
         return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
 
     async def kept(self) -> list[tuple[int, StatusRow]]:
-        """Returns the services that are to run as they are: no deployment waits or is in progress. Each
-        comes after the number of the deployment that it runs."""
+        """Returns the services that should run and have no open deployment, each preceded by the number of
+        its deployment."""
         return [(row[0], StatusRow(*row[1:])) for row in await self._session.all(KEPT)]
 
     async def services(self) -> list[str]:
@@ -94,7 +94,7 @@ class StatusTable(Table):
         return {row[0]: row[1] for row in await self._session.all(ORGANIZATIONS)}
 
     async def clusters(self) -> list[str]:
-        """Returns the clusters that environments or services are on."""
+        """Returns the clusters with environments or services."""
         return [row[0] for row in await self._session.all(CLUSTERS)]
 
     async def on_cluster(self, cluster: str) -> list[str]:
@@ -102,9 +102,11 @@ class StatusTable(Table):
         return [row[0] for row in await self._session.all(ON_CLUSTER, cluster)]
 
     async def deployed(self) -> list[tuple[str, str]]:
-        """Returns organizations with services that have something built, started or kept, or are being
-        deployed, each with the cluster of these: those whose services run first, and in each part the oldest
-        first."""
+        """Returns the organizations with deployed services, each with a cluster of these services.
+
+        A service counts as deployed if it has a build, runs, has data, or is being deployed. Organizations
+        with running services come first, then the oldest.
+        """
         return [(row[0], row[1]) for row in await self._session.all(DEPLOYED)]
 
 
@@ -124,8 +126,11 @@ class StatusChanges(StatusTable):
         )  # fmt: skip
 
     async def remove(self, id: str) -> str | None:
-        """Removes a status; returns the cluster with data of its service, or None if there was no status.
-        Streams of it end at once."""
+        """Removes a status, and ends its streams.
+
+        Returns the cluster that has data of the service; empty if the service was never deployed, None if
+        there was no status.
+        """
         rows = await self._session.all(REMOVE, id)
         if not rows:
             return None

@@ -1,7 +1,7 @@
-"""The base of all tables: a session to run statements on, and the state of the change that runs.
+"""The base of all tables: a database session, and the state of the current change.
 
-A table has two classes: one that reads, and below it one that changes. Only a `Tx` has the second kind, so
-code that was given `Reads` cannot write.
+Each table has a class that reads and a subclass that changes. Only `Tx` contains the subclasses, so that code
+with `Reads` cannot write.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from msgspec import Struct
 from windlass.base.errors import Conflict
 
 FAR: Final = 2**62
-"""A time that never comes."""
+"""A time in the distant future, which stands for "never"."""
 LARGEST: Final = 20_000
-"""The maximum cost of a change by a request: about a second, during which all other changes wait."""
+"""Maximum cost of a change from a request. It takes about a second, in which all other changes wait."""
 STORED: Final = 4
-"""The cost of storing a resource or a deployment, in removals."""
+"""The cost of storing a resource or a deployment. Removing one costs 1."""
 
 NewEvent = tuple[Any, ...]
-"""An event as it is emitted: without its number and its hash."""
+"""An event as emitted, without its number and its hash."""
 Measured = tuple[str, float, tuple[str, ...]]
-"""A measurement: its word, seconds, and labels."""
+"""A measurement: its name, seconds, and labels."""
 
 
 class NameTaken(Exception):
-    """A value that must be unique exists already. The change fails: PostgreSQL accepts no more statements."""
+    """Raised if a unique value exists already. The whole change fails, because PostgreSQL accepts no further
+    statements."""
 
 
 class DatabaseSession(Protocol):
-    """A connection, or an object that acts as one."""
+    """A database connection, or an object with the same interface."""
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None: ...
 
@@ -41,8 +42,8 @@ class DatabaseSession(Protocol):
 
 
 class ChangeSession:
-    """The session of a change: its time, what it may still cost, and the events, nudges and measurements that
-    take effect with its commit."""
+    """The session of a change: its time, its cost limit, and the events, nudges and measurements that take
+    effect with the commit."""
 
     __slots__ = ("all", "emitted", "left", "many", "measured", "now", "nudges", "one")
 
@@ -68,8 +69,10 @@ class ChangeSession:
         self.left -= cost
 
     def foresee(self, cost: int) -> None:
-        """Raises Conflict if the change would cost more than it may: changes are stored one after the other,
-        so a large one holds up those of all organizations."""
+        """Raises Conflict if the change would exceed its cost limit.
+
+        Changes are stored one after the other, so a large one delays the changes of all organizations.
+        """
         if cost > self.left:
             raise Conflict(
                 "Send several smaller requests, such as one for each service: this one would store or remove "
@@ -78,7 +81,7 @@ class ChangeSession:
 
 
 class Table:
-    """A table, or a few that belong together."""
+    """The base class of a table, or of a few tables that belong together."""
 
     __slots__ = ("_session",)
 
@@ -87,11 +90,11 @@ class Table:
 
 
 def columns(row: type[Struct], table: str = "") -> str:
-    """Returns the columns that a row is read from, in its order."""
+    """Returns the column list of a row type, in the order of its fields."""
     prefix = f"{table}." if table else ""
     return ", ".join(f"{prefix}{name}" for name in row.__struct_fields__)
 
 
 def places(count: int, first: int = 1) -> str:
-    """Returns so many placeholders: `$1, $2, $3`."""
+    """Returns `count` placeholders, as in `$1, $2, $3`."""
     return ", ".join(f"${number}" for number in range(first, first + count))

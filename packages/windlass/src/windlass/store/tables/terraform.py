@@ -1,6 +1,6 @@
-"""The state of Terraform services: sealed versions, the lock of a run, and plans.
+"""The state of Terraform services: sealed versions, the lock, and plans.
 
-A version is never changed, except that the resources in it are noted once they are known.
+A version never changes, except that its list of resources is added later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
 class StateVersion(Struct, frozen=True, gc=False):
-    """One version of the state of a service, without its content."""
+    """The metadata of one version of a service's state."""
 
     id: str
     org: str
@@ -23,13 +23,13 @@ class StateVersion(Struct, frozen=True, gc=False):
     created: int
     deployment: str
     restored: int
-    """The number of the version whose content was restored; 0 for one that a run wrote."""
+    """The number of the version whose content was restored; 0 if a run wrote this version."""
     bytes: int
     digest: str
 
 
 class StateLock(Struct, frozen=True, gc=False):
-    """The lock on the state of a service. Only its owner releases it, or a person by force."""
+    """The lock on a service's state. It is released by its owner, or by a person with force."""
 
     service: str
     id: str
@@ -38,11 +38,11 @@ class StateLock(Struct, frozen=True, gc=False):
     owner: str
     created: int
     info: bytes
-    """The description that the program sent, which it gets back."""
+    """The lock information that Terraform has sent, which is returned to it."""
 
 
 class StoredPlan(Struct, frozen=True, gc=False):
-    """The plan of a deployment."""
+    """The stored plan of a deployment."""
 
     deployment: str
     org: str
@@ -86,7 +86,7 @@ FORGET: Final = tuple(
 
 
 def _lock(row: Sequence[Any]) -> StateLock:
-    """Converts a row to a lock: SQLite and PostgreSQL return different types for bytes."""
+    """Converts a row to a lock. The databases return bytes as different types."""
     values: Any = (*row[:-1], bytes(row[-1]))
     return StateLock(*values)
 
@@ -100,7 +100,7 @@ class TerraformTable(Table):
     __slots__ = ()
 
     async def newest(self, service: str) -> StateVersion | None:
-        """Returns the present version of the state."""
+        """Returns the current version of the state."""
         row = await self._session.one(NEWEST, service)
         return StateVersion(*row) if row else None
 
@@ -118,7 +118,7 @@ class TerraformTable(Table):
         return bytes(row[0]) if row else None
 
     async def shown(self, id: str) -> bytes | None:
-        """Returns the resources of a version, sealed, if they were noted."""
+        """Returns the sealed list of resources of a version; None if it is not stored yet."""
         row = await self._session.one(SHOWN, id)
         return bytes(row[0]) if row and row[0] is not None else None
 
@@ -131,7 +131,7 @@ class TerraformTable(Table):
         return _plan(row) if row else None
 
     async def plans(self, service: str) -> list[StoredPlan]:
-        """Returns the kept plans, the newest first."""
+        """Returns the stored plans of a service, the newest first."""
         return [_plan(row) for row in await self._session.all(PLANS, service)]
 
 
@@ -140,7 +140,7 @@ class TerraformChanges(TerraformTable):
     _session: ChangeSession
 
     async def add(self, version: StateVersion, sealed: bytes, keep: int) -> None:
-        """Adds the newest version, and removes those that are older than the last `keep`."""
+        """Adds the newest version, and removes all but the last `keep` versions."""
         values = (getattr(version, name) for name in StateVersion.__struct_fields__)
         await self._session.all(ADD, *values, sealed)
         await self._session.all(TRIM, version.service, version.number - keep)
@@ -155,7 +155,7 @@ class TerraformChanges(TerraformTable):
         await self._session.all(RELEASE, service)
 
     async def put_plan(self, plan: StoredPlan, keep: int) -> None:
-        """Stores a plan, and removes all but the last `keep` of its service."""
+        """Stores a plan, and removes all but the last `keep` plans of its service."""
         await self._session.all(PUT_PLAN, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
         await self._session.all(OLD_PLANS, plan.service, plan.service, keep)
 

@@ -1,4 +1,4 @@
-"""Timetables: the version that runs of each job start, and the time at which it is due next."""
+"""Timetables: for each job, the version that its runs start, and the time of its next scheduled run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TimetableRow(Struct, frozen=True, gc=False):
     org: str
     deployment: str
     due: int
-    """FAR for a job that waits for events, and for one that is stopped."""
+    """The time of the next run; FAR for a stopped job, and for a job that waits for events."""
     body: bytes
 
 
@@ -39,15 +39,15 @@ class TimetableTable(Table):
         return TimetableRow(*row) if row else None
 
     async def due(self, until: int, most: int) -> list[TimetableRow]:
-        """Returns due timetables, the longest waiting ones first."""
+        """Returns the due timetables, the longest overdue first."""
         return [TimetableRow(*row) for row in await self._session.all(DUE, until, most)]
 
     async def after(self, moment: int) -> list[TimetableRow]:
-        """Returns timetables that are due later."""
+        """Returns the timetables that are due later."""
         return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, FAR)]
 
     async def next_due(self) -> int | None:
-        """Returns the time at which the next timetable is due; None if there is none."""
+        """Returns the time when the next timetable is due; None if there are none."""
         row = await self._session.one(NEXT)
         return None if row is None or row[0] is None else int(row[0])
 

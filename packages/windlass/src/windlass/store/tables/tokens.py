@@ -1,4 +1,4 @@
-"""Tokens: a digest of each API token, with the resource that describes it; and those that were revoked."""
+"""API tokens, by the digest of the token, and revoked tokens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TokenChanges(TokenTable):
         await self._session.all(ADD, digest, id)
 
     async def revoke(self, id: str, org: str, name: str) -> None:
-        """Remembers the owner of a token that is about to be removed."""
+        """Records the organization and name of a token that is about to be removed."""
         await self._session.all(REVOKE, org, name, self._session.now, id)
 
     async def sweep_revoked(self, before: int) -> None:

@@ -1,4 +1,4 @@
-"""The tree of resources: parents and children, followed by recursive statements. It only reads."""
+"""The tree of resources: parents and children, read with recursive statements. Read-only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITH RECURSIVE above (id, parent, depth) AS (
 )
 SELECT {columns(Row, "resource")}
 FROM above JOIN resource ON resource.id = above.id ORDER BY above.depth"""
-# Up to three levels above a resource. An empty text stands for any name. Ids of missing levels are null.
+# Up to three levels above a resource. An empty text matches any name. Missing levels have a null id.
 ON_PATH: Final = """
 SELECT a.id, b.id, c.id, d.id FROM resource AS a
 LEFT JOIN resource AS b ON b.id = a.parent
@@ -36,8 +36,8 @@ JOIN resource AS project ON project.id = environment.parent
 WHERE service.org = $1 AND service.family = $2
     AND ($3 = '' OR project.id = $3) AND ($4 = '' OR environment.id = $4)
 ORDER BY service.created, service.id"""
-# An empty text stands for no family. SQLite keeps the order of a CROSS JOIN; otherwise it would read all
-# resources of the installation, and look for each of them among the few levels.
+# An empty text stands for no family. SQLite keeps the table order of a CROSS JOIN. Otherwise it would scan
+# all resources of the installation.
 _MOST_MARKED = 8
 MARKS: Final = f"""
 WITH RECURSIVE above (id, parent) AS (
@@ -48,7 +48,7 @@ WITH RECURSIVE above (id, parent) AS (
 SELECT resource.id, resource.family, resource.tag, resource.name
 FROM above CROSS JOIN resource
 WHERE resource.parent = above.id AND resource.family IN ({places(_MOST_MARKED, first=2)})"""
-# What is in each list of two families at a level and above; see `lists.VERSION`.
+# The version of each list of two families, at a level and above; see `lists.VERSION`.
 VERSIONS: Final = """
 WITH RECURSIVE above (id, parent, depth) AS (
     SELECT id, parent, 0 FROM resource WHERE id = $1
@@ -67,7 +67,7 @@ WITH RECURSIVE below (id) AS (
     SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
 )
 SELECT id FROM below"""
-# The newest first, as services are deleted: applications before the databases that they use.
+# The newest first, because applications have to be deleted before the databases that they use.
 DEPLOYED_AT_OR_BELOW: Final = """
 WITH RECURSIVE below (id) AS (
     SELECT id FROM resource WHERE id = $1
@@ -84,15 +84,18 @@ class ResourceTree(Table):
     __slots__ = ()
 
     async def above(self, id: str) -> list[Row]:
-        """Returns the resource itself, its parent, and so on to the organization."""
+        """Returns the resource, its parent, and so on up to the organization."""
         return [Row(*row) for row in await self._session.all(ABOVE, id)]
 
     async def below(self, id: str) -> list[str]:
         return [row[0] for row in await self._session.all(BELOW, id)]
 
     async def on_path(self, org: str, family: str, path: Sequence[str]) -> list[list[str]]:
-        """Returns the ids of resources with this name or id below others with these, nearest first, each
-        with the ids of its parents. An empty text stands for any."""
+        """Returns the ids of resources that match a path of names or ids, each followed by the ids of its
+        parents.
+
+        `path`: the resource itself first, then its parents. An empty text matches any resource.
+        """
         keys = (*path, "", "")[:3]
         rows = await self._session.all(ON_PATH, org, family, *keys)
         return [[id for id in row if id is not None] for row in rows]
@@ -100,19 +103,21 @@ class ResourceTree(Table):
     async def services(
         self, org: str, family: str, project: str, environment: str
     ) -> list[tuple[str, str, str, str]]:
-        """Returns id and family of services, with the ids of environment and project; empty is any."""
+        """Returns id, family, environment and project of services. An empty `project` or `environment`
+        matches all."""
         rows = await self._session.all(SERVICES, org, family, project, environment)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     async def marks(self, id: str, families: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
-        """Returns id, family, tag and name of all resources of these families at the levels from `id` up."""
+        """Returns id, family, tag and name of all resources of these families in `id` and in each of its
+        parents."""
         padding = [""] * (_MOST_MARKED - len(families))
         rows = await self._session.all(MARKS, id, *families, *padding)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     async def versions(self, id: str, families: tuple[str, str]) -> dict[str, tuple[int, ...]]:
-        """Returns, for each level from `id` up that has resources of these families, a value that differs
-        after each of their changes."""
+        """Returns a value for each level from `id` upwards that has resources of these families. A value
+        changes with each change of the level's resources."""
         versions: dict[str, tuple[int, ...]] = {}
         lengths: Counter[str] = Counter()
         for level, next, live, edits in await self._session.all(VERSIONS, id, *families):
@@ -125,5 +130,5 @@ class ResourceTree(Table):
         return [(row[0], row[1]) for row in await self._session.all(TAGS, parent, *families)]
 
     async def deployed_at_or_below(self, id: str) -> list[str]:
-        """Returns the services that were ever deployed: this one, or those below it."""
+        """Returns the services that were ever deployed, among this resource and its descendants."""
         return [row[0] for row in await self._session.all(DEPLOYED_AT_OR_BELOW, id)]

@@ -1,4 +1,4 @@
-"""The table of volumes that deployments of a service have used."""
+"""Volumes: the names of the volumes with which deployments of a service have run."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class VolumeChanges(VolumeTable):
             await self._session.all(ADD, service, name)
 
     async def forget(self, service: str) -> None:
-        """Forgets the volumes of a service, after they were erased on purpose."""
+        """Removes the volumes of a service from the table, after their data was deliberately erased."""
         await self._session.all(FORGET, service)

@@ -1,7 +1,7 @@
-"""Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
+"""Work: each piece of background work is a row, with a lease and a fencing epoch.
 
-The column `lane` holds the number of its queue, and `org` whose turn it takes: that of an organization, or of
-an environment of it, see `turn_key`. `claim_order` decides the order in which work is claimed.
+The column `lane` is the number of the piece's queue. The column `org` is its turn key, an organization or one
+of its environments, see `turn_key`. `claim_order` decides the order in which work is claimed.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ _QUEUES: Final = {
     "auto deploy": Queue.BRANCHES,
     "run": Queue.RUNS,
 }
-"""Kinds of work with their own queue; all others are quick."""
+"""Kinds of work with a queue of their own. All other kinds use the queue QUICK."""
 _FRONT: Final = 64
-"""The number of pieces, waiting longest, that are checked before all organizations are."""
+"""Number of longest waiting pieces that are checked before the first pieces of all organizations."""
 _AT_ONCE: Final = 16
-"""The number of pieces that one statement claims; unneeded parameters are empty."""
+"""Number of pieces that one statement claims. Unused placeholders are empty."""
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """A piece of work, held until the lease ends or the epoch moves on."""
+    """A claimed piece of work. The claim is valid until the lease ends or the epoch changes."""
 
     id: str
     kind: str
     epoch: int
     attempts: int
     key: str = ""
-    """The organization and environment whose turn this was; see `turn_key`."""
+    """The turn key of the piece: its organization and environment; see `turn_key`."""
     is_taken_over: bool = False
-    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
+    """Whether another worker's lease had ended, because its server was killed, paused or disconnected."""
     queue: int = Queue.RECONCILE
-    """The queue that it was claimed from."""
+    """The queue from which the piece was claimed."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
-    """A server that owns a place."""
+    """A place, and the id of the server that owns it."""
 
     place: str
     owner: str
 
 
-# While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
-# An epoch never comes again, also not when a row was deleted and inserted again: so it begins at random.
+# While a worker has claimed a row (`lease` > 0), `due` is FAR unless the work was requested again. Epochs are
+# never reused, even if a row is deleted and inserted again, so they start at a random number.
 ASK: Final = """
 INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
 VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
@@ -65,7 +65,7 @@ VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
 ), $6) * $7)
 ON CONFLICT (id) DO UPDATE SET
     lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
-# None of these statements looks at everything that is due; what is held is never more than the slots of all
+# These statements do not read all due rows. The number of claimed rows is limited by the slots of all
 # workers.
 FRONT: Final = """
 SELECT 'held' AS what, count(*) AS since, '' AS id, org FROM work WHERE lease > 0 AND lease > $1 GROUP BY org
@@ -75,8 +75,8 @@ UNION ALL
 SELECT 'waiting', due, id, org FROM (
     SELECT due, id, org FROM work WHERE lane = $2 AND lease = 0 AND due <= $1 ORDER BY due, id LIMIT $3
 ) AS front"""
-# The first piece of each environment: from one to the next by the index, whatever lies between. Without a
-# join, for which PostgreSQL might read everything.
+# The first piece of each environment. A recursive query finds the next environment through the index, without
+# reading the rows between them. Not a join, for which PostgreSQL might read all rows.
 _FIRST = """
 SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
 ORDER BY due, id LIMIT 1"""
@@ -106,7 +106,7 @@ DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND le
 AGAIN: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
-# Asking may have moved it to the other queue meanwhile.
+# A new request may have moved the piece to the other queue meanwhile.
 LEAVE_TO_BUILDS: Final = """
 UPDATE work SET lease = 0, lane = $1, due = CASE WHEN due < $2 THEN due ELSE $2 END, attempts = 0
 WHERE id = $3 AND epoch = $4 AND lease > 0"""
@@ -114,10 +114,10 @@ RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND lane <> $2 AND due > $3 AND due < $4"
 END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
-# Workers of the former owner find that they have lost their claims.
+# The workers of the former owner detect by the epoch that they have lost their claims.
 REVOKE: Final = """
 UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4, $5)"""
-# From one queue to the next by the index, whatever lies between.
+# A recursive query finds the next queue through the index, without reading the rows between them.
 DUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
     SELECT min(lane) FROM work WHERE lease = 0
@@ -149,7 +149,7 @@ class WorkTable(Table):
     __slots__ = ()
 
     async def due(self) -> dict[int, int]:
-        """Returns, for each queue that has work, when the next piece is due or the next lease ends."""
+        """Returns for each queue with work the time when the next piece is due or the next lease ends."""
         nearest: dict[int, int] = {}
         for queue, since in await self._session.all(DUE):
             nearest[queue] = min(since, nearest.get(queue, since))
@@ -163,9 +163,11 @@ class WorkTable(Table):
         only: Idle | None = None,
         room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> tuple[list[str], set[str]]:
-        """Returns the ids of the next pieces, and those of all pieces whose lease has ended; `only`: only
-        turns of organizations or environments with no work in progress; `room`: at most so many pieces of
-        these environments."""
+        """Returns the ids of the next pieces to claim, and the ids of all pieces whose lease has ended.
+
+        `only`: considers only organizations or environments without running work. `room`: the maximum number
+        of pieces, by turn key.
+        """
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
@@ -173,7 +175,8 @@ class WorkTable(Table):
         if len(front) < _FRONT:
             turns.add([*ended, *front], whole=True)
         else:
-            # If enough organizations in front have nothing under way, no others can come before them.
+            # If enough of these organizations have no running work, no other organization can come before
+            # them.
             turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
             if turns.idle() < most:
                 firsts = await self._session.all(FIRSTS, queue, now)
@@ -189,7 +192,7 @@ class WorkTable(Table):
         return taken, {piece.id for piece in ended}
 
     async def queue_of_runs(self, job: str) -> int:
-        """Returns the queue of runs of a job."""
+        """Returns the queue for runs of a job."""
         row = await self._session.one(QUEUE_OF_SERVICE, job)
         return runs_beside(int(row[0]) if row else Queue.RECONCILE)
 
@@ -209,16 +212,19 @@ class WorkChanges(WorkTable):
         *,
         builds: bool = False,
     ) -> None:
-        """Asks for a piece of work. Asking twice is asking once. Without a `queue`, it is that of the kind;
-        work for a service waits in the queue of its cluster, or in that of `builds` beside it, and takes the
-        turn of its `environment`."""
+        """Schedules a piece of work. Scheduling is idempotent while the piece waits.
+
+        By default, the piece waits in the queue of its kind. Work for a service waits in the queue of its
+        cluster, or for `builds` in the queue of builds beside it. The piece takes the turn of its
+        `environment`.
+        """
         moment = self._session.now if due is None else due
         key = turn_key(org, environment)
         await self._session.all(ASK, *_values_of(kind, id, moment, key, queue, builds=builds))
         self._session.nudge("work")
 
     async def schedule_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
-        """Schedules one piece of work for each id; each id comes with its organization."""
+        """Schedules one piece of work for each pair of id and organization."""
         await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
         self._session.nudge("work")
 
@@ -231,9 +237,12 @@ class WorkChanges(WorkTable):
         only: Idle | None = None,
         room: Mapping[str, int] = ALL_HAVE_ROOM,
     ) -> list[Claim]:
-        """Claims due work, organizations by turns; `only`: of those with no work in progress; `room`: so
-        many pieces of these environments at most. A lease that has not ended is left to its worker, and
-        with `owner` everything unless it holds its place now."""
+        """Claims due work in the fair order of `claim_order`.
+
+        `owner`: claims nothing unless this server owns the place now. `only`: considers only organizations or
+        environments without running work. `room`: the maximum number of pieces, by turn key. Pieces with an
+        unexpired lease stay with their workers.
+        """
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
             now = self._session.now
@@ -256,42 +265,44 @@ class WorkChanges(WorkTable):
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
     async def revoke(self, place: str) -> None:
-        """Revokes the claims of all work at a place, which is due again at once."""
+        """Revokes all claims on work at a place, and makes the work due at once."""
         queues = queues_of(place)
         builds = builds_beside(queues.deployments)
         await self._session.all(REVOKE, self._session.now, *queues, builds)
         self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
-        """Returns whether this worker still holds the claim."""
+        """Returns whether this worker still has the claim."""
         return await self._session.one(HELD, claim.id, claim.epoch) is not None
 
     async def hold(self, claim: Claim, lease: int) -> bool:
-        """Renews the lease; returns whether the claim was still held."""
+        """Renews the lease. Returns whether the claim was still valid."""
         return await self._session.one(HOLD, self._session.now + lease, claim.id, claim.epoch) is not None
 
     async def done(self, claim: Claim) -> None:
-        """Ends the work, unless it was requested again meanwhile: then it is due again."""
+        """Completes the work. If the work was requested again meanwhile, it becomes due again."""
         if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
             await self.reschedule(claim, self._session.now)
 
     async def reschedule(self, claim: Claim, due: int, attempts: int = 0) -> bool:
-        """Releases the claim; the work is due then, or when it is asked for. `attempts` counts failures.
+        """Releases the claim, and makes the work due at a time, or earlier if it is requested.
 
-        Returns whether the claim was still held."""
+        `attempts`: number of failed attempts so far. Returns whether the claim was still valid.
+        """
         released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
         self._session.nudge("work")
         return released is not None
 
     async def leave_to_builds(self, claim: Claim, since: int) -> None:
-        """Releases the claim: the work waits in the queue of builds, among those that wait since then."""
+        """Releases the claim, and moves the work to the queue of builds, with `since` as the start of its
+        wait."""
         queue = builds_beside(claim.queue)
         await self._session.all(LEAVE_TO_BUILDS, queue, since, claim.id, claim.epoch)
         self._session.nudge("work")
 
     async def bring_nearer(self, moment: int) -> None:
-        """Makes work due now that is due after a moment, without deliveries, which may wait longer. Leases
-        that end later have ended."""
+        """Makes work due now that is due after `moment`, and ends leases that end after it. Deliveries stay
+        as they are, because they may wait longer."""
         now = self._session.now
         await self._session.all(NEARER, now, Queue.DELIVER, moment, FAR)
         await self._session.all(END_LEASES, now, moment)
@@ -300,11 +311,10 @@ class WorkChanges(WorkTable):
         await self._session.all(FORGET, id)
 
     async def add_queue(self, cluster: str, number: int) -> None:
-        """Creates a separate queue for deployments of a cluster, if it has none. It applies to work that
-        is requested from now on."""
+        """Assigns a queue to the deployments of a cluster, if it has none. Waiting work stays in its
+        queue."""
         await self._session.all(ADD_QUEUE, cluster, number)
 
     async def remove_queue(self, cluster: str) -> None:
-        """Moves further deployments of a cluster to the queue of this machine. Waiting work keeps its
-        queue."""
+        """Moves future deployments of a cluster to the default queue. Waiting work stays in its queue."""
         await self._session.all(REMOVE_QUEUE, cluster)
