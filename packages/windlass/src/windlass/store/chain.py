@@ -2,7 +2,7 @@
 
 Changing, removing or adding an event later breaks the chain. The hash is
 
-    SHA-256(hash of the previous event ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
+    SHA-256(previous hash ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
             subject_family, actor, origin, project, environment])
 
 For the first event, the previous hash is 32 zero bytes. MessagePack encodes the type and length of each part,

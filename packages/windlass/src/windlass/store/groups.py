@@ -158,7 +158,7 @@ class GroupCommit:
             try:
                 await asyncio.wait([self._committing])
             finally:
-                # If this wait is cancelled, because the database does not respond, the commit is cancelled too.
+                # The wait is cancelled if the database does not respond; then the commit is cancelled too.
                 self._committing.cancel()
 
     async def _drain(self) -> None:

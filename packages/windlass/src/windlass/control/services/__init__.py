@@ -1,1 +1,1 @@
-"""Actions on services and environments, and how these are shown."""
+"""Actions on services and environments, and their statuses and histories."""

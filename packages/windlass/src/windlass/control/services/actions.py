@@ -1,4 +1,5 @@
-"""Actions on one service, by name. Services, chosen services and whole environments all use these."""
+"""Actions on one service, by name. They are used for single services, chosen services and whole
+environments."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ from windlass.core.deploy.states import BUILDS, Do, Progress, State
 from windlass.store import DeploymentRow, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
-"""A deployment that waits, and the status of its service."""
+"""A queued deployment, and the status of its service."""
 ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Awaitable[Accepted]]
-"""Takes a service, and the part of the request's body that is about it, if there is one."""
+"""Starts an action on a service. The last argument is the part of the request's body for this service, if
+any."""
 
 
 async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    """Deploys a version. Settings in the request become settings of the service, even if the deployment
-    fails."""
+    """Deploys a version. The settings in the request become settings of the service, whether or not the
+    deployment succeeds."""
     kind = ctx.kinds[service.family]
     version = replace(
         await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)
@@ -78,19 +80,20 @@ SERVICE_ACTIONS: Final[Mapping[str, ServiceAction]] = {
 
 
 async def was_begun(tx: Tx, service: Row) -> bool:
-    """Returns False if there is nothing that could be stopped or removed: it was never deployed."""
+    """Returns whether there is anything to stop or remove, that is, whether the service was ever deployed."""
     status = await status_of(tx, service)
     return status.state != State.READY or bool(await tx.deployments.open(service.id))
 
 
 def action_name(call: Call) -> str:
-    """Returns the name of an action: `deploy` for `application.deploy` and for
+    """Returns the name of a call's action: `deploy` for `application.deploy` and for
     `environment.service/deploy`."""
     return call.operation.handler.partition(".")[2].removeprefix("service/")
 
 
 async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
-    """The version that serves, or that was deployed last; if there was none, whatever is newest."""
+    """Returns the version that serves, or else the version that was deployed last. Without any, returns the
+    default version, which is the newest."""
     last = await last_good(ctx, tx, service)
     if last is None:
         return ChosenVersion()
@@ -102,8 +105,7 @@ async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
 
 
 async def last_good(ctx: Context, tx: Tx, service: Row) -> DeploymentRow | None:
-    """Returns the deployment that serves, or else the last one that succeeded: one of a version, if there was
-    any."""
+    """Returns the deployment that serves, or else the last successful deployment, preferably of a version."""
     kind, status = ctx.kinds[service.family], await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 100)
     good = [

@@ -1,8 +1,9 @@
-"""The branch of a repository for which none was named: its default branch, if it can be read at once.
-
-The repository is asked before the transaction, for a few seconds: a server that does not answer delays no
-other write, and the resource is written without a branch. A deployment then takes the default branch of that
+"""Chooses the branch of a repository if the request names none: the default branch, if it can be read in
 time.
+
+The repository is queried before the transaction, for at most a few seconds, so that a slow git server does
+not delay other writes. If that fails, the resource is stored without a branch, and each deployment uses the
+default branch of its time.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
 
 
 def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
-    """Returns the repository as it would be after this request."""
+    """Returns the repository settings that result from this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
     repository = at.read(RepositorySettings).git_repository
@@ -70,8 +71,7 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
 
 
 async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
-    """Returns whether the caller may see the git token of the repository; if not, the write is refused
-    later."""
+    """Returns whether the caller may use the repository's git token. If not, the write is refused later."""
     if not (id := repository.git_token_id):
         return True
     row = await source.resources.find(git_token.name, id)

@@ -1,5 +1,7 @@
-"""Copies services and environments with their variables and secrets, in one transaction. Nothing of a copy is
-deployed, and no data is copied."""
+"""Copies services and environments with their variables and secrets, in one transaction.
+
+The copies are not deployed, and the services' data is not copied.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,11 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
-    """Sorts the services so that those that hold their plain name come first: their copies then get the
-    same names."""
+    """Returns the services in the order in which they are copied.
+
+    If several services have the same name, the one that others reach by this plain name comes first, so that
+    its copy gets the plain name as well.
+    """
     found = {}
     for service in services:
         name = service.read(NamedDocument).name
@@ -93,7 +98,8 @@ async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
 
 
 async def _project(tx: Tx, call: Call, original: Row, id: str | None, mode: str) -> Row:
-    """Returns the project of the copy, in which the caller may create an environment of this mode."""
+    """Returns the project for the copy. Raises Forbidden unless the caller may create an environment of this
+    mode there."""
     if id:
         await check_reference(tx, "project_id", project.name, id, original.org, call.actor)
     row = await tx.resources.find(project.name, id or original.parent)
@@ -117,8 +123,8 @@ async def _copy(
 
 
 def _without_ids(family: Family, document: Document) -> Document:
-    """Returns a document whose parts, such as ports and volumes, get ids of their own. References keep
-    theirs."""
+    """Returns a document without the ids of its parts, such as ports and volumes, so that they get new ids.
+    References to other resources keep their ids."""
     references = _references(family.spec)
     return {
         name: [_without_id(item) for item in value]
@@ -134,7 +140,8 @@ def _without_id(item: object) -> object:
 
 @cache
 def _references(spec: type[Spec]) -> frozenset[str]:
-    """Returns the names of the lists whose items are the ids of others: an `id` is required in each."""
+    """Returns the names of the lists that contain references to other resources: their items have a required
+    `id`."""
     return frozenset(field.encode_name for field in fields(spec) if _refers(type_info(field.type)))
 
 

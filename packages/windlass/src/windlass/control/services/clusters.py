@@ -1,5 +1,4 @@
-"""Clusters: connected to an engine, whose address is read from the store, checked when that happens, and
-whether the engine has answered since.
+"""Clusters and their engines. Connections are checked when a cluster is created or changed, and on request.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
 
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
-    """Returns the engine that the row of a cluster names."""
+    """Returns the access data for the engine of a cluster's row."""
     return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
 
 
@@ -70,7 +69,7 @@ _SERVES_ONE = (
     "kept apart well enough for them ({0}), so only one may"
 )
 _UNSAVED = "new"
-"""A placeholder for the id of a cluster that is being created."""
+"""Placeholder for the id of a cluster that is not stored yet."""
 
 
 # Connecting
@@ -78,7 +77,8 @@ _UNSAVED = "new"
 
 @prepares(f"{cluster.name}.{Verb.CREATE}")
 async def check_new(ctx: Context, call: Call) -> None:
-    """Connects before the cluster is stored, to answer with what is wrong."""
+    """Connects to the engine of a new cluster before it is stored, so that the response contains any
+    errors."""
     parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
     cluster.normalise(spec)
     access = access_of(_UNSAVED, parent.org, spec, spec.engine_key)
@@ -89,7 +89,7 @@ async def check_new(ctx: Context, call: Call) -> None:
 
 @prepares(*(f"{cluster.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
 async def check_changed(ctx: Context, call: Call) -> None:
-    """Connects to a new address, or with new credentials, before these are stored."""
+    """Connects to a changed engine address, or with changed credentials, before they are stored."""
     row = await target(ctx.store.reads, call)
     before: Document = msgspec.json.decode(row.body)
     hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
@@ -110,7 +110,8 @@ async def check_changed(ctx: Context, call: Call) -> None:
 
 
 async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
-    """Returns the id of the engine; raises Invalid if it cannot be used, or is not the expected one."""
+    """Returns the id of the engine. Raises Invalid if the engine cannot be used, or has another id than
+    expected."""
     engine_id = await ctx.places.identity(access)
     if expected and engine_id and engine_id != expected:
         raise Invalid(
@@ -153,8 +154,10 @@ class Clusters(Behaviour[Cluster]):
         tx.nudge(cluster_topic(change.row.id))
 
     async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
-        """Refuses a change of the engine while anything is stored on the current one. A disconnected
-        cluster gives up the data of deleted services there."""
+        """Refuses a change of the engine while services have anything stored on the current engine.
+
+        Disconnecting a cluster gives up the remaining data of deleted services there.
+        """
         if names := await _services_in_use(ctx, tx, change.row.id):
             raise Conflict(
                 "Uninstall or delete the services of this cluster before changing engine, place or "
@@ -167,7 +170,7 @@ class Clusters(Behaviour[Cluster]):
             await tx.deletions.note_erased(service)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Environments show the name of their cluster."""
+        """Updates the cluster name in the environments of the cluster."""
         for env in await tx.links.sources(row.id, "cluster_id"):
             await tx.resources.rewrite(env.id, rewritten(env.body, shown_fields(row)))
 
@@ -196,7 +199,7 @@ class Clusters(Behaviour[Cluster]):
 
 
 async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
-    """Refuses the machine of a server that was never started."""
+    """Raises Invalid for a machine whose server was never started."""
     place = place_of(spec)
     if place in {"", FIRST_PLACE, ctx.ownership.place} or await tx.owners.get(place):
         return
@@ -207,9 +210,11 @@ async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
 
 
 async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
-    """Gives the deployments of a cluster their own queue if its engine is at another address, so that an
-    engine that is slow or away holds up no others; and the queue of its machine if that is of another
-    server than the first."""
+    """Gives a cluster its own queue of deployments if its engine is on another machine.
+
+    A slow or unreachable engine then does not delay other deployments. A cluster on the machine of another
+    server gets the queue of that machine.
+    """
     if spec.engine_address:
         await tx.work.add_queue(id, queue_of(id))
     elif (place := place_of(spec)) not in {"", FIRST_PLACE}:
@@ -217,7 +222,8 @@ async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
 
 
 async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster) -> None:
-    """Reserves the port of the cluster, as ports of services are: none has two holders."""
+    """Reserves the router port of a cluster in the same table as the public ports of services. Raises Invalid
+    if the port is taken."""
     wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
     held = await tx.names.of(cluster)
     if wanted and wanted not in {row.name for row in held}:
@@ -238,20 +244,20 @@ def _engine_of(spec: Cluster) -> tuple[str, str, str]:
 
 
 def _connection_fields(spec: Cluster) -> Mapping[str, object]:
-    """The fields of the answer that show whether the cluster has an engine address."""
+    """Returns the fields of the document that show whether the cluster has an engine."""
     if spec.engine:
         return {"status": "DEPLOYED", "deployment_status": "UP_TO_DATE", "has_access": True}
     return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}
 
 
 async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
-    """Returns the names of services that have anything on the cluster, or are about to."""
+    """Returns the names of services that have anything stored on the cluster, or are being deployed there."""
     names: list[str] = []
     for service in await source.statuses.on_cluster(id):
         row, status = await source.resources.get(service), await source.statuses.get(service)
         if row is None or status is None or row.family not in ctx.kinds:
             continue
-        # A deployment that failed or was cancelled may have left a volume or an image.
+        # A failed or cancelled deployment may have left a volume or an image.
         if status.state != State.READY or status.deployed_at or await source.deployments.open(service):
             names.append(row.read(NamedDocument).name)
     return sorted(names)

@@ -1,5 +1,5 @@
-"""Container registries: checked when they are saved and on request; they cannot be deleted while they are
-used."""
+"""Container registries. They are checked when saved and on request, and cannot be deleted while services use
+them."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ async def list_users(ctx: Context, call: Call) -> Reply:
 
 
 async def visible_users(ctx: Context, call: Call) -> list[Row]:
-    """Returns the services that use the resource of a call, as far as the caller sees them."""
+    """Returns the services that use the resource of a call and that the caller may see."""
     source = ctx.store.reads
     users = await services_that_use(ctx, source, await target(source, call))
     return [user for user in users if await is_visible(source, call.actor, user)]
 
 
 async def services_that_use(ctx: Context, source: Reads, resource: Row) -> list[Row]:
-    """Returns the services that refer to a resource, each once."""
+    """Returns the services that refer to a resource, without duplicates."""
     users = {user.id: user for user in await source.links.users(resource.id)}
     return [user for user in users.values() if user.family in ctx.kinds]
 
@@ -81,7 +81,7 @@ async def _describe(ctx: Context, service: Row) -> Mapping[str, object]:
 _CHECK: Final = "check"
 _MOST_NAMED: Final = 5
 _FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
-"""The field that a problem is about; otherwise the address."""
+"""The field to report for a kind of problem; by default the address."""
 
 
 @prepares(f"{container_registry.name}.{Verb.CREATE}")
@@ -114,7 +114,8 @@ async def check_changed(ctx: Context, call: Call) -> None:
 
 
 async def _check_to_save(ctx: Context, spec: ContainerRegistry) -> RegistryCheck:
-    """Returns the outcome of a check of a registry. Refuses one that answers, and cannot be used."""
+    """Checks a registry, and returns the outcome. Raises Invalid if the registry responds but cannot be
+    used."""
     try:
         if KINDS[spec.kind].login is LoginSource.AWS and not spec.url:
             spec.url = (await ask_aws(ctx, spec)).url
@@ -163,7 +164,8 @@ async def look(ctx: Context, call: Call) -> None:
 
 @writes(f"{container_registry.name}.check")
 async def note_check(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Keeps the outcome with the registry. It is no change by a client: the tag stays."""
+    """Stores the outcome of a check in the registry's document. The tag does not change, because no client
+    has changed the registry."""
     row, outcome = await target(tx, call), msgspec.to_builtins(call.prepared[_CHECK])
     await tx.resources.rewrite(row.id, rewritten(row.body, {_CHECK: outcome}))
     return Reply(encode(outcome))
@@ -179,7 +181,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
             change.extras[_CHECK] = msgspec.to_builtins(change.extras[_CHECK])
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Updates the services that show this registry for their image."""
+        """Updates the services whose documents contain this registry."""
         for service in await services_that_use(ctx, tx, row):
             changes = ctx.kinds[service.family].with_registry(service, row)
             await tx.resources.rewrite(service.id, rewritten(service.body, changes))
@@ -194,7 +196,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
             )
 
     def refuses(self, row: Row, address: str) -> str:
-        """Returns why an image does not belong to the registry."""
+        """Returns the reason why an image does not belong to the registry; empty if it does."""
         spec = row.read(ContainerRegistry)
         if other := other_registry(spec.url or "", address):
             return (
@@ -204,7 +206,7 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
         return ""
 
 
-# Services that use a registry
+# Services that use a registry, and kinds of registries
 
 
 @reads(f"{container_registry.name}.containerStatus")

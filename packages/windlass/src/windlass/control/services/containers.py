@@ -1,4 +1,4 @@
-"""Containers and their tags: deploys a new tag to all containers of an image, lists tags, and checks
+"""Containers and their tags: deploys a new tag to the containers of an image, lists tags, and checks
 images."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def _image_of(row: Row) -> ImageSource | None:
-    """Returns the image of a container that asks for new tags."""
+    """Returns the image of a container that deploys new tags; None for other containers."""
     spec = row.read(Container)
     return ImageSource(spec.image_name, spec.tag, spec.registry_id) if spec.auto_deploy else None
 
@@ -71,7 +71,7 @@ async def _digest_that_runs(ctx: Context, service: Row) -> str:
     return digest_of(build.artifact.ref) if build else ""
 
 
-# An image that is checked
+# Checking an image
 
 
 @reads("environment.checkContainerImage")
@@ -95,7 +95,8 @@ async def check_image(ctx: Context, call: Call) -> Reply:
 
 
 async def _registry_of(ctx: Context, org: str, image_name: str, id: str | None) -> RegistryClient:
-    """Returns the registry of an image: the one with this id, or the public one in its name."""
+    """Returns the registry of an image: the registry with this id, or the public registry in the image's
+    name."""
     try:
         registry = await find_registry(ctx, org, id)
     except BuildError as error:
@@ -104,7 +105,7 @@ async def _registry_of(ctx: Context, org: str, image_name: str, id: str | None) 
 
 
 def _relative(image_name: str, id: str | None) -> str:
-    """Returns the name of an image inside its registry."""
+    """Returns the name of an image within its registry."""
     host = registry_host(image_name)
     if id or host == DOCKER_HUB:
         return image_name.rpartition("docker.io/")[2] if not id else image_name

@@ -1,4 +1,4 @@
-"""The authors of the newest commits of an application's branch."""
+"""The authors of the newest commits in an application's branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of databases alone: their credentials, the configurations there are, and later versions."""
+"""Operations for databases only: credentials, available configurations, and versions for an upgrade."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def list_applications(ctx: Context, call: Call) -> Reply:
 
 @reads("database.masterCredentials")
 async def master_credentials(ctx: Context, call: Call) -> Reply:
-    """Answers the credentials; only Admins may read them."""
+    """Returns the master credentials of a database. The operation needs the scope Admin."""
     row = await target(ctx.store.reads, call)
     spec = row.read(Database)
     credentials = await credentials_of(ctx, ctx.store.reads, row)

@@ -1,4 +1,4 @@
-"""Deployments of an environment by the request that has started them: they were stored in one transaction."""
+"""Groups the deployments of an environment by the request that started them in one transaction."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from windlass.core.deploy.states import BUILDS, WORDS, ActionStates, Do, Progres
 from windlass.store import DeploymentRow, Row
 
 MOST: Final = 10_000
-"""Deployments of a service that are checked."""
+"""Maximum number of deployments that are checked per service."""
 STAGE: Final = "DEFAULT"
-"""The name of the stage in which all services of an environment are."""
+"""The name of the only stage, which contains all services of an environment."""
 
 
 class PastDeployment(Struct, frozen=True):
@@ -46,12 +46,12 @@ class PastDeployment(Struct, frozen=True):
 
     @property
     def request(self) -> tuple[int, str]:
-        """Identifies the deployments of one request, which were stored at the same time."""
+        """A key for the request that started this deployment: its time and its id."""
         return self.row.created, self.details.request or self.row.id
 
 
 Group = Sequence[PastDeployment]
-"""The deployments of one request, in the order of the deployment."""
+"""The deployments of one request, in the order of deployment."""
 
 
 def as_past(service: Row, row: DeploymentRow) -> PastDeployment:
@@ -66,8 +66,8 @@ def state_of(group: Group) -> State:
 
 
 async def groups(ctx: Context, services: Sequence[Row], moment: int | None = None) -> AsyncIterator[Group]:
-    """Yields the deployments of all services, the newest request first; from those of a moment on if one is
-    named."""
+    """Yields the groups of deployments of services, the newest first. `moment`: the time of the newest group
+    to yield."""
     streams = [newest_first(ctx, service.id, MOST, moment) for service in services]
     heads = [await anext(stream, None) for stream in streams]
     while any(heads):
@@ -82,8 +82,8 @@ async def groups(ctx: Context, services: Sequence[Row], moment: int | None = Non
 
 
 async def group_of(ctx: Context, services: Iterable[Row], row: DeploymentRow) -> Group:
-    """Returns the deployments of the request that has started this one, itself among them; none if its
-    service is gone."""
+    """Returns the deployments of the request that started `row`, including `row`. Empty if the deployment's
+    service was deleted."""
     group: list[PastDeployment] = []
     for service in services:
         if service.id == row.service:

@@ -1,4 +1,5 @@
-"""Past and waiting deployments of a service or of a whole environment, as existing clients list them."""
+"""The history and the queue of deployments of a service or an environment, in the format of existing
+clients."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ async def history(ctx: Context, call: Call) -> Reply:
 
 
 async def _newest(source: Reads, service: Row, start_id: str | None, highest: int) -> int:
-    """Returns the number of the newest deployment of a history, which may continue after one of them."""
+    """Returns the number of the newest deployment to list. The list may continue after the deployment
+    `start_id`."""
     if not start_id:
         return highest
     start = await source.deployments.get(start_id)
@@ -68,8 +70,8 @@ async def _newest(source: Reads, service: Row, start_id: str | None, highest: in
 
 
 def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
-    """Returns the number that is reached from the highest one by skipping so many, not counting those
-    `without`."""
+    """Returns the number of the deployment at position `skip` of a list, counting down from `highest` and
+    leaving out the numbers in `without`."""
     number = highest - skip
     for missing in sorted(without, reverse=True):
         number -= missing >= number
@@ -153,7 +155,7 @@ async def _list_groups(
 
 
 async def _start(source: Reads, query: HistoryQuery, services: Iterable[Row]) -> DeploymentRow | None:
-    """Returns the deployment after whose entry a list begins; None for a list from the newest on."""
+    """Returns the deployment after whose entry a list begins; None for a list that begins with the newest."""
     if not query.startId:
         return None
     row = await source.deployments.get(query.startId)
@@ -239,7 +241,7 @@ def _page(query: HistoryQuery, entries: Sequence[Document]) -> Reply:
     return Reply(body[:-1] + b',"page":1,"page_size":%d}' % query.pageSize)
 
 
-# Deployments that wait or are under way
+# Waiting and running deployments
 
 
 @reads("service.deploymentQueue")
@@ -284,7 +286,8 @@ def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
 
 
 def _queued_service(ctx: Context, past: PastDeployment) -> Document:
-    """Returns a service of a queue. Clients refuse `details` without the type of a job."""
+    """Returns the entry of a service in a queue. `details` are present only for jobs, because clients refuse
+    them without a job type."""
     version = ctx.kinds[past.service.family].shown_version(past.service, past.details)
     return {
         "identifier": _identifier(ctx, past),

@@ -1,4 +1,4 @@
-"""The log of a deployment of a whole environment, from its records and the lines of its builds."""
+"""The log of an environment's deployment, built from deployment records and build log lines."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _IDS: Final = UUID("4b1f0a86-6f0a-4f0e-9a64-3a6b5c1f7d02")
 
 
 class LogEntry(Struct, frozen=True, gc=False):
-    """A line of the log of a deployment."""
+    """An entry in the log of a deployment."""
 
     at: str
     id: str
     past: PastDeployment
     state: State
-    """The state of the service then."""
+    """The state of the service at that time."""
     step: State
     message: str
 
@@ -88,7 +88,7 @@ async def _asked_group(ctx: Context, call: Call, environment: Row) -> Group:
 
 
 async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]:
-    """Returns the last lines of all deployments together, and never holds many more of them."""
+    """Returns the last log entries of all deployments in a group. Keeps no more than needed in memory."""
     most = call.asked(DeploymentLogQuery).tail
     entries: list[LogEntry] = []
     for past in group:

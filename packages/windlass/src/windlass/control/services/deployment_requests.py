@@ -1,4 +1,5 @@
-"""Requests that have started deployments, found by the id of one of them."""
+"""The status and the cancellation of a request that started deployments. The id of a deployment identifies
+its request."""
 
 from __future__ import annotations
 
@@ -20,9 +21,10 @@ from windlass.store import Reads, Row, Tx
 
 
 class RequestOrigin(Struct, frozen=True):
-    """The environment of a request, and the deployment that its id names.
+    """The environment of a request, and the deployment whose id identifies the request.
 
-    A request for an environment in which there was nothing to do has none, and has the environment's id."""
+    A request that started no deployments has the id of its environment, and `named` is None.
+    """
 
     place: Row
     named: PastDeployment | None
@@ -42,7 +44,7 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 @writes("cancelDeploymentRequest")
 async def cancel_request(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Cancels the rest of a request. A repeat changes nothing while the first cancellation is in progress."""
+    """Cancels the open deployments of a request. Does nothing if they are being cancelled already."""
     origin = await _find(tx, call.ids[0])
     left = await _open_of(ctx, tx, origin)
     concerned = left or ([origin.named] if origin.named else [])
@@ -78,7 +80,7 @@ async def _group(ctx: Context, source: Reads, origin: RequestOrigin) -> Group:
 
 
 async def _open_of(ctx: Context, source: Reads, origin: RequestOrigin) -> list[PastDeployment]:
-    """Returns the deployments of the request that wait or are in progress."""
+    """Returns the open deployments of a request."""
     if origin.named is None:
         return []
     waiting = [

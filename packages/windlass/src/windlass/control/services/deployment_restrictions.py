@@ -1,5 +1,7 @@
-"""Deployment restrictions of a service: their number is limited. Duplicates are harmless, as in a
-.dockerignore."""
+"""Deployment restrictions of a service: paths whose changes are deployed or ignored.
+
+Their number is limited. Duplicates are harmless.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection for requests: the recipe of a repository and its branches, before anything is created."""
+"""Detection before a service is created: how a repository is built and started, and its branches."""
 
 from __future__ import annotations
 

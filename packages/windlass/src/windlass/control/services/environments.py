@@ -1,4 +1,5 @@
-"""Actions on all or chosen services of an environment, in one transaction."""
+"""Actions on all or chosen services of an environment, in one transaction, and the statuses of
+environments."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ from windlass.store import Reads, Row, StatusRow, Tx
 
 
 async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
-    """Returns all services, in the order of deployment: those that others wait for come first."""
+    """Returns all services of an environment in the order of deployment: services that others wait for come
+    first."""
     return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
 
 
@@ -66,12 +68,13 @@ class Environments(Behaviour[Environment]):
 
 
 class EnvironmentAction(NamedTuple):
-    """An action on a whole environment."""
+    """The properties of an action on a whole environment."""
 
     alone: State
-    """The state of an environment without services afterwards."""
+    """The resulting state of an environment without services."""
     ends: bool = False
-    """True if the action ends services: dependent services first, and only services that were started."""
+    """Whether the action stops services. It then applies in reverse order, and only to services that were
+    deployed."""
 
 
 _WHOLE: Final = {
@@ -93,12 +96,12 @@ _CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
 
 
 class ChosenService(NamedTuple):
-    """A service in a body, and the requested action."""
+    """A service that a request chooses, and the part of the request's body for it."""
 
     row: Row
     asked: Spec | None
     place: str
-    """The place of its name in the body."""
+    """Path of the service in the body, for error messages."""
 
 
 @writes(*(f"environment.{name}" for name in _WHOLE))
@@ -124,7 +127,7 @@ async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     if call.operation.answer is None:
         return Reply()
     status = await status_of_environment(ctx, tx, call, environment)
-    if begun:  # the status has the id of the last request for the whole environment
+    if begun:  # the environment's status has the id of the last request for the whole environment
         status |= dict.fromkeys(("deployment_request_id", "execution_id"), begun[0])
     return Reply(encode(status))
 
@@ -145,9 +148,12 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _note_request(
     ctx: Context, tx: Tx, call: Call, environment: Row, alone: State, request: str
 ) -> Reply:
-    """Notes what was asked of the environment; one without services is complete at once.
+    """Records a request in the status of the environment, and returns the status. An environment without
+    services gets its final state at once.
 
-    The id of the request is that of its entry in the history; without deployments, of the environment."""
+    The id of the request is the id of its entry in the history, or of the environment if there are no
+    deployments.
+    """
     status = await tx.statuses.get(environment.id)
     if status is None:
         await tx.statuses.add(environment.id, environment.org, State.READY, cluster_of(environment))
@@ -159,7 +165,8 @@ async def _note_request(
 
 
 async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accepted | None:
-    """Acts on a service. A refusal of one of its fields names the place of the field in the body."""
+    """Performs the action on a service. Prefixes error messages about a field with the path of the service in
+    the body."""
     try:
         return await _CHOSEN[action_name(call)](ctx, tx, call, chosen.row, chosen.asked)
     except (Invalid, Conflict) as refusal:
@@ -170,7 +177,8 @@ async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accep
 
 
 async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[ChosenService]:
-    """Returns each service once, with the requested action. Refuses services of another environment."""
+    """Returns the chosen services without duplicates, in the order of deployment. Raises Invalid for services
+    of other environments."""
     chosen: dict[str, ChosenService] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
@@ -187,7 +195,7 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
     return sorted(chosen.values(), key=lambda item: (families.index(item.row.family), item.row.pos))
 
 
-# How they are
+# Statuses
 
 
 @reads("environment.status")
@@ -203,11 +211,11 @@ async def read_statuses(ctx: Context, call: Call) -> Reply:
 
 
 class Statuses(Struct, frozen=True):
-    """The statuses of an environment and its services, in the words of one caller."""
+    """The statuses of an environment and its services, in the dialect of one caller."""
 
     environment: Document
     services: dict[str, list[Document]]
-    """Keyed by the name of the list in which they are shown."""
+    """Statuses of services, by the name of the list in the response."""
 
     @property
     def document(self) -> Document:
@@ -225,7 +233,7 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
 
 @reads("*.listStatuses")
 async def list_statuses(ctx: Context, call: Call) -> Reply:
-    """Lists the statuses of the services of one kind, as far as the caller sees them."""
+    """Lists the statuses of the services of one kind that the caller may see."""
     source, family = ctx.store.reads, call.family
     environment = await parent_of(source, call)
     rows = await visible_below(source, call.actor, environment, family)

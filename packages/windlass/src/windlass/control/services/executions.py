@@ -1,5 +1,7 @@
-"""Commands in instances of services, and connections to their ports: found, opened and audited.
-`api.executions` connects them to clients."""
+"""Commands in instances of services, and connections to their ports, with audit events.
+
+`api.executions` connects them to clients.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,16 @@ from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import DeploymentRow, Row, Tx
 
 SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
-"""The default command."""
+"""The default command: bash if it is installed, otherwise sh."""
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
-"""Seconds until a connection attempt to a port is given up."""
+"""Seconds after which connecting to a port fails."""
 _LONGEST_SHOWN: Final = 2000
-"""Characters of a command in the audit."""
+"""Maximum length of a command in the audit, in characters."""
 
 
 class ExecutionSession:
-    """A command or connection of a caller, from its event in the audit to that of its end."""
+    """A command or connection of a caller. Its beginning and its end are recorded in the audit."""
 
     def __init__(self, ctx: Context, call: Call, service: Row, instance: Instance, command: str) -> None:
         self._ctx, self._call, self._service = ctx, call, service
@@ -56,7 +58,7 @@ class ExecutionSession:
         return self._service.org
 
     async def open(self, begin: Callable[[Engine], Awaitable[Execution]]) -> None:
-        """Starts the command, after its start is recorded in the audit."""
+        """Starts the command or connection, after the audit event was stored."""
         await self._record(Event.COMMAND_BEGUN, {})
         self._has_begun = True
         place = await self._ctx.places.of(self._service.id)
@@ -70,7 +72,7 @@ class ExecutionSession:
             raise Conflict(str(error)) from error
 
     async def end(self, reason: str, exit_code: int | None = None) -> None:
-        """Ends the command and everything that it has started. Does nothing when repeated."""
+        """Ends the command with all its processes. Idempotent."""
         execution, self.execution = self.execution, None
         if execution is not None:
             await execution.close()
@@ -96,15 +98,15 @@ class ExecutionSession:
 
 
 async def find_service(ctx: Context, call: Call) -> Row:
-    """Returns the service in which a command is to run, if the caller has the permission and this server
-    can run it."""
+    """Returns the service for a command. Raises if the caller lacks the permission, or if this server does
+    not run the service."""
     service = await target(ctx.store.reads, call)
     await check_here(ctx, service.id)
     return service
 
 
 async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSession:
-    """Starts the command or the connection that the query of a call requests."""
+    """Starts the command or connection that a call requests."""
     status = await status_of(ctx.store.reads, service)
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     if isinstance(call.query, ConnectRequest):
@@ -145,7 +147,7 @@ async def _connect(instance: Instance, port: int) -> Execution:
 
 
 class PortConnection:
-    """A connection to a port of an instance, which takes the place of a command."""
+    """A connection to a port of an instance, with the interface of a command."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -166,7 +168,7 @@ class PortConnection:
             self._writer.write_eof()
 
     async def resize(self, size: TerminalSize) -> None:
-        """Does nothing: there is no terminal."""
+        """Does nothing, because a connection has no terminal."""
 
     async def wait(self) -> int:
         return 0

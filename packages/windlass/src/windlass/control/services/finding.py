@@ -1,4 +1,4 @@
-"""Finds resources by path of names, as one request: `shop/production/web`."""
+"""Finds resources by a path of names, such as `shop/production/web`, in one request."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
 
 _MOST_COMPARED: Final = 200
-"""Maximum number of names that are compared with a wrong one."""
+"""Maximum number of names that are compared with a misspelled name."""
 _LONGEST_COMPARED: Final = 40
-"""Characters of a name that is compared: the time to compare two grows with the square of their length."""
+"""Maximum length of a compared name. The time of a comparison grows with the square of the length."""
 
 
 class PathPart(Struct, frozen=True):
-    """One part of a path. Without a text it matches anything of the family."""
+    """One part of a path. An empty text matches any resource of the family."""
 
     family: Family
     text: str
 
     @property
     def key(self) -> str:
-        """The text as names are compared."""
+        """The text in the form in which names are compared."""
         return self.family.key_of({str(self.family.names): self.text}) or ""
 
 
 class Match(Struct, frozen=True):
     ids: tuple[str, ...]
-    """The id of the resource, then those of its parents up to the organization."""
+    """The resource's own id, the id of its parent, and so on to the organization."""
     name: str = ""
-    """The name, if the match has no row of its own; other names are read when they are shown."""
+    """Set only for items without a row of their own. Other names are read when they are shown."""
 
     @property
     def org(self) -> str:
@@ -62,7 +62,7 @@ async def find(ctx: Context, call: Call) -> Reply:
 
 
 def parts_of(registry: Registry, query: Naming) -> list[PathPart]:
-    """Parses a path of names, from the organization down."""
+    """Parses a path of names. Returns its parts from the organization downwards."""
     family = registry.families.get(query.family)
     if family is None or not _has_names(family):
         named_families = sorted(family.name for family in registry.families.values() if _has_names(family))
@@ -82,7 +82,8 @@ def _has_names(family: Family) -> bool:
 
 
 def _line(registry: Registry, family: Family, below: str) -> list[Family]:
-    """The families on the way to this one, from the organization down."""
+    """Returns the families from the organization down to this one. `below` selects the parent if there are
+    several."""
     line = [family]
     while parents := [parent for parent in registry.parents(line[0]) if parent is not None]:
         if len(parents) > 1:
@@ -95,7 +96,7 @@ def _line(registry: Registry, family: Family, below: str) -> list[Family]:
 
 
 class Search:
-    """Finds resources that one caller may see."""
+    """A search for resources that one caller may see."""
 
     def __init__(self, ctx: Context, call: Call) -> None:
         self._ctx = ctx
@@ -129,7 +130,7 @@ class Search:
                 raise Missing(f"There is no {part.family.noun} {part.text!r} here{did_you_mean(meant)}")
 
     async def _similar_names(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
-        """Returns names similar to a misspelled one, among the first that the caller sees."""
+        """Returns names similar to a misspelled one, among the first names that the caller may see."""
         if len(part.text) > _LONGEST_COMPARED:
             return []
         compared = (await self.matches(siblings))[:_MOST_COMPARED]
@@ -162,17 +163,20 @@ class Search:
         return [row.id for row in named if part.key in {row.id, row.name}]
 
     def _listing(self, parts: Sequence[PathPart]) -> Operation:
-        """The operation that lists the family below its parent."""
+        """Returns the operation that lists the last part's family below its parent."""
         listings = self._ctx.registry.handled_by(f"{parts[-1].family.name}.{Verb.LIST}")
         return next(listing for listing in listings if listing.parent is parts[-2].family)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
-        """Returns whether the list has its own handler, as for variables, which are inherited. The handler
-        for services only filters the list on request."""
+        """Returns whether a list has a handler of its own, as for variables, whose list includes inherited
+        ones.
+
+        Handlers of services' lists only filter rows on request, so they do not count.
+        """
         return listing.handler in READING
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
-        """Returns the items with the wanted name of a list that has its own handler."""
+        """Returns the matching items of a list with a handler of its own."""
         everything = Paging(page=1, page_size=EVERYTHING)
         call = msgspec.structs.replace(
             self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
@@ -186,13 +190,13 @@ class Search:
         ]
 
     async def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:
-        """Returns whether the caller may see the match and every resource that its path names."""
+        """Returns whether the caller may see the match and every resource that the path names."""
         visible = len(await self._visible(match, parts))
         named = max((place for place, part in enumerate(reversed(parts[1:])) if part.text), default=0)
         return visible > named
 
     async def _visible(self, match: Match, parts: Sequence[PathPart]) -> tuple[str, ...]:
-        """Returns the ids of a path from its end up to the first one that the caller may not see."""
+        """Returns the ids of a path, from its end up to the first resource that the caller may not see."""
         sight, ids = self._sights[match.org], match.ids
         for number, (part, id, parent) in enumerate(zip(parts[::-1], ids, (*ids[1:], ""), strict=True)):
             if not await sight.includes(part.family.name, id, parent):
@@ -200,7 +204,7 @@ class Search:
         return ids
 
     async def _name(self, id: str) -> str:
-        """Returns the name as users wrote it, not in the form in which names are compared."""
+        """Returns the name as users wrote it, and not in the form in which names are compared."""
         if id not in self._names:
             row = await self._source.resources.get(id)
             assert row is not None

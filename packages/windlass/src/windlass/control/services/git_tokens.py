@@ -1,4 +1,4 @@
-"""Git tokens: each belongs to one host, and is sent to no other."""
+"""Git tokens. Each belongs to one host, and is not sent to other hosts."""
 
 from __future__ import annotations
 

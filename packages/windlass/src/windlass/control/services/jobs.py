@@ -1,5 +1,5 @@
-"""Runs of jobs in the API: listed, read, started, cancelled and purged; due times; new tags of an
-image."""
+"""Job runs in the API: listing, reading, starting, cancelling and purging; due times; and deploying new
+tags."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _record(ctx: Context, tx: Tx, kind: Event, row: Row, run: RunRow, call: Call) -> None:
-    """Writes the event of what a person does with a run. The command is left to the run, which shows it."""
+    """Records the event of a person's action on a run. The event does not contain the command, which the run
+    shows."""
     data = {"name": name_of(row), "environment_id": row.parent, "run_id": run.id, "number": run.number}
     await emit_asked(ctx, tx, kind, row, call, data)
 
@@ -100,7 +101,7 @@ async def _find(source: Reads, row: Row, id: str) -> RunRow:
 
 @writes("job.run")
 async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Starts a run of the version that is deployed, with the command of its schedule or another one."""
+    """Starts a run of the deployed version, with the scheduled command or with the command in the request."""
     row = await target(tx, call)
     await refuse_below_deleted(tx, row)
     timetable = await tx.timetables.get(row.id)
@@ -128,7 +129,7 @@ async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def _command_of(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
-    """Returns the command of a run. Parts that are not asked for are those of the job."""
+    """Returns the command of a run. Parts that the request leaves out come from the job."""
     entrypoint, arguments = usual.entrypoint, usual.arguments
     if asked.entrypoint:
         check_command("entrypoint", asked.entrypoint)
@@ -145,7 +146,7 @@ async def read_due_times(ctx: Context, call: Call) -> Reply:
     is_active = timetable is not None and timetable.due != FAR
     cron = row.read(Job).schedule.cronjob or CronSchedule()
     text, name = cron.scheduled_at or "", cron.timezone
-    if timetable is not None and is_active:  # changes of the settings take effect with the next deployment
+    if timetable is not None and is_active:  # changed settings take effect with the next deployment
         plan = plan_of(timetable)
         text, name = plan.scheduled_at, plan.timezone
     try:
@@ -164,7 +165,7 @@ async def read_due_times(ctx: Context, call: Call) -> Reply:
 
 
 def _next_times(text: str, name: str, after: int, count: int) -> list[int]:
-    """Returns the next due times of a timetable, in minutes; none without one."""
+    """Returns the next due times of a timetable, in minutes; empty without a timetable."""
     times: list[int] = []
     due = next_due(parse(text), zone(name), after) if text else None
     while due is not None and len(times) < count:
@@ -196,7 +197,7 @@ async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _purge(ctx: Context, tx: Tx, row: Row, call: Call) -> list[str]:
-    """Deletes failed runs of a job, with an event if there are any. Returns their ids."""
+    """Deletes the failed runs of a job, and records an event if there were any. Returns their ids."""
     runs = await tx.runs.purge_failed(row.id)
     if runs:
         data = {"name": name_of(row), "environment_id": row.parent, "runs": len(runs)}
@@ -214,7 +215,7 @@ async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def _image_of(row: Row) -> ImageSource | None:
-    """Returns the image of a job that asks for new tags."""
+    """Returns the image of a job that deploys new tags; None for other jobs."""
     spec = row.read(Job)
     image = spec.source.image
     if not (spec.auto_deploy and image):

@@ -1,4 +1,4 @@
-"""The addresses of a service, and whether they lead to it."""
+"""The public addresses of a service, and whether they are reachable."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ async def read_ingress_status(ctx: Context, call: Call) -> Reply:
 
 
 def _routed_state(status: StatusRow) -> State:
-    """Returns DEPLOYED while a release answers at the addresses, also while a newer one is on its way."""
+    """Returns the state of a service's addresses. They are DEPLOYED while a release serves, even during a new
+    deployment."""
     state = State(status.state)
     if status.serving is None or state is State.UNAVAILABLE:
         return state
-    # Only a static site serves without instances.
+    # only static sites serve without instances
     return State.DEPLOYED if status.ready or not status.instances else State.UNAVAILABLE

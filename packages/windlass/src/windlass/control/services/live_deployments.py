@@ -1,4 +1,4 @@
-"""Streams one deployment: an event whenever it has changed, until it has ended."""
+"""Streams one deployment: sends an event after each change, until the deployment has ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _events(
         await reader.fresh()
         before = b""
         while reader.event:
-            over = reader.over  # as of this event: while it is sent, the deployment may end
+            over = reader.over  # the value for this event, because the deployment may end while the event is sent
             if reader.event != before:
                 before = reader.event
                 yield before
@@ -52,7 +52,7 @@ class _DeploymentReader(SharedReader):
         self._service = service
         self._id = id
         self.event = b""
-        """The deployment as it is; empty before the first check, and when the service is gone."""
+        """The current event; empty before the first check, and after the service was deleted."""
         self.over = False
         self.expect({status_topic(service.id), inside_topic(service.parent)})
 

@@ -1,6 +1,7 @@
 """Streams the statuses of an environment and its services.
 
-A stream remembers only the last state that it sent, so a slow client gets the newest state and none between.
+A stream remembers only the last state that it has sent. A slow client gets the newest state, and misses the
+states in between.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class StatusSnapshot(Struct, frozen=True, eq=False):
 
     environment: Document
     services: dict[str, tuple[str, Document]]
-    """Keyed by id: in which list it is shown, and how it is."""
+    """The list and the status of each service, by id."""
     lists: tuple[str, ...]
     mark: str
 
@@ -44,7 +45,7 @@ def state_of(statuses: Statuses) -> StatusSnapshot:
 
 
 def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
-    """Returns the event with the changes from one snapshot to the next."""
+    """Returns an event with the changes from one snapshot to the next."""
     former = before.services if before else {}
     changed: dict[str, list[Document]] = {name: [] for name in now.lists}
     for id, (name, status) in now.services.items():
@@ -89,9 +90,9 @@ async def _follow(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, N
 
 
 class _StatusReader(SharedReader):
-    """Reads the statuses of one environment, in one vocabulary."""
+    """Reads the statuses of one environment in one dialect, for all its streams."""
 
-    # A deployment changes several things one right after the other.
+    # A deployment makes several changes in quick succession.
     resting = 0.05
 
     def __init__(self, ctx: Context, call: Call, row: Row) -> None:
@@ -100,7 +101,7 @@ class _StatusReader(SharedReader):
         self._call = call
         self._row = row
         self.state: StatusSnapshot | None = None
-        """None before the first check, and when the environment is gone."""
+        """The current statuses; None before the first check, and after the environment was deleted."""
         self._last: tuple[StatusSnapshot | None, StatusSnapshot, bytes] | None = None
         self._place = {inside_topic(row.id), inside_topic(row.parent), status_topic(row.id)}
         self.expect(self._place)
@@ -119,8 +120,8 @@ class _StatusReader(SharedReader):
         return True
 
     def event_since(self, before: StatusSnapshot | None) -> bytes:
-        """Returns the changes up to the present state; built once for all streams with the same last
-        state."""
+        """Returns the event with the changes since an earlier snapshot. Streams with the same snapshot share
+        one event."""
         assert self.state is not None
         if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
             self._last = (before, self.state, event_between(before, self.state))

@@ -1,4 +1,4 @@
-"""Reads network options, and refuses those that the gateway does not support."""
+"""Network options of services. Options that the gateway does not support are refused."""
 
 from __future__ import annotations
 

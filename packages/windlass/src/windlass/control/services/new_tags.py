@@ -1,4 +1,4 @@
-"""Deploys a new tag of an image to the services of an organization that run it and ask for new tags."""
+"""Deploys a new tag of an image to the services that use the image and have `auto_deploy` enabled."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
 FindImage = Callable[[Row], ImageSource | None]
-"""Returns the image of a service; None if the service does not ask for new tags."""
+"""Returns the image of a service; None if the service does not deploy new tags."""
 
 
 async def deploy_new_tag(
     ctx: Context, tx: Tx, call: Call, family: Family, find_image: FindImage, body: Spec
 ) -> Reply:
-    """Deploys a new tag to services that run its image with another one, as far as the caller may."""
+    """Deploys a new tag to the services that run the image with another tag and that the caller may
+    deploy."""
     organization, asked = await target(tx, call), call.sent(ImageToDeploy)
     deployments: list[Document] = []
     for service in await tx.resources.of_org(organization.id, family.name):
@@ -43,15 +44,18 @@ async def deploy_new_tag(
 
 
 async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
-    """Returns whether the name that was asked for is that of an image: relative to its registry, or whole."""
+    """Returns whether the requested name is the name of an image, either relative to its registry or in
+    full."""
     if asked.image_name == image.image_name:
         return True
     return with_registry(asked.image_name) == with_registry(await whole_name(tx, org, image))
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
-    """Returns all deployments as one status, which existing clients expect. Its request is that of the first
-    deployment, since a request is of one environment."""
+    """Returns all deployments in the form of one status, as existing clients expect.
+
+    Its request id is the one of the first deployment, because a request belongs to one environment.
+    """
     state = State.QUEUED if deployments else State.DEPLOYED
     request = deployments[0]["deployment_request_id"] if deployments else None
     return {

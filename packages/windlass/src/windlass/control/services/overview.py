@@ -1,4 +1,4 @@
-"""Lists all services of an organization: the type, place, status and address of each."""
+"""Lists all services of an organization with type, environment, status and address."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from windlass.families.organization import ServicesQuery
 from windlass.store import Row
 
 _AT_ONCE: Final = 20
-"""Services that are read before others get their turn on the loop."""
+"""Number of services after which other tasks of the event loop get a turn."""
 
 
 class ServicePlace(Struct, frozen=True):
-    """A service, and what it is in."""
+    """A service with its environment and its project."""
 
     id: str
     family: str
@@ -37,7 +37,7 @@ class ServicePlace(Struct, frozen=True):
 
 
 class ServiceSummary(Struct):
-    """The part of a service that the list shows."""
+    """The fields of a service that the list contains."""
 
     name: str
     description: str = ""
@@ -65,7 +65,7 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
         on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}
     places = [
         ServicePlace(*columns)
-        for family in ctx.kinds  # in the order of a deployment
+        for family in ctx.kinds  # in the order of deployment
         for columns in await source.tree.services(org, family, project, environment_id)
     ]
     sight = Visibility(source, call.actor, org)

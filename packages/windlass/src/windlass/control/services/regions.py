@@ -1,4 +1,4 @@
-"""Regions of cloud providers: data, encoded once."""
+"""The regions of cloud providers, which are constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and tags, as their registries list them."""
+"""Lists the images and tags of container registries."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from windlass.registries.refusals import Problem, RegistryFailure
 MOST_TAGS: Final = 10_000
 MOST_IMAGES: Final = 10_000
 _WITH_TAGS: Final = 100
-"""Images of a page for which tags are asked for."""
+"""Maximum number of images on a page whose tags are read."""
 SECONDS: Final = 90
-"""Seconds that a registry may take for its images and the tags of each."""
+"""Time limit for reading the images of a page and their tags, in seconds."""
 _AT_ONCE: Final = 4
-"""Maximum number of images whose tags are requested in parallel."""
+"""Number of images whose tags are read concurrently."""
 
 
 @reads(f"{container_registry.name}.images")
@@ -58,7 +58,7 @@ async def _list(ctx: Context, spec: ContainerRegistry, call: Call, query: Images
 
 
 def failure_answer(failure: RegistryFailure) -> Failure:
-    """Returns the answer to a request that a registry would have to answer."""
+    """Returns the API's error for a failed request to a registry."""
     if failure.problem is Problem.RATE_LIMIT:
         return Unavailable(str(failure), {"retry-after": str(failure.retry_after)})
     return Conflict(str(failure))
@@ -76,7 +76,7 @@ async def _one_image(registry: RegistryClient, query: ImagesQuery, page: slice) 
 
 
 async def _list_hub(ctx: Context, spec: ContainerRegistry, call: Call, query: ImagesQuery) -> Reply:
-    """Lists public images of Docker Hub: those that are searched for, or those of the user of the login."""
+    """Lists public images of Docker Hub: search results, or the images of the login's user."""
     if query.search:
         names, count = await search_images(ctx.out, query.search, *paging(call))
     else:
@@ -113,7 +113,7 @@ async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
     try:
         read = await registry.tags(name, MOST_TAGS)
     except RegistryFailure as failure:
-        # Registries keep listing images of which all tags were deleted, or that this login may not read.
+        # Registries list images whose tags were all deleted, or that this login may not read.
         if failure.problem in {Problem.UNKNOWN_IMAGE, Problem.RIGHT}:
             return RegistryImage(image_name=name, versions=[])
         raise

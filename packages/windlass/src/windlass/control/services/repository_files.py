@@ -1,4 +1,4 @@
-"""Answers questions about the files of a repository, of which it fetches the newest commit."""
+"""Checks and lists files in the newest commit of a repository."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_FOLDERS: Final = 10_000
 _FIELD: Final = "git_repository"
 T = TypeVar("T")
 Look: TypeAlias = Callable[[str, Path], Awaitable[T]]
-"""Answers a question about a folder, for an organization."""
+"""Examines a folder on behalf of an organization, and returns the result."""
 
 
 @reads("environment.checkDockerfile")
@@ -70,8 +70,11 @@ async def look_into(
     purpose: str,
     look: Look[T],
 ) -> T:
-    """Looks into the folder of a repository that the caller may read. `at` is the field of the
-    body that names it, or empty."""
+    """Fetches a repository that the caller may read, and examines its folder.
+
+    `at`: the field of the body with the repository; empty if it is the body itself. `purpose`: identifies
+    results that can be reused.
+    """
     row = await target(ctx.store.reads, call)
     source = await readable_source(ctx, call, row.org, repository, at)
     try:
@@ -90,7 +93,7 @@ async def look_into(
 async def readable_source(
     ctx: Context, call: Call, org: str, repository: GitRepositoryRequest, at: str
 ) -> GitSource:
-    """Returns a repository of a body, which the caller may read."""
+    """Returns the source of the repository in a body. Raises if the caller may not use its git token."""
     normalise_repository(repository, at)
     if token := repository.git_token_id:
         path = f"{at}.git_token_id".lstrip(".")
@@ -106,7 +109,7 @@ def unreadable(error: GitError) -> Conflict:
 
 
 def aside(look: Callable[[Path], T]) -> Look[T]:
-    """Runs a function in a thread; the duration of these operations is limited."""
+    """Makes a function run in a thread. Suitable for functions whose running time is limited."""
 
     async def answer(_: str, folder: Path) -> T:
         return await in_thread(look, folder)
@@ -132,7 +135,7 @@ def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:
 
 
 def _images(dockerfile: Dockerfile) -> Iterator[str]:
-    """Yields the images of FROM. A variable without a value is shown as it is written."""
+    """Yields the images in FROM instructions. A variable without a value is left as written."""
     variables = dockerfile.outer({})
     for stage in dockerfile.stages:
         if dockerfile.earlier(stage.base, stage) is None:
@@ -150,13 +153,13 @@ def _list_folders(folder: Path) -> Directories:
 
 
 def file_inside(folder: Path, path: str, field: str) -> str:
-    """Returns the path of a file, relative to the folder, with its links followed. Refuses one that is no
-    file, or leads out of the folder."""
+    """Returns the path of a file relative to the folder, with links resolved. Raises Invalid if it is not a
+    file inside the folder."""
     top = folder.resolve()
     try:
         file = (top / path.strip("/")).resolve(strict=True)
         if file.is_file() and file.is_relative_to(top):
             return str(file.relative_to(top))
     except (OSError, RuntimeError, ValueError):
-        pass  # it is not there, or its links go round in a circle
+        pass  # the file does not exist, or its links form a cycle
     raise Invalid(f"{field}: there is no file {path} in this folder of the repository")

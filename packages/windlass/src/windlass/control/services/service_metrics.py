@@ -1,4 +1,4 @@
-"""Answers the metrics of a service: what its instances used in the last hour, and the requests to it."""
+"""The metrics of a service in the last hour: resource usage of its instances, and requests to it."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def _round(numbers: Numbers) -> Numbers:
 
 
 def _order(name: str) -> tuple[int, ...]:
-    """Sorts instances by generation and number."""
+    """Returns a sort key for instance names: generation and number."""
     return tuple(int(part) for part in name.split("-"))

@@ -1,4 +1,5 @@
-"""Actions on services of any kind: deploy, stop, restart, roll back, cancel; and their status and history."""
+"""Actions on services of all kinds: deploy, stop, restart, roll back and cancel; their statuses and
+deployments."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 @behaves(trait=DEPLOYABLE)
 class Services(Behaviour[Spec]):
-    """Keeps the status, the names and the variables of a service; its kind does the rest."""
+    """The common behaviour of all services: status, names and variables. The service kind adds its own
+    behaviour."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None
@@ -81,8 +83,11 @@ class Services(Behaviour[Spec]):
 
 
 async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
-    """Refuses a new name to callers who may change this service only: others of the environment find services
-    by name, also one that is created, copied or given this name later."""
+    """Refuses a new name if the caller may change only this service.
+
+    Other services of the environment find services by name, so a name could take over the connections of
+    another service.
+    """
     if label(change.spec.name) == label(change.before.name):
         return
     home = await tx.resources.get(change.row.parent)
@@ -94,7 +99,7 @@ async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
 
 
 def _check_engine_support(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
-    """Refuses what the engine can never give to an instance. What a service has already is left as it is."""
+    """Raises Invalid for requirements that the engine cannot fulfil. Unchanged requirements are accepted."""
     if not place.is_connected:
         return
     demand, former = kind.demand(spec), kind.demand(before) if before else None
@@ -176,7 +181,7 @@ async def _earlier(ctx: Context, tx: Tx, service: Row, wanted: str | None) -> De
     kind, status = ctx.kinds[service.family], await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 1000)
     serving = next((deployment for deployment in past if deployment.id == status.serving), None)
-    if runs_once(kind.family):  # nothing of it serves; its version is the last one
+    if runs_once(kind.family):  # a job has no serving deployment, so its version is the last successful one
         serving = await last_good(ctx, tx, service)
     build = particulars(serving).made if serving else None
     for row in past:
@@ -227,7 +232,7 @@ async def _answer(
     return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
 
 
-# How it is
+# Statuses
 
 
 @reads("*.status")
@@ -237,7 +242,8 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 
 async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
-    """Returns the status of a service, with what its last deployment does if that may be a part."""
+    """Returns the status of a service. If its deployments have sub-actions, the status contains the last
+    one's."""
     status = await status_as_reachable(ctx, await status_of(source, service))
     document = shown_status(call, service, status, await freshness(ctx, source, service, status))
     if sub_actions_of(ctx.registry[service.family]) and status.deployment:
@@ -248,7 +254,7 @@ async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) ->
 
 
 async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
-    """Returns whether the running release is up to date with the settings."""
+    """Returns whether the running release is up to date with the current settings."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
     if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):
@@ -272,7 +278,7 @@ async def newest_commits(ctx: Context, call: Call) -> Sequence[GitCommit]:
         raise Conflict(f"The repository cannot be read: {error}") from error
 
 
-# Past deployments
+# Deployments of a service
 
 
 @reads("deployment.list")
@@ -321,7 +327,7 @@ async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, S
 
 
 async def find_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
-    """The deployment that the path names, and its service."""
+    """Returns the service and the deployment in the path of a call."""
     service, _, _ = await _read_service(ctx, source, call)
     return service, await _deployment(source, call, service)
 

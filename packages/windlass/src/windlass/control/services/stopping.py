@@ -1,4 +1,4 @@
-"""Stops every service of an installation, as the API does one by one: for an operator on the machine."""
+"""Stops all services of an installation, for `windlass stop --all`. Uses the same action as the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = Dialect(name="plain", state=str, event=str)
 
 
 class StoppedService(Struct, frozen=True):
-    """A service that is to be stopped, by its own deployment."""
+    """A service that is being stopped, and the deployment that stops it."""
 
     service: str
     name: str
@@ -27,8 +27,8 @@ class StoppedService(Struct, frozen=True):
 
 
 async def up(source: Reads) -> list[Row]:
-    """Services of all organizations that run or are about to, newest first, so that applications end
-    before their databases."""
+    """Returns the running and starting services of all organizations, the newest first, so that applications
+    stop before their databases."""
     services = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
     return [row for row, status in reversed(services) if status and await _is_up(source, status)]
 
@@ -44,8 +44,8 @@ async def _is_up(source: Reads, status: StatusRow) -> bool:
 
 
 async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
-    """Stops all services. The stops are durable when this returns: a server that starts later continues
-    them."""
+    """Requests the stop of all services. The requests are durable, so that a server that starts later
+    continues them."""
     stopping = []
     for service in await up(tx):
         call = Call(
@@ -62,5 +62,5 @@ async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
 
 
 def _stop(ctx: Context, service: Row) -> Operation:
-    """The operation of the API that does the same."""
+    """Returns the operation that stops a service in the API."""
     return ctx.registry.handled_by(f"{service.family}.stop")[0]

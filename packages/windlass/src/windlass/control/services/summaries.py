@@ -1,4 +1,4 @@
-"""Lists of statuses and numbers: of the services, environments and projects in one place."""
+"""Lists of statuses and of numbers of services, environments and projects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Describe = Callable[[Row], Awaitable[Document]]
 
 
 async def _page(ctx: Context, call: Call, describe: Describe) -> Reply:
-    """Describes the resources of a page of the list. Only these are described."""
+    """Returns a page of a list, with a description of each resource on the page."""
     rows = await _visible(ctx.store.reads, call)
     bodies = [encode(await describe(row)) for row in rows[slice_of(call)]]
     return Reply(results(bodies, *paging(call), len(rows)))
@@ -66,7 +66,7 @@ async def list_environment_stats(ctx: Context, call: Call) -> Reply:
 
 
 async def count_services(ctx: Context, source: Reads, row: Row) -> int:
-    """Counts the services of an environment by the lengths of their lists, which are stored."""
+    """Returns the number of services in an environment, from the stored lengths of lists."""
     return sum([(await source.lists.page(row.id, family, 0, 0))[1] for family in ctx.kinds])
 
 

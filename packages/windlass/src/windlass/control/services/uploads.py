@@ -1,5 +1,5 @@
-"""Uploads: received in parts, completed, and swept. Their archives are stored at the server that builds
-them."""
+"""Uploads: received in parts, completed, and removed when unused. Their archives are stored on the server
+that builds them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from windlass.store import Reads, Row, Tx
 MOST_OPEN: Final = 10
 """Maximum number of incomplete uploads of one application."""
 KEPT: Final = DAY
-"""Time without progress after which an upload that is not needed goes."""
+"""Time without progress after which an unneeded upload is removed."""
 USED_WITHIN: Final = HOUR
-"""Time for which a complete upload is kept until it is deployed, even if others need the space."""
+"""Time for which a complete upload is kept to be deployed, even if space is needed."""
 _BATCH: Final = 1024 * 1024
 _OFFSET: Final = "upload-offset"
 
 
 @prepares("upload.create")
 async def make_room(ctx: Context, call: Call) -> None:
-    """Refuses an upload to a server that does not build the application, or whose disk has no room. Removes
-    uploads that nothing needs, the oldest first, if the application would have too many."""
+    """Checks that this server builds the application and has disk space. Removes the oldest unneeded uploads
+    if the application would exceed its limit."""
     parent = await parent_of(ctx.store.reads, call)
     await check_here(ctx, parent.id)
     await refuse_above_share(ctx.store.reads, parent.org, ctx.ownership.place)
     size, settings = call.sent(Upload).size, ctx.settings
     if size > min(settings.upload_bytes, settings.upload_kept_bytes):
-        return  # it is refused, and nothing goes for it
+        return  # the upload is refused later, so no other upload is removed for it
     ages = await in_thread(ctx.uploads.all)
     rows = await ctx.store.reads.resources.of_parent(parent.id, upload.name)
     excess = _sizes(rows) + size - ctx.settings.upload_kept_bytes
@@ -65,7 +65,7 @@ async def make_room(ctx: Context, call: Call) -> None:
 
 
 def _sizes(rows: Iterable[Row]) -> int:
-    """Returns the bytes of uploads. Those that are open may become as large as announced."""
+    """Returns the total bytes of uploads. Incomplete uploads count with their announced size."""
     return sum(row.read(Upload).size for row in rows)
 
 
@@ -92,8 +92,8 @@ class Uploads(Behaviour[Upload]):
 
 
 async def _count_open(tx: Tx, application: str) -> int:
-    """Counts incomplete uploads, and removes those without progress, because the sweep finds only uploads
-    of which some bytes have arrived."""
+    """Returns the number of incomplete uploads. Removes those without progress, because the periodic sweep
+    sees only uploads with an archive."""
     count, until = 0, stamp(tx.now - KEPT)
     for row in await tx.resources.of_parent(application, upload.name):
         if row.read(UploadShown).state != OPEN:
@@ -106,7 +106,8 @@ async def _count_open(tx: Tx, application: str) -> int:
 
 
 async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], length: int | None) -> Reply:
-    """Appends a part to the archive of an upload. Bytes that have arrived stay, however the request ends."""
+    """Appends a part to the archive of an upload. Received bytes are kept even if the request is
+    interrupted."""
     row = await _open_upload(ctx, call)
     spec, offset = row.read(Upload), call.asked(ContentPart).offset
     with ctx.uploads.writing(row) as file:
@@ -130,7 +131,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
 
 
 async def tell_offset(ctx: Context, call: Call) -> Reply:
-    """Answers how far an upload is, in a header."""
+    """Returns the number of received bytes of an upload, in a header."""
     row = await target(ctx.store.reads, call)
     await check_here(ctx, row.parent)
     return Reply(headers={_OFFSET: str(ctx.uploads.size(row))})
@@ -138,7 +139,7 @@ async def tell_offset(ctx: Context, call: Call) -> Reply:
 
 @prepares("upload.complete")
 async def check_content(ctx: Context, call: Call) -> None:
-    """Checks an archive, which may take seconds, and records its content."""
+    """Checks a complete archive, which may take seconds, and stores a summary of its content."""
     row = await target(ctx.store.reads, call)
     await check_here(ctx, row.parent)
     if row.read(UploadShown).state == READY:
@@ -155,7 +156,7 @@ async def check_content(ctx: Context, call: Call) -> None:
             async with ctx.uploads.checking(row.org, application.parent):
                 content = await in_thread(_examine, ctx.uploads.path(row), spec, limits_of(ctx.settings))
         except UploadError as error:
-            # The bytes are wrong: they have to be sent again.
+            # The received bytes are wrong, so the archive has to be sent again.
             await in_thread(ctx.uploads.remove, row)
             await _note(ctx, row, {"offset": 0})
             raise Invalid(str(error)) from error
@@ -174,8 +175,8 @@ async def complete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def sweep_uploads(ctx: Context) -> None:
-    """Removes unneeded uploads, and archives of uploads that this database has deleted. Unknown archives
-    are not touched."""
+    """Removes uploads that are no longer needed, and the archives of deleted uploads. Archives that are
+    unknown to this database are not touched."""
     for stored, age in (await in_thread(ctx.uploads.all)).items():
         row = await ctx.store.reads.resources.find(upload.name, stored.id)
         if row is not None and age * SECOND >= KEPT and not await _is_needed(ctx, row):
@@ -191,7 +192,7 @@ async def _forget(row: Row, tx: Tx) -> None:
 
 
 async def _mark_deleted(tx: Tx, row: Row) -> None:
-    """Allows that the archive of an upload is erased. An upload runs on no cluster."""
+    """Adds a tombstone, which allows erasing the archive of an upload. An upload is on no cluster."""
     await tx.deletions.record(row.id, "")
 
 
@@ -200,7 +201,8 @@ async def _is_deleted(reads: Reads, stored: StoredUpload) -> bool:
 
 
 async def _is_needed(ctx: Context, row: Row) -> bool:
-    """Returns True for the newest upload of an application, and for those that can be deployed again."""
+    """Returns whether an upload is the newest of its application, or belongs to a version that can be
+    deployed again."""
     shown = row.read(UploadShown)
     if shown.state != READY:
         return False
@@ -219,7 +221,7 @@ async def _open_upload(ctx: Context, call: Call) -> Row:
 
 
 async def _batches(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Puts pieces together, so that not each of them is a call of the disk."""
+    """Yields larger pieces made of several small ones, to reduce the number of disk writes."""
     held = bytearray()
     async for piece in pieces:
         held += piece
@@ -231,7 +233,7 @@ async def _batches(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _note(ctx: Context, row: Row, fields: dict[str, object]) -> Row:
-    """Writes what is known of an upload into its document."""
+    """Updates fields in the document of an upload."""
 
     async def write(tx: Tx) -> Row:
         current = await tx.resources.get(row.id)
