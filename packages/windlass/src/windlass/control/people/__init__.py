@@ -1,1 +1,1 @@
-"""Callers, members, tokens, and the organizations that they belong to."""
+"""Callers, members, tokens and sessions, and the organizations that they belong to."""

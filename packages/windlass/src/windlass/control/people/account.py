@@ -1,4 +1,4 @@
-"""The account: what a caller sees of itself."""
+"""The account of a caller: its identity, organizations and scopes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class OwnOrganization(Struct, frozen=True):
     id: str
     name: str
     scopes: list[str]
-    """The scopes that the caller has everywhere in it."""
+    """The scopes that the caller has for the whole organization."""
     scopes_of_parts: list[str]
-    """The scopes that the caller has for parts of it: more than `scopes` if it is limited."""
+    """The scopes that the caller has for at least a part of the organization."""
 
 
 class OwnAccount(Struct, frozen=True):
@@ -27,7 +27,7 @@ class OwnAccount(Struct, frozen=True):
     is_person: bool
     organizations: list[OwnOrganization]
     session: str
-    """Id of the browser's session; empty for other credentials."""
+    """Id of the browser session; empty for other credentials."""
     expires_at: str | None
 
 

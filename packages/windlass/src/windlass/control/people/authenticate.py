@@ -1,8 +1,8 @@
-"""Authenticates callers: from the Authorization header to an Actor, or a refusal.
+"""Authenticates callers: converts an Authorization header into an Actor, or raises a refusal.
 
-An API token is accepted with either scheme; Bearer also accepts a JWT of the built-in issuer or of the
-configured one. A verdict is cached for at most a second, never past its expiry, and dropped at once when a
-token or a member changes. Refusals are not cached.
+API tokens are accepted with the schemes Token and Bearer. Bearer tokens may also be JWTs of the built-in
+issuer or of the configured issuer. An accepted credential is cached for at most a second and not beyond its
+expiry. The cache is cleared when a token or a member changes. Refusals are not cached.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ BROWSER = "browser"
 _BROWSER_HEAD = b"browser\n"
 _MOST_KEPT = 10_000
 _MOST_COOKIES = 8
-"""Maximum number of cookies of one request that are checked."""
+"""Maximum number of session cookies of one request that are tried."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
 class RefusedCaller(Unauthorized):
-    """A refusal of a known caller."""
+    """A refused caller whose identity is known, for example the owner of a revoked token."""
 
     def __init__(self, message: str, caller: UnusualCaller, why: str = "") -> None:
         super().__init__(message, dict(CHALLENGE))
@@ -62,7 +62,7 @@ class RefusedCaller(Unauthorized):
 
 
 class NoMember(Forbidden):
-    """A person of the issuer who is not a member."""
+    """Raised for a person of the issuer who is not a member of any organization."""
 
     def __init__(self, message: str, caller: UnusualCaller) -> None:
         super().__init__(message)
@@ -75,15 +75,15 @@ class Authenticator:
         self._ctx = ctx
         self.security_events = SecurityEvents(ctx)
         self.fetch = fetch
-        """Gets a document of an OpenID Connect issuer."""
+        """Fetches a document of an OpenID Connect issuer."""
         self._known: dict[bytes, tuple[Actor, int]] = {}
-        """The verdict on a header, and until when it holds."""
+        """Cache of accepted headers: the actor, and the end of the entry's validity."""
         self._changes = 0
-        """Counts invalidations of cached verdicts."""
+        """Number of cache invalidations so far."""
         self._noted: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._browsers: dict[str, tuple[int, int]] = {}
-        """Sessions of browsers, by digest: when they were used, and when they end therefore."""
+        """Used browser sessions by digest: the time of the last use, and the resulting end of the session."""
         self._verifier: Verifier | None = None
         self._outside = _trusted_issuer(ctx)
         admin = ctx.settings.admin_token
@@ -96,14 +96,14 @@ class Authenticator:
             self._changes += 1
 
     def recent_verdict(self, header: bytes, now: int) -> Actor | None:
-        """The verdict of a moment ago, if there was one."""
+        """Returns the actor of a header from the cache, or None if there is no valid entry."""
         verdict = self._known.get(hashlib.sha256(header).digest())
         return verdict[0] if verdict is not None and now < verdict[1] else None
 
     async def admit(self, header: bytes) -> Actor:
         now, changes = self._ctx.clock.now(), self._changes
         actor = await self._judge_credential(*_parse(header), now)
-        # What was read before a change may be what the change has ended: it serves this request only.
+        # If the cache was invalidated meanwhile, the result may be outdated, so it serves only this request.
         if changes == self._changes:
             self._cache_actor(header, actor, now + KEPT)
         return actor
@@ -115,7 +115,8 @@ class Authenticator:
         self._known[hashlib.sha256(header).digest()] = (actor, ends)
 
     async def note(self) -> None:
-        """Writes security events, and the last use of tokens, at most once a minute for each token."""
+        """Stores security events, and the times of the last use of tokens and sessions, each at most once a
+        minute."""
         await self.security_events.note()
         uses, self._used = self._used, {}
         browsers, self._browsers = self._browsers, {}
@@ -151,7 +152,7 @@ class Authenticator:
         return self._actor(*record, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
-        """Returns the refusal of a token that does not exist; names the owner of one that was revoked."""
+        """Returns the refusal of an unknown token. For a revoked token, the refusal includes its owner."""
         gone = await self._ctx.store.reads.tokens.revoked(digest, id)
         if gone is None:
             return refusal(message)
@@ -177,8 +178,7 @@ class Authenticator:
         return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
 
     async def is_admin_of_first(self, actor: Actor) -> bool:
-        """Returns True for an Admin of the first organization, without a limit to parts: the operator is
-        one."""
+        """Returns whether an actor is an Admin of the whole first organization, as the operator is."""
         first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
         return first is not None and may_below(actor, Scope.ADMIN, ResourceLocation(first.id))
 
@@ -198,7 +198,7 @@ class Authenticator:
         return await self._by_person(claims)
 
     async def _get_verifier(self) -> Verifier:
-        """Returns the verifier, which has the keys of the issuers. The first call makes it."""
+        """Returns the verifier with the issuers' keys. The first call creates it."""
         verifier = self._verifier or await self._make_verifier()
         self._verifier = self._verifier or verifier
         return self._verifier
@@ -214,9 +214,11 @@ class Authenticator:
         return Verifier(trusted, self.fetch, lambda: clock.now() / SECOND)
 
     async def _by_session(self, claims: Claims, now: int) -> Actor:
-        """Returns the actor of a session. A session ends with its token, and to the second, because the clock
-        is our own. Its requests count as requests of the token, so exchanging a token gives no additional
-        requests."""
+        """Returns the actor of a JWT of the built-in issuer.
+
+        The session ends with its token, and exactly at its expiry, because the clock is our own. Its requests
+        are charged to the token's budget, so that exchanging a token gives no additional requests.
+        """
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
             raise refusal("Sign in again: this session has ended")
@@ -232,9 +234,10 @@ class Authenticator:
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
     async def _by_browser(self, credential: str, now: int) -> Actor:
-        """Returns the actor of a browser's session: what its token, or its person, may do now."""
+        """Returns the actor of a browser session, with the present rights of its token or person."""
         cookies, _, key = credential.partition(" ")
-        # Another service of the host may have set cookies of this name: the key identifies ours.
+        # Other services on this host may have set cookies of the same name. The page key identifies our
+        # cookie.
         sent = cookies.split(",")[:_MOST_COOKIES]
         cookie = next((cookie for cookie in sent if is_page_key(self._ctx, cookie, key)), None)
         if cookie is None:
@@ -251,8 +254,8 @@ class Authenticator:
         return msgspec.structs.replace(actor, expires=ends, limit=limit, token=None, session=session.id)
 
     def _session_limit(self, actor: Actor) -> int:
-        """A session of a token shares the request limit of the token; otherwise a token would have twice as
-        many."""
+        """Returns the request limit of a browser session. The session of a token shares the token's limit,
+        which would otherwise double."""
         settings = self._ctx.settings
         is_operator = actor.subject == OPERATOR
         return (
@@ -280,8 +283,8 @@ class Authenticator:
         return msgspec.structs.replace(await self.person(claims), expires=int(claims.exp * SECOND))
 
     async def person(self, claims: Claims) -> Actor:
-        """Returns the actor of a person whose claims were verified. Makes the person a member where an
-        invitation waits."""
+        """Returns the actor of a person with verified claims. Makes the person a member of organizations that
+        have invited them."""
         person = person_of(claims)
         if await joinable_organizations(self._ctx, self._ctx.store.reads, person):
             await self._ctx.store.write(lambda tx: join_organizations(self._ctx, tx, person))
@@ -296,7 +299,7 @@ class Authenticator:
                 UnusualCaller(person.subject, person.shown, "", person=True),
             )
         memberships.sort(key=lambda entry: entry[2].created_at)
-        # The name is what was known on joining: later claims of a name or an address are not verified.
+        # The name is the one verified at joining, because later claims of a name or address are not verified.
         id, _, oldest = memberships[0]
         return Actor(
             id=id,
@@ -314,7 +317,7 @@ _UNKNOWN = (
 
 
 def browser_credential(cookies: list[bytes], key: bytes) -> bytes:
-    """Returns the credential of a browser, in a form that no Authorization header can have."""
+    """Returns the credential of a browser in a form that cannot occur in an Authorization header."""
     return _BROWSER_HEAD + b",".join(cookies) + b" " + key
 
 
@@ -329,11 +332,11 @@ def _parse(header: bytes) -> tuple[str, str]:
     return word, text.decode()
 
 
-# Issuers
+# Trusted issuers
 
 
 def _trusted_issuer(ctx: Context) -> TokenIssuer | None:
-    """The issuer of the settings, if there is one; invalid settings are reported at the start."""
+    """Returns the issuer of the settings, or None. Raises BadSetting for invalid settings."""
     settings = ctx.settings
     if not settings.oidc_issuer:
         if settings.oidc_join:

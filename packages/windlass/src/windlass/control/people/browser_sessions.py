@@ -1,7 +1,8 @@
-"""Sessions of browsers: opened with the code of a link, with an API token, or by an OpenID Connect provider.
+"""Browser sessions, opened with a sign-in link, an API token, or an OpenID Connect provider.
 
-A session is two secrets. The cookie is kept from scripts. The key of the page is kept from other origins, as
-cookies are not: a service on another port of the same host is sent the cookie, but never has the key.
+A session has two secrets. The cookie is inaccessible to scripts. The page key is inaccessible to other
+origins, which protects the session because cookies are shared between ports: a service on another port of the
+host receives the cookie, but never the page key.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from windlass.store.tables.browser_sessions import BrowserSession
 
 LINK_LASTS: Final = 10 * MINUTE
 LONGEST: Final = 30 * DAY
-"""A session ends then, however often it is used."""
+"""Maximum lifetime of a session, even if it is in use."""
 MOST: Final = 50
-"""Maximum number of sessions of one holder; the most recently used ones are kept."""
+"""Maximum number of sessions of one holder. The least recently used ones are ended."""
 _KEY_LABEL: Final = b"page key"
 
 
 class NewBrowserSession(Struct, frozen=True):
-    """The secrets that a browser gets when it has signed in, and for whom it has."""
+    """The secrets of a new browser session, with its end and the name of its holder."""
 
     cookie: str
     page_key: str
@@ -48,13 +49,13 @@ class NewBrowserSession(Struct, frozen=True):
 
 
 def holder_of(ctx: Context, actor: Actor) -> str:
-    """Returns the name of the credential, or of the person, that a session stands for."""
+    """Returns the identity of the token or person that a session acts for."""
     return operator_token_mark(ctx) if actor.subject == OPERATOR else actor.subject
 
 
 def page_key_of(ctx: Context, cookie: str) -> str:
-    """Returns the key of the page that belongs to a cookie. It follows from the cookie, for this server
-    only."""
+    """Returns the page key for a session cookie. The key is derived from the cookie with this installation's
+    encryption key."""
     return ctx.encryption.mark(_KEY_LABEL, cookie.encode())
 
 
@@ -63,7 +64,7 @@ def is_page_key(ctx: Context, cookie: str, key: str) -> bool:
 
 
 def session_lifetime(ctx: Context) -> int:
-    """Returns how long a session lasts after its last use."""
+    """Returns the time after its last use at which a session ends."""
     return ctx.settings.browser_session_hours * HOUR
 
 
@@ -72,7 +73,8 @@ def end_after_use(ctx: Context, session: BrowserSession, now: int) -> int:
 
 
 async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
-    """Returns the code of a new link, which signs in once as the caller, and the time when it ends."""
+    """Creates a sign-in link for the caller, which can be used once. Returns its code and the time when it
+    ends."""
     if actor.token is None:
         raise Forbidden("Send an API token: only a token can be made into a link that signs in")
     code = secrets.token_urlsafe(32)
@@ -85,7 +87,7 @@ async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
 
 
 async def open_with_link(ctx: Context, tx: Tx, code: str, origin: Origin) -> NewBrowserSession:
-    """Opens the session of a link, which is used up by this."""
+    """Opens a session with the code of a sign-in link, which becomes invalid."""
     link = await tx.browser_sessions.take_link(tokens.digest(code))
     if link is None:
         raise Unauthorized(
@@ -95,7 +97,7 @@ async def open_with_link(ctx: Context, tx: Tx, code: str, origin: Origin) -> New
 
 
 async def open_as(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> NewBrowserSession:
-    """Opens a session for a caller that has shown its API token, or was identified by a provider."""
+    """Opens a session for a caller that was authenticated with an API token or by a provider."""
     return await _open(ctx, tx, holder_of(ctx, actor), actor.name, origin)
 
 
@@ -120,8 +122,10 @@ async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) ->
 
 
 async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends: int) -> None:
-    """Writes the event of a session that stands for a token. Sign-ins of people are written with their first
-    request from an address; see `SecurityEvents`."""
+    """Records the event of a new session for a token.
+
+    For people, the event is recorded with their first request from an address; see `SecurityEvents`.
+    """
     kind, _, id = holder.partition(":")
     if kind == OPERATOR:
         first = await tx.resources.first(NO_PARENT, organization.name)
@@ -131,12 +135,12 @@ async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, 
 
 
 async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origin) -> None:
-    """Ends a session of the caller, at once and at every server."""
+    """Ends a session of the caller, immediately and on all servers."""
     ended = await tx.browser_sessions.end(id, holder_of(ctx, actor))
     if ended is None:
         raise Missing("List your sessions to find their ids: no session has this id")
     tx.nudge("tokens")
-    # The origin of the event is the browser that asked; the session may be that of another one.
+    # The event's origin is the requesting browser; the ended session may belong to another browser.
     session = {"id": ended.id, "address": ended.address, "user_agent": ended.user_agent}
     kind = Event.SIGNED_OUT if ended.id == actor.session else Event.SESSION_ENDED
     await record_about_caller(ctx, tx, kind, actor, origin, {"session": session})
@@ -153,7 +157,7 @@ class ShownBrowserSession(Struct, frozen=True):
 
 
 async def sessions_of(ctx: Context, actor: Actor) -> list[ShownBrowserSession]:
-    """Returns the sessions of the caller, the most recently used first."""
+    """Returns the browser sessions of the caller, the most recently used first."""
     sessions = await ctx.store.reads.browser_sessions.of(holder_of(ctx, actor), ctx.clock.now())
     return [
         ShownBrowserSession(

@@ -1,4 +1,4 @@
-"""Callers as they are stored: API tokens, and members of organizations."""
+"""Builds the actors of API tokens and of members."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from windlass.store import Row
 
 
 def subject_of_person(issuer: str, subject: str) -> str:
-    """Returns the subject of an actor that is a person; its sessions are stored under it."""
+    """Returns the subject of a person's actor, which is also the holder of the person's sessions."""
     return f"jwt:{issuer}|{subject}"
 
 
 class Membership(Struct):
-    """The part of a member that decides what the person may do."""
+    """The fields of a member that determine the person's rights."""
 
     email: str
     role_id: str
@@ -35,7 +35,7 @@ class Membership(Struct):
 
 
 def actor_of_token(id: str, org: str, spec: ApiToken, expires: int | None = None) -> Actor:
-    """Returns the caller that an API token stands for."""
+    """Returns the actor of an API token."""
     return Actor(
         id=id,
         name=spec.name,
@@ -49,19 +49,19 @@ def actor_of_token(id: str, org: str, spec: ApiToken, expires: int | None = None
 
 
 def permits_of_member(memberships: Iterable[tuple[str, str]]) -> Permits:
-    """Returns the permits of a person. `memberships` are organizations with the person's role there."""
+    """Returns the permits of a person. `memberships`: organizations, each with the person's role."""
     return {org: permits_of_role(org, role) for org, role in memberships}
 
 
 def is_admin_token(row: Row, now: int) -> bool:
-    """Returns whether a token is valid and may do everything in its organization."""
+    """Returns whether a token is valid and has all rights in its organization."""
     token = row.read(ApiToken)
     is_valid = token.expires_at is None or token.expires_at > stamp(now)
     return is_valid and _may_do_all(actor_of_token(row.id, row.org, token), row.org)
 
 
 def is_admin_role(role: str, org: str) -> bool:
-    """Returns whether members with this role may do everything in their organization."""
+    """Returns whether a role gives all rights in an organization."""
     permits = permits_of_member([(org, role)])
     return _may_do_all(Actor(id="", name="", subject="", permits=permits), org)
 

@@ -1,4 +1,4 @@
-"""The claims of a JWT that was verified, the person that they name, and the refusal of a credential."""
+"""The claims of a verified JWT, the person that they identify, and the refusal of a credential."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refusal(message: str) -> Unauthorized:
 
 
 class Claims(Struct, frozen=True):
-    """The claims of a JWT that was verified."""
+    """The claims of a verified JWT."""
 
     iss: str
     sub: str
@@ -39,7 +39,8 @@ def person_of(claims: Claims) -> IssuerIdentity:
 
 
 def _verified_email(claims: Claims) -> str:
-    """Returns the address if the issuer has verified it: people can write any address into a profile."""
+    """Returns the email address if the issuer has verified it, otherwise an empty string. Users can put any
+    address into a profile."""
     if claims.email_verified is not True:
         return ""
     try:

@@ -35,16 +35,16 @@ from windlass.families.organization import organization
 from windlass.store import Reads, Row, Tx
 
 _INVITES = "invites"
-"""The link from an invitation to the address that it is for."""
+"""Name of the link from an invitation to the invited email address."""
 
 
 class IssuerIdentity(Struct, frozen=True):
-    """A person as identified by an issuer."""
+    """A person as identified by an OpenID Connect issuer."""
 
     issuer: str
     subject: str
     email: str
-    """Verified by the issuer, or empty."""
+    """The verified email address; empty if the issuer has not verified one."""
     name: str
 
     @property
@@ -53,14 +53,14 @@ class IssuerIdentity(Struct, frozen=True):
 
 
 class OrganizationOwner(Struct, frozen=True):
-    """The owner of an organization."""
+    """The field of an organization with its owner."""
 
     owner: str | None = None
 
 
 class Invitee(Struct, frozen=True):
-    """An organization that a person may join, with the role: by an invitation, or because the setting
-    `oidc_join` allows it."""
+    """An organization that a person may join, with the role, by an invitation or by the setting
+    `oidc_join`."""
 
     org: Row
     role_id: str
@@ -98,7 +98,7 @@ class Invitations(Behaviour[Invitation]):
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
         draft.links[_INVITES] = _address(spec.email)
-        tx.nudge("tokens")  # a member elsewhere, seen a moment ago, is looked at again
+        tx.nudge("tokens")  # invalidates cached actors, because the invited person may be a member of another organization already
         draft.give(
             role=old_role(scope),
             role_name=scope.word,
@@ -153,8 +153,10 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
 
 
 async def _end_sessions(tx: Tx, leaving: Row) -> None:
-    """Ends the sessions of a person who is a member nowhere else. Otherwise they would be valid again with
-    the next invitation, at every browser that was signed in before."""
+    """Ends the browser sessions of a person who is not a member of another organization.
+
+    Otherwise the sessions would be valid again after the next invitation.
+    """
     person = await tx.identities.person_of(leaving.id)
     if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
         await tx.browser_sessions.end_all(subject_of_person(*person))
@@ -166,9 +168,10 @@ async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
 
 
 async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
-    """Refuses to end an Admin token or the role of an Admin, if the organization has no other.
+    """Raises Conflict if removing a token or member would leave an organization without an Admin.
 
-    The caller is an Admin too, and counts: so this only stops callers from locking themselves out.
+    The caller is an Admin too, and counts as remaining. The check therefore only prevents callers from
+    locking themselves out.
     """
     if await _is_operated(ctx, tx, leaving.org):
         return
@@ -186,12 +189,13 @@ async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
 
 
 def _is_admin(ctx: Context, row: Row) -> bool:
-    """Returns whether a member is an Admin, and can sign in here."""
+    """Returns whether a member is an Admin and can sign in."""
     return ctx.settings.signs_people_in and is_admin_role(row.read(Member).role_id, row.org)
 
 
 async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
-    """Returns whether the token of the settings is an Admin there."""
+    """Returns whether the admin token of the settings has access to an organization, which is the case for
+    the first one."""
     first = await tx.resources.first("", organization.name) if ctx.settings.admin_token else None
     return first is not None and first.id == org
 
@@ -199,8 +203,8 @@ async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
 async def joinable_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Returns the organizations that a person may join and has not joined yet.
 
-    A member with the same address under another subject is another person: addresses are reassigned, and the
-    permissions of the first owner must not go with them.
+    An existing member with the same address but another subject is a different person. Addresses are
+    reassigned, and the new owner of an address must not get the permissions of the former one.
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     invitees = []
@@ -215,7 +219,7 @@ async def joinable_organizations(ctx: Context, source: Reads, person: IssuerIden
 
 
 async def join_organizations(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
-    """Makes the person a member wherever awaited, and uses up the invitations."""
+    """Makes a person a member of all organizations that they may join, and removes the used invitations."""
     for invitee in await joinable_organizations(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
@@ -237,8 +241,11 @@ async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee
 
 
 async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
-    """Returns the organization that everybody of the issuer joins. A provider of the console may be one at
-    which anybody in the world has an account."""
+    """Returns the organization that all people of the issuer may join, if the setting `oidc_join` is set.
+
+    The setting does not apply to providers of the console, because anyone may be able to get an account
+    there.
+    """
     if not ctx.settings.oidc_join or person.issuer != ctx.settings.oidc_issuer:
         return []
     first = await source.resources.first("", organization.name)
@@ -246,5 +253,6 @@ async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentit
 
 
 def _address(email: str) -> str:
-    """Without regard to case, but of ASCII letters only: Unicode would take the Kelvin sign for a k."""
+    """Returns an address for comparison, with lower case ASCII letters. Other letters stay as they are,
+    because Unicode maps, for example, the Kelvin sign to k."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in email)

@@ -1,4 +1,4 @@
-"""Organizations, their first cluster, and the roles that can be given in them."""
+"""Organizations, their first clusters, and the available roles."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from windlass.families.organization import Organization, organization
 from windlass.store import Row, Tx
 
 NO_PARENT = ""
-"""Parent of the organizations."""
+"""The parent of organizations, which have none."""
 
 
 @reads("organization.list")
 async def list_organizations(ctx: Context, call: Call) -> Reply:
-    """The caller's organization as an object, with all that the caller may see as its `results`."""
+    """Returns the caller's organization as an object. Its `results` are all organizations that the caller may
+    see."""
     orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, ResourceLocation(org))]
     rows = [row for org in orgs if (row := await ctx.store.reads.resources.find(organization.name, org))]
     listed = page_of(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
@@ -52,8 +53,7 @@ async def found_organization(
     *,
     with_token: bool = True,
 ) -> tuple[Reply, str | None]:
-    """Creates an organization with a cluster and an Admin token: without the token there would be no
-    access."""
+    """Creates an organization with a cluster and an Admin token, without which nobody would have access."""
     new = NewResource(organization, spec, None, actor, call)
     reply = await create_in(ctx, tx, new)
     above = await tx.resources.find(organization.name, new.id)
@@ -77,7 +77,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
-    """Refuses a deletion after which services on other hosts would be out of reach."""
+    """Refuses to delete an organization while services on other hosts would be left unreachable."""
     for row in await tx.resources.of_parent(org.id, cluster.name):
         spec = row.read(Cluster)
         if spec.is_elsewhere and await tx.links.sources(row.id, "cluster_id"):

@@ -1,4 +1,4 @@
-"""Sessions: JWTs of the built-in issuer, made from an API token and signed with its own key."""
+"""Sessions: JWTs of the built-in issuer, which are issued in exchange for an API token."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 AUDIENCE = "windlass"
 _OWNER = FACT.owner(name=ISSUER_KEY)
 OPERATOR = "operator"
-"""Subject of the token that was given in the settings."""
+"""The subject of the admin token in the settings."""
 
 
 async def signer_of(ctx: Context) -> Signer:
-    """The built-in issuer with its own key, made at first need and kept sealed."""
+    """Returns the built-in issuer. Its key is created at the first use, and stored sealed."""
     kept = await ctx.store.reads.facts.get(ISSUER_KEY)
     return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
 
@@ -49,8 +49,8 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
 
 
 def operator_token_mark(ctx: Context) -> str:
-    """Returns a mark for the operator's token in sessions, which does not reveal the token but changes
-    with it."""
+    """Returns an identifier of the operator's token that does not reveal the token. It changes with the
+    token."""
     return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
 
 
@@ -71,7 +71,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, ends: int) -> None:
-    """Writes the event of a session that was opened."""
+    """Records the event of a new session."""
     await record_about_caller(ctx, tx, Event.SIGNED_IN, actor, origin, {"session_until": stamp(ends)})
 
 

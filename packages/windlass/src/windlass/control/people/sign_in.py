@@ -1,6 +1,6 @@
-"""Sign-in through OpenID Connect providers: the code flow, with the proof of RFC 7636, done by the server.
+"""Sign-in through OpenID Connect providers with the code flow and PKCE (RFC 7636), performed by the server.
 
-What has to be remembered between the two requests is in a cookie that only this server can read.
+The state between the two requests is in an encrypted cookie that only this server can read.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _IS_REFUSAL: Final = {
     "invalid_grant",
     "login_required",
 }
-"""Errors that are about the person, or about one attempt. Others are about the settings, or are none."""
+"""Errors that concern the person or one attempt. Other errors are caused by the settings or the provider."""
 _LONGEST_COMPLAINT: Final = 200
 _REFETCH: Final = 3.0
-"""Seconds between two attempts to fetch the keys of a provider. Tokens come from the provider only, so that
-strangers cannot make the server ask for keys, as they can with tokens for the API."""
+"""Seconds between two attempts to fetch a provider's keys. A short time is safe, because the tokens come
+directly from the provider, and strangers cannot trigger the fetching."""
 _log = log("sign-in")
 
 
 class SignInFailed(Exception):
-    """Raised if no session was opened. The word names the reason for the page."""
+    """Raised if no session was opened. `word` is the reason for the console."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -62,14 +62,14 @@ class SignInFailed(Exception):
 
 
 class BegunSignIn(Struct, frozen=True):
-    """A sign-in that was begun: the page of the provider, and what the cookie keeps until the answer."""
+    """The start of a sign-in: the URL of the provider's page, and the state for the cookie."""
 
     url: str
     memory: str
 
 
 class ProviderAnswer(Struct, frozen=True):
-    """The query with which a browser comes back from a provider; what is missing is empty."""
+    """The query parameters with which a provider redirects the browser back. Missing parameters are empty."""
 
     code: str = ""
     state: str = ""
@@ -96,14 +96,14 @@ class _Grant(Struct, frozen=True):
 
 
 class _ProviderError(Struct, frozen=True):
-    """An error of a provider, as RFC 6749 and OpenID Connect name them."""
+    """An error response of a provider, in the terms of RFC 6749 and OpenID Connect."""
 
     error: str = ""
     error_description: str = ""
 
 
 class SignIn:
-    """The providers of the settings, and how people come back from them."""
+    """Sign-in with the OpenID Connect providers of the settings."""
 
     def __init__(self, ctx: Context, authenticator: Authenticator) -> None:
         self._ctx, self._authenticator = ctx, authenticator
@@ -116,7 +116,7 @@ class SignIn:
         self._verifiers: dict[str, Verifier] = {}
 
     async def start(self, name: str) -> BegunSignIn:
-        """Begins a sign-in: returns the address of the provider's page."""
+        """Begins a sign-in. Returns the URL of the provider's page and the state for the cookie."""
         provider = self._provider(name)
         endpoints = await self._endpoints(provider)
         verifier = secrets.token_urlsafe(48)
@@ -146,7 +146,7 @@ class SignIn:
     async def finish(
         self, name: str, answer: ProviderAnswer, memory: str, origin: Origin
     ) -> NewBrowserSession:
-        """Opens the session of a person who comes back from a provider; raises SignInFailed."""
+        """Opens a session after the provider has redirected the browser back. Raises SignInFailed."""
         provider, kept = self._provider(name), self._read_state(memory)
         is_ours = kept is not None and kept.provider == name and kept.ends_at > self._ctx.clock.now()
         if (
@@ -177,13 +177,14 @@ class SignIn:
     async def _open_once(
         self, tx: Tx, kept: _SignInState, actor: Actor, origin: Origin
     ) -> NewBrowserSession | None:
-        """Opens a session, unless the answer of the provider has opened one: some take a code twice."""
+        """Opens a session unless this sign-in has opened one already, because some providers accept a code
+        twice."""
         if not await tx.browser_sessions.use_up(tokens.digest(kept.state), kept.ends_at):
             return None
         return await open_as(self._ctx, tx, actor, origin)
 
     async def _claims(self, provider: OidcProvider, code: str, kept: _SignInState) -> Claims:
-        """Exchanges the code for the claims of the person, which the provider has signed."""
+        """Exchanges the code for the person's claims, and verifies the provider's signature."""
         from windlass.base.issuer_keys import (  # noqa: PLC0415 (costs 100 ms; only sign-ins need it)
             IssuerUnreachable,
             TokenOutOfTime,
@@ -198,7 +199,7 @@ class SignIn:
         except TokenRefused as error:
             _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
             raise SignInFailed("clock" if isinstance(error, TokenOutOfTime) else "refused") from error
-        # OpenID Connect Core 3.1.3.7: with several audiences, `azp` names the one to which it was issued.
+        # OpenID Connect Core 3.1.3.7: if a token has several audiences, `azp` is the one it was issued to.
         audiences = verified.get("aud")
         needs_azp = "azp" in verified or (isinstance(audiences, list) and len(audiences) > 1)
         wanted = {"nonce": kept.nonce} | ({"azp": provider.client_id} if needs_azp else {})
@@ -240,7 +241,8 @@ class SignIn:
             raise SignInFailed("broken") from error
 
     async def _endpoints(self, provider: OidcProvider) -> _Endpoints:
-        """Returns the endpoints as the provider publishes them now: they may move."""
+        """Returns the endpoints that the provider publishes. They are fetched for each sign-in, because they
+        may change."""
         address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             endpoints = read_json(await self._authenticator.fetch(address), _Endpoints)
@@ -288,8 +290,10 @@ class SignIn:
 
 
 def _word_of(error: BaseException | None) -> str:
-    """Returns the reason for the page after a failure of the server to get something from a provider. An
-    address that the settings do not allow stays refused, however often a person tries."""
+    """Returns the reason for the console after a failed request to a provider.
+
+    An address that the settings do not allow is not temporary, so it counts as "broken".
+    """
     is_unavailable = isinstance(error, OSError) and not isinstance(error, AddressRefused)
     return "unreachable" if is_unavailable else "broken"
 
@@ -302,8 +306,10 @@ def _provider_error_in(body: bytes) -> _ProviderError:
 
 
 def _failure(provider: OidcProvider, complaint: _ProviderError, status: int = 0) -> SignInFailed:
-    """Logs why a provider has signed no person in, in its words, and returns the reason for the page.
-    `status`: of its answer to the server; 0 if the browser has brought the words."""
+    """Logs a provider's error, and returns the exception with the reason for the console.
+
+    `status`: the HTTP status of the provider's response; 0 if the error came with the browser's redirect.
+    """
     extra = {
         "provider": provider.name,
         "status": status,
@@ -317,8 +323,8 @@ def _failure(provider: OidcProvider, complaint: _ProviderError, status: int = 0)
 
 
 def _is_as_safe(endpoint: str, issuer: str) -> bool:
-    """Returns True for an address that the code and the secret of the client may be sent to: with https,
-    unless the issuer itself is without."""
+    """Returns whether the code and the client secret may be sent to an endpoint: with https, or with http if
+    the issuer itself uses http."""
     schemes = ("https://", "http://") if issuer.startswith("http://") else ("https://",)
     return endpoint.startswith(schemes) and endpoint.isprintable() and endpoint.isascii()
 

@@ -1,4 +1,4 @@
-"""API tokens: shown once, and stored only as a digest."""
+"""API tokens: created and shown once, and stored only as a digest."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
 from windlass.store import Reads, Row, Tx
 
-# RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
-# take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
+# RFC 3339, also with a blank instead of the T, as a date alone, or without a zone, which then is UTC. Python
+# would accept weeks (2026-W05) and dates without dashes too, and would parse a Unix time as a date long ago.
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
 
 
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
-    """A token that the server itself decides to make."""
+    """Creates an API token on behalf of the server. Returns the token."""
     spec = ApiToken(name=name, scopes=words_of(scopes))
     reply = await create_in(ctx, tx, NewResource(api_token, spec, org, actor))
     return str(msgspec.json.decode(reply.body)["token"])
@@ -89,7 +89,7 @@ class ApiTokens(Behaviour[ApiToken]):
 
 
 async def note_uses(tx: Tx, uses: dict[str, int]) -> None:
-    """Records when tokens were last used; another replica may have noted something later."""
+    """Stores the times at which tokens were last used, unless another replica has stored a later time."""
     for id, at in uses.items():
         row = await tx.resources.find(api_token.name, id)
         if row is None:

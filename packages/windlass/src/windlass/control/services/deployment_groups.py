@@ -41,7 +41,7 @@ class PastDeployment(Struct, frozen=True):
 
     @property
     def words(self) -> ActionStates:
-        """The states that a deployment of its action goes through."""
+        """The states that a deployment with this action goes through."""
         return WORDS[Do(self.row.action)]
 
     @property

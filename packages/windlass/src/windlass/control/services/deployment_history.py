@@ -40,8 +40,7 @@ from windlass.store import DeploymentRow, Reads, Row
 
 @reads("*.deploymentHistory")
 async def history(ctx: Context, call: Call) -> Reply:
-    """Returns the history in the format of existing clients: ended deployments with their version and
-    result."""
+    """Returns the finished deployments of a service with version and result, as existing clients expect."""
     source = ctx.store.reads
     service = await target(source, call)
     page, size = paging(call)

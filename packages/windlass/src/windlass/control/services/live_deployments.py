@@ -31,7 +31,7 @@ async def _events(
         await reader.fresh()
         before = b""
         while reader.event:
-            over = reader.over  # the value for this event, because the deployment may end while the event is sent
+            over = reader.over  # read before sending, during which the deployment may end
             if reader.event != before:
                 before = reader.event
                 yield before

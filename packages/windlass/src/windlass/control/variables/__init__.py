@@ -1,1 +1,1 @@
-"""Environment variables: declared, inherited, injected, and resolved for a run."""
+"""Environment variables: stored, inherited, built in, and resolved for running services."""

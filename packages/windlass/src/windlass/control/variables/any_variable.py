@@ -1,4 +1,4 @@
-"""Variables and secrets at `/variable`, where the request names the level."""
+"""Variables and secrets at `/variable`, where the request itself contains the level."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
 
 
 class VariableList:
-    """A slice of the variables that a resource sees. Only the rows of the slice are read."""
+    """A page of the variables that are visible at a resource. Reads only the rows of the page."""
 
     def __init__(
         self, ctx: Context, source: Reads, call: Call, levels: list[Row], first: int, last: int
@@ -93,7 +93,7 @@ class VariableList:
 
 
 def _shared_form(call: Call, family: Family, body: bytes) -> bytes:
-    """Returns the stored document of a variable or a secret, in the form that both have here."""
+    """Returns the document of a variable or secret in the common form of this API."""
     document = msgspec.json.decode(body)
     if family.in_full and call.dialect.is_full:
         document = family.in_full(document)
@@ -111,7 +111,8 @@ def _is_secret(family: Family) -> bool:
 
 
 async def _level(ctx: Context, source: Reads, actor: Actor, id: str) -> Row | None:
-    """Returns a resource that has variables, if the caller may see it."""
+    """Returns the resource whose variables are requested, or None if it has none or the caller may not see
+    it."""
     row = await source.resources.get(id)
     if row is None or has_variables not in ctx.registry[row.family].traits:
         return None
@@ -128,7 +129,7 @@ def _check_scope(ctx: Context, level: Row, field: str, scope: str) -> None:
 
 
 class NamedLevel(Struct, frozen=True):
-    """The level that a request names in two fields of its body or its query."""
+    """A level that a request identifies by two fields of its body or query: id and scope."""
 
     id: str
     scope: str
@@ -196,7 +197,11 @@ def _refuse_secret_manager(id: str | None) -> None:
 
 
 def _value_of(call: Call, row: Row, body: VariableEdit) -> str:
-    """Clients of the full interface get the key of the aliased variable as the value of an alias."""
+    """Returns the value to store.
+
+    Clients of the full API get the aliased variable's key as the value of an alias, and send it back
+    unchanged.
+    """
     aliased = row.read(VariableShown).aliased_variable
     if call.dialect.is_full and aliased and body.value == aliased.key:
         return row.read(Variable).value
@@ -238,7 +243,8 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _derivation(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -> Derivation:
-    """Returns the variable of the path, if the caller sees the variable, or the level in the body."""
+    """Returns the derivation that a request describes. The variable must be visible to the caller, either
+    itself or at the level in the body."""
     here = await _level(ctx, tx, call.actor, named.id)
     inherited = await _find_inherited(ctx, tx, call, here) if here else None
     if inherited is None and await _find_variable(tx, call) is None:

@@ -1,7 +1,8 @@
-"""Copies the variables and secrets of an environment or of services to copies of these.
+"""Copies the variables and secrets of copied environments and services.
 
-An alias or an override keeps its original, if the copy sees it; if the original is copied as well, it gets
-the copy of it. So an alias of a copied database's built-in variable stands for that of the new database.
+The copy of an alias or override refers to the copy of its original if the original is copied too, otherwise
+to the original itself if the copy can see it. An alias of a copied database's built-in variable thus refers
+to the new database.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from windlass.families.variable import Levelled, Secret, Variable, secret, varia
 from windlass.store import Row, Tx
 
 _REFERENCE: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
-"""A reference to a variable that the id of a service is in."""
+"""A reference to a variable whose name contains the id of a service."""
 
 
 class CopiedLevel(NamedTuple):
-    """An environment or a service, and the copy of it."""
+    """An environment or service, and its copy."""
 
     level: Row
     copy: Row
 
 
 class DerivedVariable(NamedTuple):
-    """A variable to copy, whose original has to be copied first."""
+    """A derived variable to copy, whose original has to be copied first."""
 
     row: Row
     level: Row
-    """The copied level that it belongs to."""
+    """The copied level to which the copy belongs."""
     original: str
 
 
 class VariableCopies:
-    """Copies the variables of levels that are copied together."""
+    """Copies the variables of several levels that are copied together."""
 
     def __init__(self, ctx: Context, tx: Tx, call: Call, levels: Iterable[CopiedLevel]) -> None:
         self._ctx, self._tx, self._call = ctx, tx, call
@@ -55,13 +56,13 @@ class VariableCopies:
             for level, copy in self._levels
             for pair in zip(identities(ctx, level), identities(ctx, copy), strict=True)
         )
-        """The id of a built-in variable of a copy, by that of the original."""
+        """The ids of the copies' built-in variables, by the ids of the original ones."""
         self._ids = {level.id[:8].upper(): copy.id[:8].upper() for level, copy in self._levels}
-        """As keys of built-in variables have them."""
+        """The ids of copied services, shortened as in the keys of built-in variables."""
         self._copies: dict[str, Row] = {}
         self._derived: dict[str, DerivedVariable] = {}
         self._seen: dict[tuple[str, str], Sequence[Row]] = {}
-        """Built-in variables by the level from which they are seen, and by family."""
+        """Built-in variables, by level and family."""
 
     async def make(self) -> None:
         for level, copy in self._levels:
@@ -82,7 +83,7 @@ class VariableCopies:
         await self._note(row, level)
 
     async def _note_outputs(self, level: Row, copy: Row) -> None:
-        """Notes built-in variables whose keys depend on the stored service."""
+        """Records built-in variables whose keys depend on the stored service."""
         kind = self._ctx.kinds.get(level.family)
         if kind is None:
             return
@@ -108,7 +109,7 @@ class VariableCopies:
         await self._note(wanted.row, wanted.level)
 
     async def _original(self, wanted: DerivedVariable, family: Family) -> Row | None:
-        """Returns the variable that the copy is derived from; None if the copy does not see it."""
+        """Returns the variable from which the copy is derived; None if it is not visible to the copy."""
         if copy := self._copies.get(wanted.original):
             return copy
         levels = await self._tx.tree.above(wanted.level.id)
@@ -135,7 +136,7 @@ class VariableCopies:
         return spec
 
     def _refer_to_copy(self, reference: re.Match[str]) -> str:
-        """Returns a reference to a variable of a service; if that is copied as well, to one of its copy."""
+        """Replaces the id in a reference to a copied service by the id of the copy."""
         before, id, after = reference.groups()
         return f"{before}{self._ids.get(id, id)}{after}"
 
@@ -145,7 +146,7 @@ def _without_id(key: str, id: str) -> str:
 
 
 async def _original_of(tx: Tx, row: Row) -> str:
-    """Returns the id of the variable that another one is derived from; empty if it is not derived."""
+    """Returns the id of the variable from which another is derived; empty if it is not derived."""
     for link in ("aliases", "overrides"):
         if target := await tx.links.target(row.id, link):
             return target

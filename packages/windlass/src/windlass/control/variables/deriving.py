@@ -1,4 +1,4 @@
-"""Aliases and overrides: variables that are derived from another one, at its level or below."""
+"""Aliases and overrides: variables that are derived from another variable, at its level or below."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from windlass.families.variable import Variable, VariableAlias, VariableValue, s
 from windlass.store import Row, Tx
 
 MOST_ALIASES: Final = 500
-"""Aliases of a variable, with aliases of these: a change of its value changes all of them at once."""
+"""Maximum number of aliases of a variable, including aliases of aliases. A change of its value updates all of
+them at once."""
 MOST_OF_BUILT_IN: Final = 100
-"""The same for a variable that is built in: a service has many of them, which change together."""
+"""Maximum number of aliases of a built-in variable. A service has many built-in variables, which change
+together."""
 
 
 class Derivation(Struct, frozen=True):
-    """A variable that is to be derived from another one at a level."""
+    """A derivation: the variable `target`, and the level of the variable that is derived from it."""
 
     family: Family
     level: Row
@@ -52,7 +54,7 @@ async def _derivation(ctx: Context, tx: Tx, call: Call) -> Derivation:
 
 
 async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Family, id: str) -> Row | None:
-    """Returns a variable of this level or of one above, stored or built in."""
+    """Returns a stored or built-in variable of this level or of a level above; None if there is none."""
     levels = await tx.tree.above(level.id)
     row = await tx.resources.find(family.name, id)
     if row is not None and row.parent in {above.id for above in levels}:
@@ -61,7 +63,7 @@ async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Famil
 
 
 async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableValue) -> Reply:
-    """Sets another value for the key, at this level and below."""
+    """Creates a variable that overrides the value of another, from a level downwards."""
     original = asked.target.read(Variable)
     if asked.target.parent == asked.level.id:
         raise Conflict(f"{original.key} is set at this same level: change its value instead of overriding it")
@@ -76,7 +78,7 @@ async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, b
 
 
 async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
-    """Provides the value under another key, at this level and below."""
+    """Creates a variable that gives the value of another a second key, from a level downwards."""
     target = asked.target
     original = target.read(Variable)
     spec = spec_of(asked.family)(
@@ -101,7 +103,7 @@ async def _refuse_many_aliases(tx: Tx, target: Row) -> None:
 
 
 def value_of(ctx: Context, row: Row) -> str:
-    """Returns the value of a variable or a secret; empty for a secret that is built in."""
+    """Returns the value of a variable or secret; empty for a built-in secret."""
     return decrypt_hidden(ctx, row).get("value", "") if row.sealed else row.read(Variable).value
 
 

@@ -1,4 +1,4 @@
-"""Imports many variables and secrets at once: all or nothing."""
+"""Imports many variables and secrets in one transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def import_at(ctx: Context, tx: Tx, call: Call, here: Row) -> Reply:
-    """Imports variables. Existing ones are kept, unless they are to be overwritten."""
+    """Imports variables. Existing variables keep their values, unless the request asks to overwrite them."""
     levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(here.id)}
     body = call.sent(Import)
     done: list[Imported] = []
@@ -50,7 +50,7 @@ async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entr
 
 
 async def _import_entry(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
-    """Returns whether the variable exists now because of this import."""
+    """Imports one variable. Returns whether it was created or overwritten."""
     family, other = (secret, variable) if entry.is_secret else (variable, secret)
     row = await tx.resources.named(level.id, family.name, entry.name)
     if row is None and await tx.resources.named(level.id, other.name, entry.name) is None:

@@ -1,6 +1,6 @@
-"""Variables that Windlass itself makes: as lists show them, and as services find them.
+"""Built-in variables, which Windlass sets: as listed by the API, and as injected into services.
 
-None of them is stored. In lists a host is a name that stays the same; running programs get the current
+Built-in variables are not stored. Lists contain a permanent host name, and running services get the current
 address.
 """
 
@@ -33,11 +33,12 @@ class ServiceVariables(NamedTuple):
     variable: BuiltIn
 
 
-# As lists show them
+# Listing
 
 
 async def listed_variables(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
-    """Returns all variables that are visible at the nearest of these levels, the nearest level first."""
+    """Returns all built-in variables that are visible at the first of these levels, the first level's
+    variables first."""
     visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
         visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
@@ -53,7 +54,7 @@ def _with_variables(ctx: Context, levels: Iterable[Row]) -> list[Row]:
 
 
 def kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
-    """The kinds of service that a resource may contain."""
+    """Returns the kinds of services that a resource may contain."""
     family = ctx.registry[level.family]
     return [kind for kind in ctx.kinds.values() if kind.family.parent is family]
 
@@ -61,7 +62,8 @@ def kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
 async def visible(
     source: Reads, actor: Actor, owned: Iterable[ServiceVariables], levels: Sequence[Row]
 ) -> list[ServiceVariables]:
-    """Leaves out the variables of neighbours that this caller may not see. Those of a level are inherited."""
+    """Returns the variables without those of neighbouring services that the caller may not see. Variables of
+    the levels themselves are inherited, and always visible."""
     here = {level.id for level in levels}
     sight = Visibility(source, actor, levels[0].org)
     return [
@@ -73,7 +75,7 @@ async def visible(
 
 
 def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
-    """Returns those of this family, as if they were stored."""
+    """Returns the variables of a family as rows, in the form of stored variables."""
     secret = "value" in family.hidden
     return [_row(ctx, owner, variable, family) for owner, variable in owned if variable.secret == secret]
 
@@ -104,13 +106,13 @@ def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
     return Row(variable.id, family.name, owner.org, "", 0, variable.key, owner.created, tag, body)
 
 
-# As services find them
+# Injecting
 
 
 class InjectedVariables(NamedTuple):
     built_in: list[BuiltIn]
     counted: list[Row]
-    """Services on which users of their variables depend."""
+    """Services whose changes affect the services that use their variables."""
     warnings: list[str]
 
     @property
@@ -121,7 +123,7 @@ class InjectedVariables(NamedTuple):
 async def injected_variables(
     ctx: Context, source: Reads, levels: Sequence[Row], find_address: FindAddress
 ) -> InjectedVariables:
-    """Returns all variables that a service of these levels gets, with real addresses."""
+    """Returns all built-in variables for a service at these levels, with real addresses."""
     levels = _with_variables(ctx, levels)
     own = [variable for level in levels for variable in of_level(level.family, level.id)]
     result = InjectedVariables(with_compatible_keys(own), [], [])
@@ -140,11 +142,11 @@ def _entry(variable: BuiltIn) -> DeclaredVariable:
     )
 
 
-# What was derived from them
+# Derived variables
 
 
 async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
-    """Deletes aliases and overrides of a service's injected variables together with the service."""
+    """Deletes the aliases and overrides of a service's built-in variables, together with the service."""
     listed = await ctx.kinds[service.family].listed_variables(ctx, tx, service)
     for id in {*identities(ctx, service), *(variable.id for variable in listed)}:
         for link in ("aliases", "overrides"):
@@ -153,15 +155,17 @@ async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
 
 
 async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
-    """Updates stored copies of a service's built-in variables after the service was changed."""
+    """Updates the aliases of a service's built-in variables after a change of the service."""
     for variable in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
         if not variable.secret:
             await _say_again(tx, variable.id, variable.value)
 
 
 async def _say_again(tx: Tx, id: str, value: str) -> None:
-    """Emits changes made by the server: the tags stay, and so do digests, which already depend on the
-    cause."""
+    """Updates the value of aliases, including aliases of aliases.
+
+    The server makes these changes, so tags stay the same. Digests already depend on the changed service.
+    """
     for alias in await tx.links.sources(id, "aliases"):
         if alias.read(Variable).value != value:
             shown = {"value": value, "aliased_variable": {"value": value}}
@@ -170,7 +174,7 @@ async def _say_again(tx: Tx, id: str, value: str) -> None:
 
 
 async def remove_with_derived(tx: Tx, row: Row) -> None:
-    """A variable, and all that stands for it or overrides it."""
+    """Deletes a variable and all its aliases and overrides."""
     for link in ("aliases", "overrides"):
         for derived in await tx.links.sources(row.id, link):
             await remove_with_derived(tx, derived)
@@ -178,8 +182,10 @@ async def remove_with_derived(tx: Tx, row: Row) -> None:
 
 
 def identities(ctx: Context, level: Row) -> list[str]:
-    """Returns the ids of all injected variables that a service or a level above may ever have: in the same
-    order for each with the same settings."""
+    """Returns the ids of all built-in variables that a service or level may ever have.
+
+    Levels with the same settings return them in the same order.
+    """
     own = [variable.key for variable in of_level(level.family, level.id)]
     kind = ctx.kinds.get(level.family)
     return [identity(level.id, key) for key in (*own, *(kind.listed_keys(level) if kind else ()))]

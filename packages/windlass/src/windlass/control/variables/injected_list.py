@@ -1,4 +1,4 @@
-"""The variables that Windlass sets, as they are listed at a project, an environment or a service."""
+"""Lists the built-in variables at a project, an environment or a service."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     }
     shown = [
         variable
-        for variable in sorted(injected.built_in, key=_is_by_id)  # names that users know come first
+        for variable in sorted(injected.built_in, key=_is_by_id)  # keys without ids come first
         if variable.owner in owners and (call.dialect.is_full or not variable.key.startswith(LISTED))
     ]
     return Reply(results([encode(_document(ctx, variable, owners[variable.owner])) for variable in shown]))
 
 
 async def _seen_neighbours(source: Reads, call: Call, owners: Collection[str]) -> list[Row]:
-    """Returns those of the owners that the caller may see."""
+    """Returns the owners that the caller may see."""
     rows = [row for id in owners if (row := await source.resources.get(id))]
     if not rows:
         return []
@@ -49,7 +49,7 @@ def _is_by_id(variable: BuiltIn) -> bool:
 
 
 async def _place_of(ctx: Context, source: Reads, levels: list[Row]) -> Place:
-    """Returns the place of the environment; there are no addresses above an environment."""
+    """Returns the place of the environment. Above environments, variables contain no addresses."""
     home = next((level for level in levels if kinds_in(ctx, level)), None)
     return await ctx.places.of_environment(source, home.id) if home else ctx.places.local
 

@@ -1,4 +1,4 @@
-"""The inputs of a service beside its own settings, and a digest that changes with any of them."""
+"""The inputs of a service from outside its own settings, and a digest that changes with each of them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
 from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store import Reads, Row
 
-# What people read about a service, and what only later deployments do with it.
+# Fields for people, and fields that affect only later deployments.
 _FOR_PEOPLE: Final = {"description", "icon_uri", "annotations_groups", "labels_groups"}
 _OF_LATER_DEPLOYMENTS: Final = {"auto_deploy", "watch_paths", "auto_preview"}
 _SAYS_NOTHING_OF_RUNNING: Final = frozenset(_FOR_PEOPLE | _OF_LATER_DEPLOYMENTS)
 _KINDS: Final = (variable, secret)
 _BY_LEVEL: Final = "2-"
-"""Prefix of digests that contain one for each level."""
+"""Prefix of digests that contain a separate digest for each level."""
 
 Mark = tuple[str, str, str, str | None]
 """Id, family, tag and name of a resource."""
 
 
 class StoredVariable(Struct):
-    """The part of a variable or a secret that a run depends on."""
+    """The fields of a variable or secret that affect a running service."""
 
     key: str
     value: str = ""
@@ -48,7 +48,7 @@ class StoredVariable(Struct):
 
 
 async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
-    """Reads and resolves the variables of a run. Raises `UnresolvableVariable` with the remedy."""
+    """Reads and resolves the variables of a service. Raises `UnresolvableVariable` with a remedy."""
     if not _takes_variables(ctx, service):
         digest = Digest(_digest_of(ctx, service, (), ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
@@ -60,7 +60,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     entries = [[entry_of(ctx, row) for row in level] for level in rows]
     result = resolve([*entries, own.entries])
     used = frozenset(row.id for row in own.counted if is_used(ctx, row, result.used))
-    # Of the very rows that were read: a change that comes between is a change since.
+    # The digests use the same rows as the variables, so that a concurrent change counts as a later change.
     digests = [
         (level.id, digest_of((row.id, row.tag) for row in stored))
         for level, stored in zip(levels, rows, strict=True)
@@ -81,7 +81,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
 
 
 def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
-    """Returns whether a variable mentions, or is an alias of, one of this service."""
+    """Returns whether a variable refers to, or is an alias of, a variable of this service."""
     keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
     return any(identity(row.id, key) in used for key in keys)
 
@@ -110,28 +110,29 @@ def entry_of(ctx: Context, row: Row) -> DeclaredVariable:
     )
 
 
-# The digest
+# Digests
 
 
 class Digest(Struct, frozen=True):
-    """A hash of what a service runs with, and which counted services are among it.
+    """A digest of the inputs of a service, with the services whose variables it uses.
 
-    Every service finds the variables of every database around it; one that mentions none of them stays up to
-    date when a database comes or goes."""
+    Every service can see the variables of all databases around it. A service that does not use a database's
+    variables stays up to date when the database is created or deleted.
+    """
 
     sha: str
     used: frozenset[str] = frozenset()
-    """Counted services that its variables mention."""
+    """The counted services whose variables the service uses."""
     missing: frozenset[str] = frozenset()
-    """Referenced names that did not exist, as hashes, because a name may be a part of a secret."""
+    """Hashes of undefined names to which the variables refer. Hashed because a name may be part of a
+    secret."""
 
     @property
     def text(self) -> str:
         return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
 
     def counts(self, id: str, keys: Collection[str]) -> bool:
-        """Returns whether this service, which offers variables of these names, is a part of what was
-        hashed."""
+        """Returns whether a service with variables of these keys affects the digest."""
         return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hash_name, keys)))
 
 
@@ -140,7 +141,7 @@ def _hash_name(name: str) -> str:
 
 
 async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
-    """Returns whether a new deployment would have the same digest. Cheap: no secret is decrypted."""
+    """Returns whether a new deployment would have the same digest. Fast, because no secret is decrypted."""
     sha, _, rest = digest.partition(".")
     if not sha.startswith(_BY_LEVEL):
         return await _was_current(ctx, source, service, digest)
@@ -154,8 +155,8 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
 
 
 async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: str) -> frozenset[str] | None:
-    """Returns the counted services that a service uses, if a new deployment would have the same digest.
-    Cheap: no secret is decrypted."""
+    """Returns the services that a service uses, or None if its digest is not current. Fast, because no secret
+    is decrypted."""
     sha, _, rest = digest.partition(".")
     if not sha.startswith(_BY_LEVEL) or not await is_current(ctx, source, service, digest):
         return None
@@ -163,12 +164,12 @@ async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: st
 
 
 async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
-    """The same for digests of all variables together, as they were made before those of levels."""
+    """Returns whether a digest in the former format, without a digest for each level, is current."""
     sha, new, rest = digest.partition(".")
     counted = _counted_families(ctx)
     families = [*(family.name for family in _KINDS), *counted]
     marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
-    if new:  # else it was made when every database counted
+    if new:  # otherwise the digest was made when every database counted
         own = _parse(sha, rest)
         marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]
     return sha == former_sha(ctx, service, marks)
@@ -185,13 +186,16 @@ def _counts(ctx: Context, own: Digest, mark: Mark) -> bool:
 
 
 def _counted_families(ctx: Context) -> list[str]:
-    """The families of services that count for those that use their variables."""
+    """Returns the families of services whose changes affect the services that use their variables."""
     return [family for family, kind in ctx.kinds.items() if kind.is_counted]
 
 
 def _digest_of(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
-    """Returns a digest of the inputs. It covers every change of variables, but only the existence and the
-    names of services: variables of others contain nothing else of them."""
+    """Returns a digest of the inputs.
+
+    It covers all changes of variables, but of other services only their existence and names, because
+    variables contain nothing else about a service.
+    """
     return _BY_LEVEL + _hash(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
 
 
@@ -208,14 +212,14 @@ def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
 
 
 def _without_choices(document: dict[str, object]) -> dict[str, object]:
-    """Removes what Windlass chose when a deployment was built: a new deployment chooses again."""
+    """Removes fields that Windlass has chosen for a build, because a new deployment chooses again."""
     if document.pop("automatic_port", False):
         document.pop("ports", None)
     return document
 
 
 Shape: TypeAlias = "Mapping[str, Shape] | None"
-"""The fields that clients send, at every depth; None is a value to be taken whole."""
+"""The nested fields that clients send. None stands for a value without nested fields."""
 
 
 @cache
@@ -244,7 +248,8 @@ def _inner_shape(info: inspect.Type) -> Shape:
 
 
 def _strip(shape: Shape, value: object) -> object:
-    """A document without what the server added, and without what is null: that is the same as absent."""
+    """Returns a document without fields added by the server and without nulls, which are equivalent to
+    missing fields."""
     if shape is None or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):

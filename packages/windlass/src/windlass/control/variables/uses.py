@@ -1,4 +1,4 @@
-"""The services that a service uses: it mentions their variables, or has aliases of them."""
+"""The services that a service uses, because its variables refer to or are aliases of their variables."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from windlass.store import Reads, Row
 
 
 class UsedServices:
-    """Finds the services that others use. Variables above them are read and decrypted once for all.
+    """Finds the services that other services use. Variables above services are read and decrypted only once.
 
-    Nothing is decrypted for a service that is up to date: its deployment has found them already."""
+    For a service that is up to date, nothing is decrypted, because its deployment has recorded the used
+    services.
+    """
 
     def __init__(self, ctx: Context, source: Reads) -> None:
         self._ctx, self._source = ctx, source
         self._declared: dict[str, list[DeclaredVariable]] = {}
-        """Keyed by level."""
+        """Declared variables, by level."""
         self._injected: dict[str, InjectedVariables] = {}
-        """Keyed by the level above a service."""
+        """Built-in variables, by the level above a service."""
 
     async def of(self, service: Row) -> frozenset[str]:
-        """Returns their ids. A service whose variables cannot be resolved uses none: no deployment of it
-        comes up."""
+        """Returns the ids of the services that a service uses. Empty if its variables cannot be resolved,
+        because then no deployment of it succeeds."""
         status = await status_of(self._source, service)
         used = await used_as_deployed(self._ctx, self._source, service, status.digest)
         return await self._resolve(service) if used is None else used
@@ -63,6 +65,5 @@ class UsedServices:
 
 
 async def _placeholder_address(environment: str, service: str, name: str, port: int) -> ServiceAddress:
-    """Returns a placeholder for the address of a service, so that digests do not depend on its real
-    address."""
+    """Returns a placeholder address, because the used services do not depend on their addresses."""
     return ServiceAddress(name, port)

@@ -1,4 +1,4 @@
-"""Environment variables and secrets: seen from where they are inherited, overridden and aliased."""
+"""Environment variables and secrets: inherited by lower levels, overridden and aliased."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
 MOST_AT_LEVEL: Final = 1000
-"""Maximum number of variables of one level, and of secrets: each service below reads all of them."""
+"""Maximum number of variables, and of secrets, of one level. Every service below reads all of them."""
 _OWN_TYPES = {"FILE", "VALUE"}
-"""Types of variables that are neither aliases nor overrides."""
+"""Types of variables that are not derived."""
 
 
 @reads("environmentVariable.list", "secret.list")
@@ -107,7 +107,8 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _take_key_for_value(tx: Tx, call: Call) -> None:
-    """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
+    """Replaces the value of an alias if it is the aliased variable's key, which existing clients receive as
+    the value and send back."""
     row = await tx.resources.find(variable.name, call.id) if call.dialect.is_full else None
     aliased = row.read(VariableShown).aliased_variable if row else None
     body = call.sent(Spec)
@@ -125,7 +126,7 @@ async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, ref
 
 
 async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
-    """The built-in variable that the path leads to, if it leads to one that the caller may see."""
+    """Returns the built-in variable in the path of a call, if the caller may see it."""
     try:
         here = await parent_of(source, call)
     except Missing:
@@ -168,12 +169,12 @@ class Variables(Behaviour[Variable | Secret]):
             change.extras["variable_type"] = _type_of(spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Gives aliases the value of the variable that they stand for, and aliases of these."""
+        """Updates the values of aliases, including aliases of aliases."""
         for alias in await tx.links.sources(row.id, "aliases"):
             await self._follow(ctx, tx, alias, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Deletes the variables that are derived from it."""
+        """Deletes the variables that are derived from the deleted variable."""
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(row.id, link):
                 await built_ins.remove_with_derived(tx, derived)
@@ -212,7 +213,7 @@ def phrase(family: Family) -> str:
 
 
 def shown_target(row: Row) -> dict[str, object]:
-    """Returns the part of a variable that a derived one shows; of a secret, not the value."""
+    """Returns the fields of a variable that derived variables show. For a secret, the value is left out."""
     level = row.read(Levelled)
     shown: dict[str, object] = {"id": row.id, "key": row.read(Variable).key}
     if row.family == variable.name:

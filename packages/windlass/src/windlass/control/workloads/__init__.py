@@ -1,1 +1,1 @@
-"""The parts of a workload: its repository, its build and its credentials."""
+"""The parts of a workload: its repository or image, its build, ports and credentials."""

@@ -1,4 +1,5 @@
-"""Settings of an application that are applied to its build when it is deployed: no build depends on them."""
+"""Settings of an application that are applied to its build at deployment. Changing them needs no new
+build."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from windlass.families.application import Application
 
 
 def with_settings(spec: Application, workload: Workload) -> Workload:
-    """Returns an application's build with its settings applied."""
+    """Returns the workload of an application. Its settings override values of the build."""
     artifact = workload.artifact
     command = _command_of(spec, artifact)
     is_process = bool(command or workload.entrypoint or workload.command)
@@ -29,15 +30,19 @@ def with_settings(spec: Application, workload: Workload) -> Workload:
 
 
 def _release_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
-    """Returns the release command. That of the repository runs with its web process: applications that run
-    another process of the same repository would run it a second time."""
+    """Returns the release command: the command of the settings, or the repository's command for the web
+    process.
+
+    Other applications may run other processes of the same repository, and would run the repository's command
+    a second time.
+    """
     if spec.release_command:
         return shell_command(spec.release_command)
     return artifact.release if (spec.process or WEB) == WEB else ()
 
 
 def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
-    """Returns the command that the settings choose, or nothing if they leave it to the build."""
+    """Returns the start command of the settings; empty if the build's command is used."""
     if spec.start_command:
         return shell_command(spec.start_command)
     if not spec.process:
@@ -69,7 +74,7 @@ def _site_of(spec: Application, artifact: Artifact) -> StaticSite | None:
 
 
 def _check_start(workload: Workload) -> None:
-    """Refuses a folder that nothing runs. An image may have its own command."""
+    """Raises UnresolvableVariable if the build has no start command. An image may contain its own command."""
     artifact = workload.artifact
     if artifact.kind == "image" or artifact.static or artifact.command or workload.command:
         return

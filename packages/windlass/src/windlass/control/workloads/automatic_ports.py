@@ -1,7 +1,7 @@
-"""The port of an application for which no person named one.
+"""The automatic port of an application whose `ports` were left out.
 
-`ports` left out means that Windlass chooses: the document shows that in `automatic_port`, and shows the port
-once a deployment has chosen it. Ports that a person names afterwards win.
+The document then has `automatic_port` set, and shows the port after a deployment has chosen it. Ports that a
+person sets later replace the automatic port.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from windlass.families.application import Application, ApplicationShown
 
 
 def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full: bool) -> None:
-    """Fills in the ports that a client left out, and who chooses them. For clients of the full interface,
-    left out means none."""
+    """Fills in ports that a client has left out, and sets `automatic_port`. For clients of the full API,
+    missing ports mean no ports."""
     kept = [*former.ports] if former and former.automatic_port else []
     if spec.ports is UNSET:
         asked = spec.automatic_port
@@ -36,8 +36,8 @@ def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full:
 
 
 def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: ApplicationShown | None) -> bool:
-    """Returns whether the sent ports are those of Windlass: an empty list means none, unless the client
-    states otherwise."""
+    """Returns whether the sent ports are automatic. An empty list means no ports, unless the client sets
+    `automatic_port`."""
     if spec.automatic_port is False:
         return False
     if spec.automatic_port:
@@ -47,14 +47,14 @@ def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: Applic
 
 
 def _is_same(sent: Sequence[PortRequest], stored: Sequence[ServicePort]) -> bool:
-    """Returns True for ports that a client has read and sends back: these have their ids."""
+    """Returns whether a client sends stored ports back unchanged, which is recognized by their ids."""
     if not all(port.id for port in sent):
         return False
     return bool(msgspec.to_builtins(sent) == msgspec.to_builtins(stored))
 
 
 def with_automatic_port(spec: Application, usual: Workload) -> Application:
-    """Returns the settings with the port that Windlass chooses for what was built, if it chooses."""
+    """Returns the settings with the automatic port for a build, if `automatic_port` is set."""
     if not spec.automatic_port:
         return spec
     number = choose_port(
@@ -69,7 +69,8 @@ def with_automatic_port(spec: Application, usual: Workload) -> Application:
 
 
 def _probed_port(spec: Application) -> int | None:
-    """Returns the port that a probe checks; 0 if the probe names no port, None if no probe checks a port."""
+    """Returns the port of a health check, 0 for a check without a port, and None without a check of a
+    port."""
     checks = spec.healthchecks
     for probe in (checks.readiness_probe, checks.liveness_probe):
         kind = probe.type if probe and probe.type else None
@@ -84,7 +85,8 @@ def _public(number: int) -> PortRequest:
 
 
 def shown_ports(workload: Workload, former: Sequence[ServicePort]) -> list[ServicePort]:
-    """Returns the ports of a workload as documents show them. The port keeps its id, whatever its number."""
+    """Returns the ports of a workload as shown in documents. The port keeps its id even if its number
+    changes."""
     kept = former[0].id if former else ids.new_id()
     return [
         ServicePort(
@@ -100,7 +102,7 @@ def shown_ports(workload: Workload, former: Sequence[ServicePort]) -> list[Servi
 
 
 def remark_on_ports(workload: Workload) -> str:
-    """Returns a line for the build log about the port that was chosen."""
+    """Returns a message about the automatic port, for the build log."""
     if not workload.ports:
         return (
             "It gets no public port: nothing in the repository says that it serves HTTP. If it does, name "

@@ -1,4 +1,4 @@
-"""The branch whose new commits a service deploys by itself. Choosing it needs the scope Deploy."""
+"""The branch whose new commits are deployed automatically. Setting it requires the scope Deploy."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _AUTO_DEPLOY: Final = "auto_deploy"
 
 
 class BranchChoice(Struct, frozen=True):
-    """The settings of a service about new commits."""
+    """The settings of a service for automatic deployment."""
 
     is_watched: bool
     repository: GitRepositoryRequest | None
     field: str = "git_repository"
-    """The name of the field with the repository."""
+    """Name of the repository field, for error messages."""
     action: str = ""
     """The action that a new commit starts, if there is a choice."""
     action_field: str = ""

@@ -1,4 +1,4 @@
-"""The input for building the artifact of a deployment."""
+"""The input of a build."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from windlass.store import DeploymentRow, Row
 
 
 class FetchedCommit(Struct):
-    """The commit of a build, which its deployment shows also if the build fails."""
+    """The fetched commit of a build. The deployment shows it even if the build fails."""
 
     commit: CommitRecord | None = None
     branch: str | None = None
 
 
 class BuildInput(Struct, frozen=True, kw_only=True):
-    """A deployment whose artifact is to be made."""
+    """The input of a build: the deployment, and the service with its inputs."""
 
     service: Row
-    """The service, with the settings that this deployment runs with."""
+    """The service, with the settings of this deployment."""
     deployment: DeploymentRow
     inputs: Inputs
     say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
-    """The names of fetched files; set before the build begins."""
+    """Set when the commit has been fetched, before the build begins."""
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the time of the build for a block that waits for builds of others."""
+    """Stops the build's time limit while a block waits for other builds."""
     cleanup: AsyncExitStack | None = None
-    """Accepts the cleanup of a build, which runs once its success is recorded; otherwise a build cleans up
+    """Receives clean-up actions to run once the success of the build is recorded. If None, a build cleans up
     at its end."""

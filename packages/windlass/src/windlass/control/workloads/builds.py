@@ -1,4 +1,4 @@
-"""Builds a commit into an artifact that an engine can start, and never builds the same thing twice."""
+"""Builds a commit into an artifact, or reuses an earlier build of the same input."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ from windlass.store import Row
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
-"""A value instead of names of build arguments: all variables that users declared, except secrets."""
+"""Stands for all declared variables except secrets, in a set of build argument names."""
 _FORM = 2
-"""Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
+"""Version of the artifact format. Artifacts of an earlier version keep running, but are not reused for a
+deployment."""
 
 
 async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
-    """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
-    a message for the person who deployed."""
+    """Builds the commit of a deployment, or returns its earlier build.
+
+    Raises BuildError or GitError with a message for users.
+    """
     deployment, say = build_input.deployment, build_input.say
     if (upload := await _upload_of(ctx, build_input)) is not None:
         return await _build_upload(ctx, build_input, upload)
@@ -66,7 +69,7 @@ async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
 
 
 async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:
-    """Returns the upload that a deployment names by its digest; None if it is built from the repository."""
+    """Returns the upload of a deployment; None if the deployment is built from a repository."""
     asked, service = particulars(build_input.deployment).git_commit_id, build_input.service
     is_from_git = service.read(Application).source == GIT
     if is_from_git and (asked is None or len(asked) < ID):
@@ -78,7 +81,7 @@ async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:
 
 
 async def _build_upload(ctx: Context, build_input: BuildInput, upload: Row) -> BuiltArtifact:
-    """Builds an uploaded folder, or finds its earlier build."""
+    """Builds an uploaded folder, or returns its earlier build."""
     commit = commit_of(upload)
     if earlier := await _earlier_build(ctx, build_input, commit.git_commit_id):
         return BuiltArtifact(*earlier)
@@ -92,7 +95,8 @@ async def _build_upload(ctx: Context, build_input: BuildInput, upload: Row) -> B
 
 
 async def _source_of(ctx: Context, build_input: BuildInput) -> tuple[GitSource, str | None]:
-    """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
+    """Returns the commit to build, and its branch. Without a commit in the deployment, this is the branch's
+    newest commit."""
     deployment = build_input.deployment
     asked = particulars(deployment).git_commit_id
     repository = build_input.service.read(Application).git_repository or None
@@ -151,33 +155,35 @@ def cache_secret_of(ctx: Context, service: str) -> str:
 
 
 def _chosen_arguments(build_input: BuildInput, names: Collection[str]) -> dict[str, str]:
-    """Returns the build arguments with these names, or all that users declared."""
+    """Returns the build arguments with these names, or all declared variables."""
     inputs = build_input.inputs
     chosen = inputs.declared if _ALL in names else names
     return {name: value for name, value in inputs.arguments.items() if name in chosen}
 
 
 def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collection[str]:
-    """Returns the names of build arguments that a Dockerfile asks for. Steps of a recipe may read any, such
-    as those that a page is built with. The builder reports errors in a Dockerfile."""
+    """Returns the names of the build arguments that a Dockerfile declares.
+
+    Steps of a detected recipe may read any variable. Errors in a Dockerfile are reported by the builder.
+    """
     if settings.is_dockerfile_left_out:
         return {_ALL}
     try:
         source, file = source.resolve(), (source / path).resolve()
-        if not file.is_relative_to(source):  # some files of the machine never end, such as /proc/kmsg
+        if not file.is_relative_to(source):  # some files of the machine, such as /proc/kmsg, never end
             return frozenset()
         if not file.exists():
             return {_ALL}
         return declared_arguments(read_small_text(file))
-    except (BuildError, DockerfileError, OSError, RuntimeError):  # such as a name that no file can have
+    except (BuildError, DockerfileError, OSError, RuntimeError):  # for example an invalid file name
         return frozenset()
 
 
 async def _earlier_build(
     ctx: Context, build_input: BuildInput, commit: str
 ) -> tuple[BuildResult, CommitRecord | None] | None:
-    """Returns the build of an earlier deployment from the same commit with the same settings and
-    arguments."""
+    """Returns an earlier build of the same commit with the same settings and build arguments; None if there
+    is none."""
     service = build_input.service
     base = _base(service, commit)
     place = await ctx.places.of(service.id)
@@ -202,14 +208,14 @@ def _base(service: Row, commit: str) -> str:
 
 
 def _place_of(spec: Application) -> tuple[str, str]:
-    """Returns the address of the repository, empty without one, and the folder of the application in it or in
-    what was uploaded."""
+    """Returns the address of the repository, empty for uploads, and the application's folder in the
+    repository or upload."""
     repository = spec.git_repository or None
     return (repository.url, repository.root_path or "/") if repository else ("", spec.root_path or "/")
 
 
 class WrittenDockerfile(Struct):
-    """The part of a service that is a Dockerfile itself."""
+    """The field of a service with the text of a Dockerfile."""
 
     dockerfile_raw: str = ""
 
@@ -220,8 +226,10 @@ def _settings_of(service: Row) -> BuildSettings:
 
 
 def _write_dockerfile(source: Path, root: str, text: str) -> str:
-    """Writes a Dockerfile beside the files of a repository, which may lead elsewhere by links. Returns its
-    path below the root."""
+    """Writes a Dockerfile into the folder of a commit. Returns its path below `root`.
+
+    Checks that the folder is inside the commit's files, whose links may lead elsewhere.
+    """
     source, folder = source.resolve(), (source / root).resolve()
     if not folder.is_relative_to(source) or not folder.is_dir():
         raise BuildError("Choose another root_path: the repository has no such folder")
@@ -232,7 +240,7 @@ def _write_dockerfile(source: Path, root: str, text: str) -> str:
 
 
 def settings_of(spec: Application) -> BuildSettings:
-    """Returns the settings that the build follows; the others are applied to what it made."""
+    """Returns the settings that affect the build. Other settings are applied to the finished build."""
     return BuildSettings(
         builder=spec.builder,
         install_command=spec.install_command or "",

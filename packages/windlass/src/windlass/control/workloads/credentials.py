@@ -1,4 +1,4 @@
-"""Credentials of databases: generated once, stored sealed with the database, and never changed."""
+"""Credentials of databases. They are generated once, stored sealed with the database, and never change."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from windlass.core.deploy.databases import DatabaseLogin, kind_of
 from windlass.families.database import Database
 from windlass.store import Reads, Row, Tx
 
-# Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
+# Letters and digits need no escaping in URLs, shells and configuration files.
 _LETTERS: Final = string.ascii_letters + string.digits
 _LENGTH: Final = 40
 _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
 
 
 def give_credentials(draft: Draft[Database]) -> None:
-    """Gives a new database its credentials, before it is stored."""
+    """Adds generated credentials to a new database before it is stored."""
     draft.sealed |= _new_credentials(draft.spec.type)
 
 
 async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
-    """Returns the credentials of this database. One that was created before there were credentials gets
-    them now."""
+    """Returns the credentials of a database. Generates them for a database of an early version without
+    credentials."""
     hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
         hidden = await _given_credentials(ctx, source, row)
@@ -44,7 +44,7 @@ def _new_credentials(type: str) -> dict[str, str]:
 
 async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
     async def give(tx: Tx) -> dict[str, str]:
-        """Stores the credentials; of concurrent calls, the first decides."""
+        """Stores generated credentials. Of concurrent calls, the first one takes effect."""
         current = await tx.resources.get(row.id)
         if current is None:
             raise Missing("Create the database again if you still need it: it was deleted meanwhile")

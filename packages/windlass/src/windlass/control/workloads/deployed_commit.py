@@ -1,4 +1,4 @@
-"""The commit that runs, as the document of a service shows it: in fields of its repository."""
+"""The deployed commit of a service, as shown in fields of its repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIX: Final = "deployed_commit"
 
 
 def commit_fields(commit: CommitRecord) -> Document:
-    """Returns the fields of a repository that show the commit that runs."""
+    """Returns the repository fields that show the deployed commit."""
     return {
         f"{_PREFIX}_id": commit.git_commit_id,
         f"{_PREFIX}_date": commit.created_at,
@@ -25,7 +25,8 @@ def commit_fields(commit: CommitRecord) -> Document:
 
 
 def with_deployed_commit(new: GitRepositoryRequest, shown: GitRepository | UnsetType | None) -> Document:
-    """Returns a changed repository. It shows the commit that runs, if its address is the same as before."""
+    """Returns the document of a changed repository. It keeps the deployed commit if the address has not
+    changed."""
     document: Document = msgspec.to_builtins(new)
     if shown and shown.url == new.url:
         stored = msgspec.to_builtins(shown)

@@ -1,4 +1,4 @@
-"""Fetches the repository of a service at a commit, to be run as it is. Nothing of it is built by that."""
+"""Makes an artifact of a repository's files at a commit, without building them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
 class ImageForFiles(Struct, frozen=True, kw_only=True):
-    """An image that gets the files."""
+    """The base image to which the files are added."""
 
     ref: str
     chosen_in: str
     """The place where it is chosen, for a message, such as `the setting x_image`."""
     mounts: tuple[str, ...] = ()
-    """Folders for volumes, to which its user may write."""
+    """Folders of volumes, which the image's user must be able to write to."""
 
 
 async def fetch_files(
     ctx: Context, build_input: BuildInput, base: ImageForFiles | None = None, commit: str | None = None
 ) -> BuiltArtifact:
-    """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
-    artifact, which is an image where there is a `base`. Raises BuildError or GitError."""
+    """Returns the files of a deployment's commit as an artifact; an image if there is a `base`.
+
+    Without a commit, the newest one of the branch is used. Raises BuildError or GitError.
+    """
     service, deployment = build_input.service, build_input.deployment
     asked = commit or particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
@@ -48,7 +50,7 @@ async def fetch_files(
     async with work_folder(ctx, deployment.id) as folder:
         build_input.say(f"Fetching commit {(source.commit or '')[:12]} of {source.url}")
         await ctx.point("about to fetch")
-        # The whole repository: modules refer to others beside them.
+        # The whole repository is fetched, because modules may refer to neighbouring folders.
         fetched = await ctx.git.fetch(replace(source, root_path="/"), folder)
         await ctx.point("fetched")
         record = commit_record(fetched)

@@ -1,7 +1,7 @@
-"""Images that services name: their registry, the digest that a tag stands for, and the pull.
+"""Images of services: their registry, the digest of a tag, and the pull.
 
-A tag is resolved to a digest when a service is deployed. The deployment keeps the digest, so that whatever
-starts it again starts the same image. Kinds of services call `prepare_image` and `fetch_image`.
+A tag is resolved to a digest when a service is deployed. The deployment stores the digest, so that later
+starts use the same image. Service kinds call `prepare_image` and `fetch_image`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
 
 class ImageSource(Struct, frozen=True):
-    """The image of a service, as its settings name it."""
+    """The image in the settings of a service."""
 
     image_name: str
-    """Relative to the registry, if there is one; otherwise with its host, or from Docker Hub."""
+    """The name relative to the registry. Without a registry, the name contains the host, or the image is from
+    Docker Hub."""
     tag: str
     registry_id: str | UnsetType | None = None
 
 
 async def prepare_image(ctx: Context, build_input: BuildInput, image: ImageSource) -> BuiltArtifact:
-    """Makes sure that the image is on the engine, with the present digest of its tag. A deployment that
-    repeats an earlier one uses the digest of that one. Raises BuildError and EngineError."""
+    """Pulls an image to the engine, with the digest that its tag has now.
+
+    A deployment that repeats an earlier one uses the earlier digest. Raises BuildError and EngineError.
+    """
     registry = await find_registry(ctx, build_input.service.org, image.registry_id)
     name, built = name_in(registry, image.image_name), ctx.settings.build_registry
     if built and built.holds(name):
@@ -67,8 +70,8 @@ async def prepare_image(ctx: Context, build_input: BuildInput, image: ImageSourc
 async def fetch_image(
     ctx: Context, build_input: BuildInput, artifact: Artifact, registry_id: str | UnsetType | None
 ) -> None:
-    """Makes sure that the engine has the image of an earlier deployment. The login of the present registry is
-    used if the image is from there."""
+    """Makes sure that the engine has the image of an earlier deployment. The login of the current registry is
+    used if the image is from this registry."""
     registry = await find_registry(ctx, build_input.service.org, registry_id)
     is_from_there = registry is not None and host_of(registry.url or "") == parse_ref(artifact.ref).host
     login = await _login(ctx, registry) if is_from_there else None
@@ -81,7 +84,7 @@ async def fetch_image(
 async def find_registry(
     ctx: Context, org: str, registry_id: str | UnsetType | None
 ) -> ContainerRegistry | None:
-    """Returns the registry of an image, with its secrets; None if it was deleted since."""
+    """Returns the registry of an image with its secrets; None if the registry was deleted."""
     if not registry_id:
         return None
     row = await ctx.store.reads.resources.find(container_registry.name, registry_id)
@@ -100,7 +103,8 @@ async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLo
 
 
 async def _find_repeated(ctx: Context, build_input: BuildInput, request: PullRequest) -> str:
-    """Returns the reference of the deployment that this one repeats, if that had the same name and tag."""
+    """Returns the image reference of the deployment that this one repeats, if the name and tag are the same;
+    empty otherwise."""
     earlier_id = particulars(build_input.deployment).of
     earlier = await ctx.store.reads.deployments.get(earlier_id) if earlier_id else None
     details = particulars(earlier) if earlier else None
@@ -111,7 +115,7 @@ async def _find_repeated(ctx: Context, build_input: BuildInput, request: PullReq
 
 
 async def whole_name(source: Reads, org: str, image: ImageSource) -> str:
-    """Returns the name of an image with the host of its registry. It decrypts no login."""
+    """Returns the full name of an image, with its registry's host. Decrypts no login."""
     id = image.registry_id
     row = await source.resources.find(container_registry.name, id) if id else None
     is_own = row is not None and row.org == org
@@ -119,22 +123,23 @@ async def whole_name(source: Reads, org: str, image: ImageSource) -> str:
 
 
 def name_in(registry: ContainerRegistry | None, image_name: str) -> str:
-    """Returns the name of an image for engines, with the host of its registry."""
+    """Returns the full name of an image for engines, with the registry's host."""
     return full_name(registry.url or "", image_name) if registry else image_name
 
 
 def public_registry(image_name: str) -> ContainerRegistry:
-    """Returns the registry of an image that names none of the organization. It takes no login."""
+    """Returns the public registry of an image that uses no registry of the organization. It needs no
+    login."""
     host = registry_host(image_name)
     kind: Kind = "DOCKER_HUB" if host == DOCKER_HUB else "GENERIC_CR"
     return ContainerRegistry(name=host, kind=kind, url=f"https://{host}", config=RegistryConfig())
 
 
-# What documents show
+# Fields of documents
 
 
 async def shown_registry(source: Reads, image_name: str, registry_id: str | UnsetType | None) -> Document:
-    """Returns the registry of an image, as the document of its service shows it."""
+    """Returns the registry of an image, as shown in the service's document."""
     row = await source.resources.find(container_registry.name, registry_id) if registry_id else None
     return registry_fields(row) if row else _public_registry(image_name, registry_id)
 
@@ -145,7 +150,7 @@ def registry_fields(registry: Row) -> Document:
 
 
 def _public_registry(image_name: str, registry_id: str | UnsetType | None) -> Document:
-    """Returns the public registry of an image, in the same form."""
+    """Returns the public registry of an image, as shown in the service's document."""
     registry = public_registry(image_name)
     id = registry_id or str(uuid.uuid5(_REGISTRIES, registry.name))
     return {"id": id, "name": registry.name, "url": registry.url, "kind": registry.kind}

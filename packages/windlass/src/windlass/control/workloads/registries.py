@@ -1,4 +1,4 @@
-"""Registries of organizations, with the logins that open them. A login is sent to its own registry only."""
+"""Container registries of organizations and their logins. A login is sent only to its own registry."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ async def ask_aws(ctx: Context, spec: ContainerRegistry) -> EcrLogin:
 
 
 async def open_registry(ctx: Context, spec: ContainerRegistry) -> RegistryClient:
-    """Returns a registry that can be asked, with its login. Raises RegistryFailure."""
+    """Returns a client for a registry, with its login. Raises RegistryFailure."""
     login = await login_of(ctx, spec)
     return RegistryClient(ctx.out, spec.kind, spec.url or "", login, ctx.registry_pauses)

@@ -1,4 +1,4 @@
-"""Repositories of services, each with the git token that opens it. A token is sent to its own host only."""
+"""Repositories of services and their git tokens. A token is sent only to its own host."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from windlass.sources.git.source import place as repository_place
 from windlass.store import Reads, Row
 
 _API: Final = "api."
-"""GitHub and Bitbucket serve the API of a host at `api.` and its name."""
+"""Prefix of API host names: GitHub and Bitbucket serve their API at `api.` followed by the host name."""
 
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
-    """The repository of a service, with the token that opens it."""
+    """Returns the repository of a service, with its git token."""
     repository = ctx.kinds[service.family].repository(service)
     return await source_at(ctx, source, service.org, repository, commit)
 
@@ -34,7 +34,7 @@ async def source_at(
         row = await source.resources.find(git_token.name, id)
         if row is None or row.org != org:
             raise GitError("git_repository.git_token_id: this git token is gone. Choose another.")
-        # Judged again: the address may have been stored before addresses were judged.
+        # Checked again, because the address may have been stored before such checks existed.
         if why := why_not_sent(row, repository.url):
             raise GitError(f"git_repository.git_token_id: {why}.")
         token = decrypt_hidden(ctx, row)["token"]
@@ -42,7 +42,7 @@ async def source_at(
 
 
 def why_not_sent(token: Row, url: str) -> str:
-    """Why a git token is not sent to a repository, or an empty text."""
+    """Returns the reason why a git token must not be sent to a repository; empty if it may."""
     try:
         repository = repository_place(url)
         api = api_place(token.read(GitTokenShown).git_api_url)

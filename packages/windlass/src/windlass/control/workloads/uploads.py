@@ -1,4 +1,4 @@
-"""Uploads as a source of builds, found by the digest of their content."""
+"""Uploads as a source for builds, identified by the digest of their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.sources.upload import UploadError, unpack
 from windlass.store import Reads, Row
 
 _RATIO = 8
-"""Times that a folder may be larger than its archive may be."""
+"""Factor by which the limit for a folder exceeds the limit for its archive."""
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -34,7 +34,8 @@ async def ready_uploads(source: Reads, service: str) -> list[Row]:
 
 
 async def find_upload(source: Reads, service: str, commit: str | None) -> Row | None:
-    """Returns the upload whose digest begins so; without any, the newest."""
+    """Returns the newest upload whose digest begins with `commit`; None if there is none. Without `commit`,
+    returns the newest upload."""
     for row in await ready_uploads(source, service):
         if str(row.read(UploadShown).git_commit_id).startswith((commit or "").lower()):
             return row
@@ -42,7 +43,7 @@ async def find_upload(source: Reads, service: str, commit: str | None) -> Row | 
 
 
 def commit_of(row: Row) -> CommitRecord:
-    """Returns the version that deployments of an upload show."""
+    """Returns an upload as the commit that its deployments show."""
     shown = row.read(UploadShown)
     return CommitRecord(
         git_commit_id=str(shown.git_commit_id),
@@ -52,7 +53,7 @@ def commit_of(row: Row) -> CommitRecord:
 
 
 async def with_upload(source: Reads, service: Row, version: ChosenVersion) -> ChosenVersion:
-    """Returns a version with the digest of its upload: the one asked for, or else the newest."""
+    """Returns a version with the digest of its upload: the requested upload, or else the newest one."""
     if version.upload:
         row = await _named_upload(source, service, version.upload, version)
     else:

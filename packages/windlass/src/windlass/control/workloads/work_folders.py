@@ -1,4 +1,4 @@
-"""Folders for the files of a commit, during a build or a detection. Remains of a crash are swept."""
+"""Folders for the files of a commit during a build or a detection. Folders left by a crash are removed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from windlass.control.context.context import Context
 from windlass.core.deploy.states import OPEN
 
 DETECTIONS: Final = "detection-"
-"""Prefix of folders that belong to no deployment."""
+"""Prefix of the names of folders that belong to no deployment."""
 _ABANDONED: Final = 3600.0
-"""Seconds after which such a folder was left by a server that was killed."""
+"""Age in seconds after which a detection's folder counts as left by a killed server."""
 
 
 @asynccontextmanager
@@ -32,12 +32,13 @@ async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
 
 
 async def sweep_work(ctx: Context) -> None:
-    """Removes working copies of builds and detections that are not in progress any more."""
+    """Removes the folders of builds and detections that are no longer in progress."""
     for folder in await in_thread(_children, ctx.work):
         if folder.name.startswith(DETECTIONS):
             await in_thread(_remove_abandoned, folder)
             continue
-        # Asked after it was found there: a deployment is known before it makes its folder.
+        # The deployment is read after the folder was found, because deployments are stored before their
+        # folders are created.
         deployment = await ctx.store.reads.deployments.get(folder.name)
         if deployment is None or deployment.status not in OPEN:
             await in_thread(shutil.rmtree, folder, True)
