@@ -98,7 +98,8 @@ class Invitations(Behaviour[Invitation]):
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
         draft.links[_INVITES] = _address(spec.email)
-        tx.nudge("tokens")  # invalidates cached actors, because the invited person may be a member of another organization already
+        # Clears cached actors: the invited person may be a member of another organization.
+        tx.nudge("tokens")
         draft.give(
             role=old_role(scope),
             role_name=scope.word,

@@ -78,7 +78,7 @@ async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, end
 async def record_about_caller(
     ctx: Context, tx: Tx, kind: Event, actor: Actor, origin: Origin, data: Mapping[str, object]
 ) -> None:
-    """Writes an event about the caller itself, if the caller is a resource."""
+    """Records an event about the caller itself, if the caller is a stored resource."""
     row = await tx.resources.get(actor.id)
     if row is not None:
         subject = await about(ctx, tx, row)

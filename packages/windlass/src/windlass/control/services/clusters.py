@@ -1,5 +1,4 @@
-"""Clusters and their engines. Connections are checked when a cluster is created or changed, and on request.
-"""
+"""Clusters and their engines. Connections are checked when a cluster is created or changed, and on request."""
 
 from __future__ import annotations
 

@@ -41,8 +41,10 @@ _OWN_TYPES = {"FILE", "VALUE"}
 
 @reads("environmentVariable.list", "secret.list")
 async def visible(ctx: Context, call: Call) -> Reply:
-    """Lists the variables of a level and those that it inherits, nearest first; then injected ones, if
-    expected."""
+    """Lists the variables of a level and its inherited variables, the nearest level first.
+
+    Clients of the full API get built-in variables at the end of the list.
+    """
     source, family = ctx.store.reads, call.family
     here = await parent_of(source, call)
     levels = await source.tree.above(here.id)
@@ -60,7 +62,7 @@ async def visible(ctx: Context, call: Call) -> Reply:
 async def _read_page(
     source: Reads, levels: Sequence[Row], family: Family, first: int, last: int
 ) -> tuple[list[bytes], int]:
-    """Returns a slice of the variables of all levels, one level after the other, and their number."""
+    """Returns a page of the variables of all levels, in the order of the levels, and their total number."""
     bodies: list[bytes] = []
     total = 0
     for level in levels:

@@ -23,7 +23,7 @@ class ImageForFiles(Struct, frozen=True, kw_only=True):
 
     ref: str
     chosen_in: str
-    """The place where it is chosen, for a message, such as `the setting x_image`."""
+    """Where the image is chosen, for messages, such as `the setting x_image`."""
     mounts: tuple[str, ...] = ()
     """Folders of volumes, which the image's user must be able to write to."""
 

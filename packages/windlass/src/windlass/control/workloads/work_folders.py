@@ -21,8 +21,10 @@ _ABANDONED: Final = 3600.0
 
 @asynccontextmanager
 async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
-    """Yields a new folder, and removes it afterwards. `name`: the id of a deployment, or a name that
-    begins with DETECTIONS."""
+    """Provides the path for a new folder, and removes the folder afterwards.
+
+    `name`: the id of a deployment, or a name with the prefix DETECTIONS.
+    """
     folder = ctx.work / name
     await in_thread(_make_room, folder)
     try:
