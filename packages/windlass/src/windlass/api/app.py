@@ -129,7 +129,7 @@ class App:
             answer = await (self._open_socket(request) if is_websocket else self._answer(request, receive))
         except Failure as failure:
             answer = failure_answer(failure)
-        except Exception as error:  # noqa: BLE001 (a bug goes to the log, and never to a client)
+        except Exception as error:  # noqa: BLE001 (bugs are logged, without details for the client)
             enter_trace(request.trace)
             _log.exception(
                 "a request failed", extra={"request_id": request.id.decode(), "path": request.path}

@@ -151,7 +151,7 @@ async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> S
         from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
         return await PostgresStore.open(settings.database_url, clock)
-    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
+    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (only one database is used)
 
     # A killed server's child process keeps the database lock from its fork until its exec.
     for _ in range(tries - 1):
@@ -211,7 +211,7 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
 async def seed(ctx: Context, tx: Tx) -> str | None:
     """Schedules the recurring work, and creates the first organization with its cluster if there is none.
 
-    Returns the new organization's Admin token, or None if the settings contain one.
+    Returns the Admin token of a new organization; None if there is no new one, or the settings contain a token.
     """
     place = ctx.ownership.place
     await follow_earlier_clock(tx)

@@ -20,7 +20,7 @@ async def reading_snapshot(settings: Settings) -> AsyncIterator[ArchiveConnectio
         async with postgres_archive.reading_snapshot(settings.database_url) as line:
             yield line
     else:
-        from windlass.store import sqlite_archive  # noqa: PLC0415 (one database or the other)
+        from windlass.store import sqlite_archive  # noqa: PLC0415 (only one database is used)
 
         if not file_of(settings).exists():
             raise CommandRefused(
@@ -39,7 +39,7 @@ async def replacing(settings: Settings) -> AsyncIterator[ArchiveConnection]:
         async with postgres_archive.replacing(settings.database_url) as line:
             yield line
     else:
-        from windlass.store import sqlite_archive  # noqa: PLC0415 (one database or the other)
+        from windlass.store import sqlite_archive  # noqa: PLC0415 (only one database is used)
 
         with sqlite_archive.replacing(file_of(settings)) as line:
             yield line

@@ -47,12 +47,12 @@ def serve(adopt: bool, **options: Any) -> None:
     gc.disable()  # until the server listens: nearly all objects that a start creates live until the end
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.base.sd_notify import VARIABLES, notifier_of  # noqa: PLC0415 (nothing for other commands)
-        from windlass.operate.first_steps import begin  # noqa: PLC0415 (the same)
+        from windlass.base.sd_notify import VARIABLES, notifier_of  # noqa: PLC0415 (other commands do not need it)
+        from windlass.operate.first_steps import begin  # noqa: PLC0415 (as above)
 
         manager = notifier_of(take_variables(VARIABLES))
         gateway = begin(settings)
-        from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
+        from windlass.operate.serving import run  # noqa: PLC0415 (imports the whole server)
 
         run(settings, manager, adopt=adopt, gateway=gateway)
 
@@ -79,7 +79,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
 
     with one_line_errors():
         count = _stop_all(options, sure)
-    from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
+    from windlass.operate import stopping  # noqa: PLC0415 (imports the whole server)
 
     stopping.report(count, as_json=as_json)
 
@@ -88,9 +88,9 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     """Stops all services, through the running server if there is one, otherwise in the database. Returns
     their number."""
     settings, sources = settings_from(options)
-    from windlass.cli.connection import connect  # noqa: PLC0415 (nothing for a server that starts)
-    from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
-    from windlass.operate.listeners import address_of  # noqa: PLC0415 (the gateway)
+    from windlass.cli.connection import connect  # noqa: PLC0415 (a starting server does not need it)
+    from windlass.operate import stopping  # noqa: PLC0415 (imports the whole server)
+    from windlass.operate.listeners import address_of  # noqa: PLC0415 (imports the gateway)
 
     usual = address_of(settings.host, settings.port) if settings.port else USUAL_ADDRESS
     api = connect(options, usual=usual)
@@ -148,8 +148,8 @@ def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.engines.findings import Level  # noqa: PLC0415 (with the doctor)
-        from windlass.operate.doctor import diagnose  # noqa: PLC0415 (both databases)
+        from windlass.engines.findings import Level  # noqa: PLC0415 (only for the doctor)
+        from windlass.operate.doctor import diagnose  # noqa: PLC0415 (imports both drivers)
 
         findings = asyncio.run(diagnose(settings))
     if wants_json(as_json):
@@ -180,8 +180,8 @@ def backup(file: Path, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
-        from windlass.operate.backup import to_keep_beside  # noqa: PLC0415 (the same)
+        from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (imports both drivers)
+        from windlass.operate.backup import to_keep_beside  # noqa: PLC0415 (as above)
 
         backup = asyncio.run(back_up(settings, file))
     size = file.stat().st_size
@@ -204,9 +204,9 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.install.ownership import examine  # noqa: PLC0415 (with every part of a server)
-        from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (both databases)
-        from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
+        from windlass.install.ownership import examine  # noqa: PLC0415 (imports the server)
+        from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (imports both drivers)
+        from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (imports both drivers)
 
         done = asyncio.run(put_back(settings, file, force=force, tell=_print_message))
         report = asyncio.run(examine(settings))
@@ -230,7 +230,7 @@ def list_set_aside(as_json: bool | None, **options: Any) -> None:
     """Show what was set aside: when, why, and what it has."""
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.set_aside import set_aside_services  # noqa: PLC0415 (with every part of a server)
+        from windlass.operate.set_aside import set_aside_services  # noqa: PLC0415 (imports the server)
 
         services = set_aside_services(settings)
     if wants_json(as_json):
@@ -260,7 +260,7 @@ def restore_set_aside(service: str, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.set_aside import put_back  # noqa: PLC0415 (with every part of a server)
+        from windlass.operate.set_aside import put_back  # noqa: PLC0415 (imports the server)
 
         done = asyncio.run(put_back(settings, service))
     click.echo(f"{done.name or service} is in its place again. It runs with the next start or deployment.")
@@ -274,7 +274,7 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
     """Erase SERVICES, ids, for good, with their volumes."""
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.set_aside import purge, set_aside_services  # noqa: PLC0415 (with every part of a server)
+        from windlass.operate.set_aside import purge, set_aside_services  # noqa: PLC0415 (imports the server)
 
         meant = [record.service for record in set_aside_services(settings)] if everything else list(services)
         if not meant:
@@ -308,7 +308,7 @@ def verify(head: str, as_json: bool | None, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.audit import verify  # noqa: PLC0415 (both databases)
+        from windlass.operate.audit import verify  # noqa: PLC0415 (imports both drivers)
 
         verdict = asyncio.run(verify(settings, head))
     if wants_json(as_json):

@@ -28,7 +28,7 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.keys import describe_keys  # noqa: PLC0415 (both databases)
+        from windlass.operate.keys import describe_keys  # noqa: PLC0415 (imports both drivers)
 
         keys = asyncio.run(describe_keys(settings))
     if wants_json(as_json):
@@ -59,7 +59,7 @@ def rotate_key(keep: bool, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.operate.keys import rotate  # noqa: PLC0415 (both databases)
+        from windlass.operate.keys import rotate  # noqa: PLC0415 (imports both drivers)
 
         asyncio.run(rotate(settings, lambda text: click.echo(text, err=True), keep=keep))
 
@@ -67,6 +67,6 @@ def rotate_key(keep: bool, **options: Any) -> None:
 @key.command("new", cls=Command)
 def new_key() -> None:
     """Print a new key, for WINDLASS_KEY. It is stored nowhere."""
-    from windlass.operate.keys import make_key  # noqa: PLC0415 (with the others)
+    from windlass.operate.keys import make_key  # noqa: PLC0415 (imports both drivers)
 
     click.echo(make_key())

@@ -11,7 +11,7 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    from windlass.operate.explain import OperatorError, explain_errors  # noqa: PLC0415 (loads what explains)
+    from windlass.operate.explain import OperatorError, explain_errors  # noqa: PLC0415 (imports drivers)
 
     try:
         with explain_errors():

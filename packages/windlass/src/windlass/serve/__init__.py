@@ -1,1 +1,1 @@
-"""The port of the API: its socket, its connections, and their protocols."""
+"""The HTTP server of the API: its socket, its connections, and their protocols."""

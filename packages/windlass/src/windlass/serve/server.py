@@ -32,7 +32,7 @@ MOST_IN_A_FRAME = 4096
 
 
 def websocket(**parts: Any) -> asyncio.Protocol:
-    from windlass.serve.websocket import WebSocket  # noqa: PLC0415 (with the first one; few ever see one)
+    from windlass.serve.websocket import WebSocket  # noqa: PLC0415 (few installations use websockets)
 
     return WebSocket(**parts)
 

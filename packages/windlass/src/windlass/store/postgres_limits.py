@@ -160,7 +160,7 @@ class PooledSession:
         if self._pool.get_idle_size():
             return (
                 await self._pool.acquire()
-            )  # without the cost of a time limit: there is nothing to wait for
+            )  # no time limit is needed for an idle connection
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._pool.acquire()
 

@@ -133,7 +133,7 @@ class SqliteWriter(SqliteSession):
             answer = _finish(change(tx))
         except _AWAY:
             raise
-        except Exception as failure:  # noqa: BLE001 (any failure of a change is the answer to its caller)
+        except Exception as failure:  # noqa: BLE001 (the caller gets the exception)
             return None, failure
         # A change fails even if it ignores a refused statement, as on PostgreSQL.
         return answer, self._refusal

@@ -1,4 +1,4 @@
-"""Deployment restrictions of a service: paths whose changes are deployed or ignored.
+"""Deployment restrictions of a service: paths whose changes `auto_deploy` deploys or ignores.
 
 Their number is limited. Duplicates are harmless.
 """

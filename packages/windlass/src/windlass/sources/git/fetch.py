@@ -142,7 +142,7 @@ class Git:
             yield await self.fetch(source, into, progress)
             return
 
-        into = into.absolute()  # noqa: ASYNC240 (looks at nothing)
+        into = into.absolute()  # noqa: ASYNC240 (does not access the disk)
 
         async def action(remote: Remote) -> GitCommit:
             return await _fetch_kept(Copy(remote, source, into, progress, kept=kept), kept)

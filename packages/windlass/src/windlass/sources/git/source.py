@@ -52,7 +52,7 @@ class GitSource(Struct, frozen=True):
     token: str | None = None
     """The password for the repository, or `user:password`."""
 
-    def __repr__(self) -> str:  # a token has no place in a log
+    def __repr__(self) -> str:  # keeps the token out of logs
         return f"GitSource(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
 
 
