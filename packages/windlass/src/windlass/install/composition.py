@@ -211,7 +211,8 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
 async def seed(ctx: Context, tx: Tx) -> str | None:
     """Schedules the recurring work, and creates the first organization with its cluster if there is none.
 
-    Returns the Admin token of a new organization; None if there is no new one, or the settings contain a token.
+    Returns the Admin token of a new organization. Returns None without a new organization, or if the settings
+    contain a token.
     """
     place = ctx.ownership.place
     await follow_earlier_clock(tx)

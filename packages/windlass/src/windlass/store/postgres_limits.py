@@ -158,9 +158,7 @@ class PooledSession:
 
     async def _free_connection(self) -> Any:
         if self._pool.get_idle_size():
-            return (
-                await self._pool.acquire()
-            )  # no time limit is needed for an idle connection
+            return await self._pool.acquire()  # no time limit is needed for an idle connection
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._pool.acquire()
 

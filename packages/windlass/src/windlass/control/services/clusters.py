@@ -1,4 +1,5 @@
-"""Clusters and their engines. Connections are checked when a cluster is created or changed, and on request."""
+"""Clusters and their engines. A connection is checked when its cluster is created or changed, and on
+request."""
 
 from __future__ import annotations
 

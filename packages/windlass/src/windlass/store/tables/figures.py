@@ -56,7 +56,7 @@ SELECT 'services', state, 0, count(*), 0, COALESCE(sum(instances), 0) FROM (
 
 class Figure(Struct, frozen=True, gc=False):
     sort: str
-    """`due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions` or `services`."""
+    """The subject: `due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions` or `services`."""
     state: str
     """The state of the counted deployments or services; empty for other sorts."""
     queue: int
