@@ -31,11 +31,11 @@ FIRST_OPEN: Final = 1024
 
 
 class EngineReach(Reach):
-    """Decides which addresses of remote engines may be connected to: only those that the operator has
-    allowed.
+    """Decides whether the server may connect to the address of an engine.
 
-    Addresses of this machine, and link-local addresses, have to be allowed one by one: an allowed network
-    does not include them. Services could otherwise reach their ports through the router.
+    The operator has to allow each address or network. Addresses of this machine and link-local addresses have
+    to be allowed one by one, even if they are in an allowed network. Otherwise services could reach internal
+    ports of this machine through the router.
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:

@@ -103,7 +103,7 @@ class ListTable(Table):
     async def _guess(
         self, parent: str, family: str, skip: int, last: int, live: int
     ) -> tuple[int, int] | None:
-        """Returns the same as `_find`, with fewer queries if rows were removed evenly.
+        """Finds a position like `_find`, with fewer queries if rows were removed evenly.
 
         The position is estimated from proportions, and corrected by the number of holes before it. Returns
         None if the estimate is too far off.

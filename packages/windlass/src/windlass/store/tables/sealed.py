@@ -17,7 +17,7 @@ from windlass.store.tables.table import ChangeSession, Table, places
 ISSUER_KEY: Final = "issuer_key"
 """Name of the fact with the key that signs sessions."""
 DIGEST_KEY: Final = "digest_key"
-"""Name of the fact with the key for digests. It exists once the digest key differs from the one of the
+"""Name of the fact with the key for digests. Without this fact, digests depend on the
 sealing key."""
 _WORD: Final = ":"
 
