@@ -53,7 +53,7 @@ async def found_organization(
     *,
     with_token: bool = True,
 ) -> tuple[Reply, str | None]:
-    """Creates an organization with a cluster and an Admin token, without which nobody would have access."""
+    """Creates an organization with a cluster and an Admin token, without which it would be inaccessible."""
     new = NewResource(organization, spec, None, actor, call)
     reply = await create_in(ctx, tx, new)
     above = await tx.resources.find(organization.name, new.id)

@@ -1,6 +1,6 @@
 """The repository and the commit to fetch, validated before any connection.
 
-An address is parsed with one strict grammar and written anew, so that git, curl and ssh cannot interpret it
+An address is parsed with one strict grammar and written again, so that git, curl and ssh cannot interpret it
 differently.
 """
 
