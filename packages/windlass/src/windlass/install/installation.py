@@ -202,8 +202,8 @@ class Installation:
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
     async def _open_run_socket(self) -> None:
-        """Opens the Unix socket through which runs of services on this machine reach this server, even without
-        a network."""
+        """Opens the Unix socket through which runs on this machine reach this server, independent of their
+        networks."""
         settings = self.ctx.settings
         if folder := self.ctx.places.local.engine.server_folder:
             host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
