@@ -12,7 +12,8 @@ from windlass.base.metrics import QUICK_BOUNDS, Histogram, Metric, MetricType, S
 from windlass.core.declare.operations import Operation
 
 Source = Callable[[], Awaitable[Iterable[Metric]]]
-"""Returns the current metrics of one part of the server. It limits its own time, and never raises."""
+"""A function that returns the current metrics of one part of the server. It limits its own time, and never
+raises."""
 PREFIX: Final = "windlass"
 _THREADS: Final = Path("/proc/self/task")
 

@@ -16,7 +16,7 @@ from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _MADE: Final = object()
-"""Marks a value that has to be generated here, such as an id or an item of a list."""
+"""Marker for a value that has to be generated here, such as an id or an item of a list."""
 
 
 def _id_of(thing: str) -> str:

@@ -46,8 +46,8 @@ class StreamRemarks(Struct, Generic[T], frozen=True):
 
     still_here: T
     unavailable: Callable[[float], T]
-    """Returns the message for an unavailable database. The argument is the seconds since the last successful
-    read."""
+    """A function that returns the message for an unavailable database. Its argument is the number of seconds
+    since the last successful read."""
     available: T
     refused: T
 

@@ -19,7 +19,7 @@ class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """An OpenID Connect provider with which people sign in to the console."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}\Z")]
-    """Identifies the provider in URLs."""
+    """The provider's identifier in URLs."""
     issuer: Annotated[str, Meta(min_length=1)]
     client_id: Annotated[str, Meta(min_length=1)]
     client_secret: str = ""

@@ -29,7 +29,7 @@ class Mark(Struct, frozen=True, kw_only=True):
     database: str = ""
     """The kind of database that the data directory was used with."""
     engine: str = ""
-    """The engine that ran its services."""
+    """The engine that ran the services."""
     folder: str = ""
     """The absolute path of the data directory on the machine where it was last used."""
 

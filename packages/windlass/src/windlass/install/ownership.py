@@ -38,7 +38,7 @@ PATIENCE: Final = 5.0
 _MOST_NAMED: Final = 5
 
 PartsFor = Callable[[str], Awaitable[Parts]]
-"""Returns the parts of the installation with a given id."""
+"""A function that returns the parts of the installation with a given id."""
 
 
 class DatabaseMismatch(Exception):

@@ -36,8 +36,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     servers: Servers
     connector: Connector
     owner: Callable[[], str] | None = None
-    """Returns the id of the server as the owner of its place, or an empty string while the id is unknown.
-    None if there cannot be another server."""
+    """A function that returns the id of the server as the owner of its place, or an empty string while the id
+    is unknown. None if there cannot be another server."""
     server: str = ""
     """The id of the server of this data directory; empty if it is the only server of its database."""
     home: str = ""

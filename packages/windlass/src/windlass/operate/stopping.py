@@ -49,7 +49,7 @@ class UnreachedCluster(Struct, frozen=True):
 
 
 Sure = Callable[[int], None]
-"""Asks for confirmation with the number of services. Raises if the user declines."""
+"""A function that asks for confirmation with the number of services, and raises if the user declines."""
 _LOOK = 0.1
 
 

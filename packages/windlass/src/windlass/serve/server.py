@@ -142,7 +142,7 @@ class ApiServer(uvicorn.Server):
 
 
 def tune_interpreter() -> None:
-    """Makes garbage collection rarer, and switches between threads more frequent.
+    """Reduces the frequency of garbage collection, and shortens the interval between thread switches.
 
     Objects created at the start live until the end, and the objects of a few dozen requests in progress are
     not garbage. With Python's default thresholds, the collector would scan them several times for each

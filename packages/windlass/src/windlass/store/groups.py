@@ -32,7 +32,7 @@ after the start of a group waits for the whole group."""
 _log = log("store")
 
 Measurer = Callable[[str, float, tuple[str, ...]], None]
-"""Records a measurement, given by its name, seconds and labels."""
+"""A function that records a measurement, given by its name, seconds and labels."""
 Outcome = tuple[Any, Exception | None]
 """The result of a change, or the exception that it raised."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 DEAF: Final = "deaf"
-"""A local nudge after nudges of other replicas may have been missed."""
+"""Topic of a local nudge, which a store sends when it may have missed nudges of other replicas."""
 ROUTE: Final = "route:"
 CLUSTER: Final = "cluster:"
 

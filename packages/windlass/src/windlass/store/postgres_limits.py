@@ -25,7 +25,8 @@ LOOK_SECONDS = 2.0
 _SERVER: Final = """
 SET statement_timeout = '30s'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '5s'"""
 _CLIENT_GONE: Final = "SET client_connection_check_interval = '1s'"
-"""Makes the server cancel a statement whose client has disconnected, for example after a timeout."""
+"""Setting that makes the server cancel a statement whose client has disconnected, for example after a
+timeout."""
 _LOOKS_FOR_CLIENTS: Final = (14,)
 """The first PostgreSQL version with this setting."""
 # Errors of the server or the network, which are not the fault of one change.

@@ -55,7 +55,7 @@ _ROOM = 4 << 20
 """Free bytes in the database file that are reserved for changes that free resources. The WAL is kept as
 large."""
 _PLENTY = 16
-"""Factor: the reserve is created only if the disk has this many times its size free."""
+"""The reserve is created only if the disk has this multiple of the reserve's size free."""
 _LOOK_EVERY = 64
 """Number of groups of changes between two checks of the reserve."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}

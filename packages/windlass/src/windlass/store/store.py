@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class KeyGuard(Protocol):
-    """Checks before a change that this server has the current sealing key."""
+    """A guard that refuses changes unless this server seals with the database's current key."""
 
     @property
     def present(self) -> tuple[str, str]:

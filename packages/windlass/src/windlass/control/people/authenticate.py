@@ -75,7 +75,7 @@ class Authenticator:
         self._ctx = ctx
         self.security_events = SecurityEvents(ctx)
         self.fetch = fetch
-        """Fetches a document of an OpenID Connect issuer."""
+        """The function that fetches a document of an OpenID Connect issuer."""
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """Cache of accepted headers: the actor, and the end of the entry's validity."""
         self._changes = 0

@@ -64,7 +64,7 @@ def is_page_key(ctx: Context, cookie: str, key: str) -> bool:
 
 
 def session_lifetime(ctx: Context) -> int:
-    """Returns the time after its last use at which a session ends."""
+    """Returns how long a session lasts after its last use."""
     return ctx.settings.browser_session_hours * HOUR
 
 

@@ -292,7 +292,8 @@ class SignIn:
 def _word_of(error: BaseException | None) -> str:
     """Returns the reason for the console after a failed request to a provider.
 
-    An address that the settings do not allow is not temporary, so it counts as "broken".
+    An address that the settings do not allow is "broken" and not "unreachable", because another attempt would
+    fail too.
     """
     is_unavailable = isinstance(error, OSError) and not isinstance(error, AddressRefused)
     return "unreachable" if is_unavailable else "broken"

@@ -25,8 +25,8 @@ from windlass.store import DeploymentRow, Row, StatusRow, Tx
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
 """A queued deployment, and the status of its service."""
 ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Awaitable[Accepted]]
-"""Starts an action on a service. The last argument is the part of the request's body for this service, if
-any."""
+"""A function that starts an action on a service. Its last argument is the part of the request's body for this
+service, if any."""
 
 
 async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:

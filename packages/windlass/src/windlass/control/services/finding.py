@@ -43,7 +43,8 @@ class Match(Struct, frozen=True):
     ids: tuple[str, ...]
     """The resource's own id, the id of its parent, and so on to the organization."""
     name: str = ""
-    """Set only for items without a row of their own. Other names are read when they are shown."""
+    """The name of an item without a row of its own. Empty for other items, whose names are read when they are
+    shown."""
 
     @property
     def org(self) -> str:

@@ -22,7 +22,7 @@ from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
 FindImage = Callable[[Row], ImageSource | None]
-"""Returns the image of a service; None if the service does not deploy new tags."""
+"""A function that returns the image of a service, or None if the service does not deploy new tags."""
 
 
 async def deploy_new_tag(

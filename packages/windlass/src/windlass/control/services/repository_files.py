@@ -37,7 +37,7 @@ MOST_FOLDERS: Final = 10_000
 _FIELD: Final = "git_repository"
 T = TypeVar("T")
 Look: TypeAlias = Callable[[str, Path], Awaitable[T]]
-"""Examines a folder on behalf of an organization, and returns the result."""
+"""A function that examines a folder on behalf of an organization, and returns the result."""
 
 
 @reads("environment.checkDockerfile")

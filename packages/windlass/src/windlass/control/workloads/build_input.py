@@ -29,9 +29,9 @@ class BuildInput(Struct, frozen=True, kw_only=True):
     inputs: Inputs
     say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
-    """Set when the commit has been fetched, before the build begins."""
+    """The fetched commit, which is filled in before the build begins."""
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the build's time limit while a block waits for other builds."""
+    """A context manager that suspends the build's time limit while the build waits for other builds."""
     cleanup: AsyncExitStack | None = None
-    """Receives clean-up actions to run once the success of the build is recorded. If None, a build cleans up
-    at its end."""
+    """Clean-up actions, which run once the success of the build is recorded. If None, a build cleans up at
+    its end."""

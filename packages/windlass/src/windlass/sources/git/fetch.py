@@ -107,8 +107,9 @@ class Git:
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home`: a folder of this object for known ssh host keys and kept copies. `closed`: a folder whose
-        repositories are refused, because it contains the kept copies of all services."""
+        """`home`: a folder that only this object uses, for known ssh host keys and kept copies. `closed`: a
+        folder that must not contain fetched repositories, because it contains the kept copies of all
+        services."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()

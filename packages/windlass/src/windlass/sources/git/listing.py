@@ -88,7 +88,7 @@ class LinkWalk:
     def _leaves(self, link: bytes) -> bool:
         """Returns whether a link leads out of the folder.
 
-        The resolved path contains no links, so that `..` always means its last part's parent.
+        The resolved path contains no links, so that `..` always leads to the parent folder.
         """
         way: list[bytes] = []
         ahead = link.split(b"/")[::-1]

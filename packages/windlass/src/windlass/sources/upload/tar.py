@@ -19,9 +19,10 @@ BLOCK: Final = 512
 _PIECE: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _LONGEST_NAME: Final = 64 * 1024
-"""Limit for the bytes of the headers with an entry's long names. They stay in memory until the entry."""
+"""Limit for the bytes of the headers with an entry's long names, which stay in memory until the entry is
+read."""
 _MOST_RECORDS: Final = 100
-"""Limit for the records of a pax header. Usual headers contain a few times, names and attributes."""
+"""Limit for the number of records in a pax header. Usual headers have only a few, such as names and times."""
 _KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {
     b"0": "file",
     b"\0": "file",

@@ -15,7 +15,7 @@ class IdempotentAnswer(Struct, frozen=True, gc=False):
     at: int
     answer: bytes
     once: bytes | None
-    """The sealed secret of a response that shows it only once. Erased after a while."""
+    """The sealed part of the response that is shown only once. It is erased after a while."""
 
 
 _COLUMNS: Final = columns(IdempotentAnswer)

@@ -23,9 +23,9 @@ class Surroundings(Struct, frozen=True, gc=False):
     host: str = ""
     """The host name for public ports."""
     domain: str = ""
-    """The domain of its services' host names."""
+    """The domain of the services' host names."""
     port: int = 0
-    """The port of its gateway."""
+    """The port of the place's gateway."""
 
 
 NOT_TOLD: Final = Surroundings()
