@@ -35,7 +35,7 @@ from windlass.store import Row
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
-"""Stands for all declared variables except secrets, in a set of build argument names."""
+"""A name that stands for all declared variables except secrets, in a set of build argument names."""
 _FORM = 2
 """Version of the artifact format. Artifacts of an earlier version keep running, but are not reused for a
 deployment."""
