@@ -1,5 +1,5 @@
-"""The gateway: a program of its own that has the public ports of services and keeps their routes.
+"""The gateway: a separate program that owns the public ports of services and stores their routes.
 
-A server sends it routes through `link`, and neither needs the other to stay up. `program` is the gateway
-itself.
+A server sends routes to the gateway through `link`. Server and gateway can restart independently. `program`
+is the gateway process.
 """

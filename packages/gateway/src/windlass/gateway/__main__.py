@@ -6,7 +6,7 @@ import gc
 import sys
 from pathlib import Path
 
-gc.disable()  # until everything is loaded: these objects stay to the end
+gc.disable()  # while modules load: their objects live as long as the process
 
 import uvloop  # noqa: E402
 

@@ -1,10 +1,11 @@
-"""Keeps the listening sockets of the API open, so that its port is never free while no server runs.
+"""Keeps the listening sockets of the API open, so that the API port is never free while no server runs.
 
-Otherwise, a service that shares the network of the machine could take the API port while the server restarts,
-and get the tokens of its clients.
+Otherwise, a service that shares the network of the machine could bind the API port while the server restarts,
+and steal the tokens of API clients.
 
-Only servers accept requests. Without a server, connections wait; after a while each gets an answer with 503.
-The kernel drops what the client sends, so the gateway does not see it.
+Only servers accept API requests. Without a server, connections wait in the accept queue; after `PATIENCE`
+seconds, the gateway answers each connection with status 503. The gateway does not read the request: the
+kernel discards its bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from windlass.gateway.messages import AskSockets, FromServer, KeepSockets, KeptS
 
 _log = log("gateway")
 DOOR: Final = "api"
-"""The name of the API listener among the sockets that a successor gets. Other doors are named after
-clusters."""
+"""Name of the API sockets in the handover to a successor. All other doors (routers of the gateway) are named
+after clusters."""
 PATIENCE: Final = 10.0
-"""Seconds for which connections wait for a server that restarts."""
+"""Seconds for which connections wait while a server restarts."""
 _ANSWER_SECONDS: Final = 2.0
-"""Seconds for a client to send its request, and again to read the answer."""
+"""Time limit for a client to send its request, and the same limit again to read the 503 answer."""
 _MOST_ANSWERS: Final = 200
 _MOST_BYTES: Final = 65536
 _MESSAGE: Final = "Try again when the Windlass server is back: it is not running. Services keep running"
@@ -55,13 +56,13 @@ Places = dict[tuple[str, int], socket.socket]
 
 class ApiListener:
     def __init__(self, folder: Path, kept: Places) -> None:
-        """`kept`: the sockets of the previous gateway."""
+        """`kept`: the API sockets inherited from the previous gateway."""
         self._loop = asyncio.get_running_loop()
         self._kept = kept
         self._servers: dict[Channel[FromServer], ConnectedServer] = {}
         self._waiting: asyncio.TimerHandle | None = None
         self._answering: set[socket.socket] = set()
-        """The sockets at which connections are refused."""
+        """Listening sockets whose connections are answered with status 503."""
         self._answers: set[asyncio.Task[None]] = set()
         self._control = listen_at(folder, SOCKETS, socket.SOCK_SEQPACKET)
         self._loop.add_reader(self._control.fileno(), self._accept)
@@ -71,7 +72,7 @@ class ApiListener:
         return {(DOOR, *at): kept for at, kept in self._kept.items()}
 
     def close(self) -> None:
-        """Closes the sockets here; a successor has copies."""
+        """Closes this process's sockets. A successor has copies."""
         self._stop_refusing()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -106,7 +107,8 @@ class ApiListener:
             self._wait_for_servers()
 
     def offer(self, asked: AskSockets, files: list[int]) -> KeptSockets:
-        """Returns the kept sockets of a server at this address, and adds copies of them to `files`."""
+        """Returns the sockets kept for this address, and adds duplicates of their descriptors to `files`. If
+        a connected server already accepts at the address, returns the process id of that server instead."""
         for server in self._servers.values():
             if (asked.host, asked.port) in server.places:
                 return KeptSockets(process=server.process)
@@ -127,8 +129,8 @@ class ApiListener:
             self._kept.pop(at).close()
 
     def keep(self, copies: Places, keeper: ConnectedServer) -> None:
-        """Keeps the sockets of a server. Sockets of earlier servers are closed, unless other servers are
-        connected, because several servers may share a gateway."""
+        """Stores the sockets that a server has sent. Closes the sockets of earlier servers, unless another
+        server is connected: several servers may share a gateway."""
         keeper.places = frozenset(copies)
         self._stop_refusing()
         if not any(server.places for server in self._servers.values() if server is not keeper):
@@ -180,7 +182,8 @@ class ApiListener:
 
 
 class ConnectedServer:
-    """A server that uses this gateway. It accepts requests at its addresses as long as it is connected."""
+    """The connection of a server to this gateway. While connected, the server accepts API requests at
+    `places`."""
 
     def __init__(self, door: ApiListener, connection: socket.socket) -> None:
         self._door = door
@@ -203,7 +206,7 @@ class ConnectedServer:
 
 
 def _listens(held: socket.socket) -> bool:
-    """Returns False for a socket that only holds a port."""
+    """Returns whether a socket listens. A socket that is only bound reserves its port."""
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
@@ -219,8 +222,8 @@ async def _answer(connection: socket.socket) -> None:
 
 
 async def _drop(connection: socket.socket) -> int:
-    """Makes the kernel drop what a client sends next; see MSG_TRUNC in tcp(7). Returns the number of
-    bytes."""
+    """Waits for bytes of a client, and makes the kernel discard them (MSG_TRUNC, see tcp(7)). Returns the
+    number of bytes."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection.fileno(), readable.set)

@@ -1,4 +1,4 @@
-"""The sockets of the API at a server, which takes them from its gateway and gives the gateway copies."""
+"""The listening sockets of a server's API. The gateway keeps copies of the sockets for the next server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from windlass.gateway.files import SOCKETS, connect_to
 from windlass.gateway.messages import AskSockets, KeepSockets, KeptSockets, encode
 
 _PATIENCE: Final = 3.0
-"""Seconds in which a gateway must answer."""
+"""Time limit for an answer of the gateway, in seconds."""
 _PAUSE: Final = 0.05
-"""Seconds between two checks whether a gateway runs again."""
+"""Seconds between two attempts to connect to a gateway."""
 _MOST_BYTES: Final = 4096
 _MOST_FILES: Final = 8
 _OTHER_FAMILY: Final = "other family"
-"""The address, among places, of the socket that holds the port."""
+"""Pseudo-address of the socket that reserves the port in the other address family (IPv4 or IPv6)."""
 
 
 class PortInUse(Exception):
@@ -39,10 +39,10 @@ class PortInUse(Exception):
 def take_sockets(
     folder: Path, host: str, port: int, *, listens: bool = True
 ) -> dict[tuple[str, int], socket.socket]:
-    """Returns the sockets that the gateway has kept for a server at this address, if any. If the caller
-    `listens`, the gateway closes those at other addresses with this port.
+    """Returns the sockets that the gateway has kept for a server at this address, if any.
 
-    Raises PortInUse if a server accepts at them."""
+    If the caller `listens`, the gateway closes kept sockets with the same port at other addresses. Raises
+    PortInUse if another server accepts at the address."""
     connection = connect_to(folder, SOCKETS, socket.SOCK_SEQPACKET)
     if connection is None:
         return {}
@@ -51,7 +51,7 @@ def take_sockets(
         try:
             connection.send(encode(AskSockets(host, port, listens)))
             body, files = receive_files(connection, _MOST_BYTES, _MOST_FILES)
-        except OSError:  # it is just ending, or hangs: the port is tried without it
+        except OSError:  # the gateway is exiting, or hangs: the caller binds the port itself
             return {}
     if not body:
         return {}
@@ -62,7 +62,8 @@ def take_sockets(
 
 
 class ApiSockets:
-    """The socket at which this server accepts, and the one that holds its port in the other family."""
+    """The listening socket of this server, and a socket that reserves the same port in the other address
+    family."""
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class ApiSockets:
         *,
         were_kept: bool = False,
     ) -> None:
-        """`sockets`: the listening socket, and, if the gateway kept it, the one of the other address
-        family."""
+        """`sockets`: the listening socket, and the reserving socket of the other address family if the
+        gateway kept one."""
         self._folder = folder
         self.were_kept = were_kept
         port = next(iter(sockets))[1]
@@ -91,7 +92,7 @@ class ApiSockets:
         self.listening.close()
 
     async def keep(self) -> None:
-        """Gives copies of the sockets to the gateway, and to each later gateway."""
+        """Sends copies of the sockets to the gateway, and again to each gateway that replaces it."""
         while True:
             if (connection := connect_to(self._folder, SOCKETS, socket.SOCK_SEQPACKET)) is not None:
                 await self._give(connection)

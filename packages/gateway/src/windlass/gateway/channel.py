@@ -1,4 +1,5 @@
-"""A local connection that carries messages and file descriptors, between a gateway and its successor."""
+"""A Unix socket connection that carries messages with file descriptors, for example between a gateway and its
+successor."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ M = TypeVar("M")
 
 _MOST_BYTES: Final = 128 * 1024
 MOST_FILES: Final = 200
-"""Maximum number of file descriptors in one message; the system allows 253."""
+"""Maximum number of file descriptors in one message. The kernel allows 253."""
 
 
 class Channel(Generic[M]):
@@ -38,7 +39,8 @@ class Channel(Generic[M]):
         self._loop.add_reader(connection.fileno(), self._read)
 
     def send(self, message: object, files: Sequence[int] = ()) -> None:
-        """Sends copies of file descriptors; ours are closed as soon as they are on their way."""
+        """Queues a message with file descriptors. The channel closes these descriptors as soon as the message
+        is sent."""
         body = encode(message)
         if len(body) > _MOST_BYTES:
             raise ValueError(

@@ -1,4 +1,6 @@
-"""The doors of a gateway, one router each, with the routes that servers have sent."""
+"""The doors of a gateway, with the routes that servers have sent.
+
+A door is a router with its own HTTP port, for the services of this machine or of some clusters."""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _log = log("gateway")
 Sockets = dict[tuple[str, str, int], socket.socket]
 """Listening sockets by door, address and port."""
 _PATIENCE, _PAUSE = 3.0, 0.05
-"""Seconds for which a port in use is tried again, and between two tries."""
+"""Seconds for which binding a port in use is retried, and seconds between two attempts."""
 
 
 class Doors:
@@ -44,7 +46,8 @@ class Doors:
         self._journal = journal
         self._routers: dict[str, BuiltinRouter] = {}
         self._partial: set[tuple[str, str]] = set()
-        """Doors and services whose ports could not be reopened: they can be reached by host name only."""
+        """Pairs of door and service whose external ports could not be reopened. These services are reachable
+        by host name only."""
         self._retiring: dict[asyncio.Task[None], BuiltinRouter] = {}
 
     @property
@@ -74,13 +77,13 @@ class Doors:
         return self._routers[door].port
 
     def services(self, door: str) -> frozenset[str]:
-        """Returns the services whose routes and ports are all open at this door."""
+        """Returns the services of this door whose routes and ports are all in effect."""
         partial = {service for at, service in self._partial if at == door}
         return self._journal.told.services(door) - partial
 
     async def restore(self, inherited: Sockets) -> None:
-        """Opens the doors and ports of the journal, on sockets of the previous gateway where it has handed
-        them over."""
+        """Reopens the doors and ports that the journal lists. Uses the listening sockets that the previous
+        gateway has handed over, if any."""
         for opened in list(self._journal.told.doors.values()):
             try:
                 await self._open(opened, inherited)
@@ -91,8 +94,8 @@ class Doors:
         inherited.clear()
 
     async def change(self, change: Change) -> None:
-        """Makes a change and records it in the journal. Raises RouteError if it cannot; then nothing has
-        changed."""
+        """Applies a change and records it in the journal. Raises RouteError if the change is not possible;
+        the state is then as before."""
         match change:
             case Open():
                 change = await self._open_or_move(change)
@@ -113,11 +116,12 @@ class Doors:
                 for router in self._routers.values():
                     await router.complete()
             case Keep():
-                pass  # only the journal needs it
+                pass  # stored in the journal only
         self._journal.note(change)
 
     def _missing(self, change: SetRoutes) -> Reserve | None:
-        """Returns the ports of a service that could not be opened when this gateway started."""
+        """Returns the port reservation of a service if its ports could not be opened when this gateway
+        started."""
         at = change.door, change.service
         return self._journal.told.reserved(*at) if at in self._partial else None
 
@@ -150,7 +154,7 @@ class Doors:
             router.leave(partial(give, door))
 
     def adopt(self, message: ClientFile, connection: socket.socket) -> None:
-        """Takes over the connection of a client."""
+        """Continues a client connection that the previous gateway has handed over."""
         if router := self._routers.get(message.door):
             router.adopt(connection, message.port, message.waited)
         else:
@@ -159,7 +163,8 @@ class Doors:
     # Opening
 
     async def _open_or_move(self, wanted: Open) -> Open:
-        """Opens a door, unless it is open at this address. Returns it with its real port."""
+        """Opens a door, or moves it if it is open at another address. Returns the request with the actual
+        port."""
         opened = self._journal.told.doors.get(wanted.door)
         router = self._routers.get(wanted.door)
         if router is None or opened is None:
@@ -172,7 +177,8 @@ class Doors:
         return replace(wanted, port=self.port(wanted.door))
 
     async def _open_soon(self, wanted: Open) -> None:
-        """Opens a door. Waits a moment for its port, which a gateway that has just ended may still have."""
+        """Opens a door. Retries for a moment if the port is in use: a gateway that is exiting may not have
+        released it."""
         until = asyncio.get_running_loop().time() + _PATIENCE
         while True:
             try:
@@ -184,9 +190,10 @@ class Doors:
             await asyncio.sleep(_PAUSE)
 
     async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
-        """Moves a door to another address. If that is not possible, the door stays where it was.
+        """Moves a door to another address. If that fails, reopens the door at its old address.
 
-        It is closed first: two addresses of one machine may overlap, and its ports for services move, too."""
+        The door is closed first, because the old and the new address may overlap, and the external ports of
+        services move with the door."""
         if wanted.port != opened.port:
             await _check_free(wanted)
         await before.stop()
@@ -213,8 +220,8 @@ class Doors:
         self._routers[wanted.door] = router
 
     async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
-        """Repeats a change of the journal. If a port is in use by now, its service is reached only by
-        name."""
+        """Applies a change from the journal. If a port of a service is in use, the service is reachable by
+        host name only."""
         match change:
             case Reserve():
                 with suppress(RouteError):

@@ -1,4 +1,4 @@
-"""The folder of a gateway: its sockets, its lock, its journal and its log."""
+"""The gateway's folder: its sockets, lock, journal and log."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ FOLDER: Final = "gateway"
 CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
 JOURNAL, LOCK, LOG = "journal", "lock", "log"
 _ROOM: Final = "room"
-"""The file with the name of the folder of the sockets."""
+"""File that contains the secret name of the socket folder."""
 _SOURCES: Final = (gateway, routers, http_in)
-"""The packages of its code."""
+"""Packages that contain the gateway's code."""
 
 
 def folder_of(data_dir: str) -> Path:
-    """Returns the folder of the gateway of a data directory."""
+    """Returns the gateway's folder in a data directory."""
     return Path(data_dir).resolve() / FOLDER
 
 
 @cache
 def build() -> str:
-    """Returns a fingerprint of the code of a gateway, its Python, and the files that it may open: a server
-    replaces a gateway that was started with others."""
+    """Returns a fingerprint of the gateway's code, the Python version and the limit of open files. A server
+    replaces a running gateway whose fingerprint differs."""
     content = hashlib.sha256(f"{sys.executable} {sys.version} {useful_files(Bounds().connections)}".encode())
     for package in _SOURCES:
         for file in sorted(Path(*package.__path__).rglob("*.py")):
@@ -51,7 +51,7 @@ def build() -> str:
 
 @contextmanager
 def _short_name(path: Path) -> Iterator[str]:
-    """Gives a path of any length a name that fits into the address of a socket, which has 107 bytes."""
+    """Yields a short alias of a path. The address of a Unix socket is limited to 107 bytes."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -60,12 +60,13 @@ def _short_name(path: Path) -> Iterator[str]:
 
 
 def socket_of(folder: Path, name: str) -> Path:
-    """Returns the path of a socket of the gateway: in a folder whose name is a secret, or, of a gateway
-    of an older version, beside the other files.
+    """Returns the path of a gateway socket. The socket is in a folder with a secret name. Gateways of older
+    versions have their sockets directly in the gateway's folder.
 
-    On a kernel without namespaces, services are of the same user, and no rule of Landlock forbids a
-    connection to a path. But they can neither list the folder of the gateway nor read its files, so they do
-    not know the name; and the kernel shows none, because sockets are bound below `/proc/self/fd`."""
+    On a kernel without namespaces, services run as the same user, and Landlock has no rule against connecting
+    to a path. But services can neither list the gateway's folder nor read its files, so they cannot find out
+    the secret name. The kernel does not show the name either, because sockets are bound through
+    `/proc/self/fd`."""
     try:
         return folder / (folder / _ROOM).read_text() / name
     except FileNotFoundError:
@@ -79,7 +80,7 @@ def _make_room(folder: Path) -> None:
 
 
 def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket:
-    """Listens at a socket of the gateway, in place of any program that listened there before."""
+    """Listens at a gateway socket. Replaces the socket of any program that listened there before."""
     _make_room(folder)
     path = socket_of(folder, name)
     listening = socket.socket(socket.AF_UNIX, kind)
@@ -93,7 +94,7 @@ def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            path.unlink(missing_ok=True)  # the disk has no more files: that of the last program makes room
+            path.unlink(missing_ok=True)  # no inode is free on the disk: deleting the old socket frees one
             with _short_name(new) as short:
                 listening.bind(short)
         new.chmod(0o600)
@@ -104,7 +105,8 @@ def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket
 
 
 def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket | None:
-    """Connects to the gateway of a folder, also to one of an older version; None if there is none."""
+    """Connects to the gateway of a folder, including a gateway of an older version. Returns None if no
+    gateway runs."""
     for path in dict.fromkeys((socket_of(folder, name), folder / name)):
         connection = socket.socket(socket.AF_UNIX, kind)
         with on_failure(connection.close):
@@ -120,18 +122,18 @@ def connect_to(folder: Path, name: str, kind: socket.SocketKind) -> socket.socke
 
 
 def is_of_windlass(connection: socket.socket) -> bool:
-    """Returns whether the other side of a local connection belongs to this user, or to root, and is no
-    program of a service. On a kernel without namespaces, those are of this user, too, but have a mark
-    (marks.py).
+    """Returns whether the peer of a local connection is a process of Windlass: a process of this user or of
+    root that does not belong to a service.
 
-    One that has ended is refused: its connection may be held by a program with a mark."""
+    On a kernel without namespaces, processes of services run as this user, too, but carry a mark (marks.py).
+    A peer process that has exited is refused: a marked process may have inherited its connection."""
     process, user = _other_side(connection)
     is_program = process > 0 and (read_mark(process) > 0 or not Path(f"/proc/{process}").exists())
     return user in {0, os.geteuid()} and not is_program
 
 
 def process_of(connection: socket.socket) -> int:
-    """Returns the id of the process on the other side of a local connection."""
+    """Returns the process id of the peer of a local connection."""
     process, _ = _other_side(connection)
     return process
 

@@ -1,7 +1,8 @@
-"""Hands the work of a gateway over to a new one: its listening sockets at once, its connections one by one.
+"""Hands over a gateway's work to its successor: all listening sockets at once, client connections one by one.
 
-The predecessor accepts connections until the successor does, so that none is refused. An HTTP connection is
-handed over when its answer is complete. The predecessor ends with its last tunnel or download.
+The predecessor accepts connections until the successor does, so that no connection is refused. An HTTP
+connection is handed over when its current answer is complete. The predecessor exits after its last tunnel or
+download has ended.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from windlass.routers.router import Endpoint
 
 _log = log("gateway")
 _PAUSE: Final = 1.0
-"""Seconds until successors are accepted again, if none could be."""
+"""Seconds until the next attempt to accept a successor, after accepting has failed."""
 _PATIENCE: Final = 10.0
-"""Seconds in which a predecessor must have sent its sockets."""
+"""Time limit for a predecessor to send its sockets, in seconds."""
 _MOST_ENDPOINTS: Final = 400
-"""Maximum number of endpoints in one message, which fit even with the longest names."""
+"""Maximum number of endpoints in one message. A message of this many endpoints with the longest names is
+within the size limit."""
 _LONGEST_CHANGE: Final = 20.0
-"""Seconds in which a successor must serve. Changes of routes wait meanwhile."""
+"""Time limit for a successor to begin serving, in seconds. Route changes wait meanwhile."""
 
 
 class Predecessor:
@@ -60,18 +62,19 @@ class Predecessor:
         self.has_ended = False
 
     async def sockets(self) -> Sockets:
-        """Returns the listening sockets of the predecessor; none if it ends before it has sent them all."""
+        """Returns the listening sockets of the predecessor. Returns only a part of them if the predecessor
+        exits while sending."""
         async with asyncio.timeout(_PATIENCE):
             await self._sent
         return self._sockets
 
     def relieve(self, doors: Doors) -> None:
-        """Makes the predecessor accept no more connections, and hand over its present ones."""
+        """Tells the predecessor to stop accepting connections and to hand over its open connections."""
         self._doors = doors
         self._channel.send(SuccessorServes())
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Waits until the predecessor has no more requests and connections in progress to these endpoints."""
+        """Waits until the predecessor has no requests or connections to these endpoints in progress."""
         parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
         await asyncio.gather(*(self._drain(part, patience) for part in parts))
 
@@ -104,13 +107,13 @@ class Predecessor:
 
 
 def find_predecessor(folder: Path) -> Predecessor | None:
-    """Connects to the gateway that runs; None if there is none."""
+    """Connects to the running gateway. Returns None if no gateway runs."""
     connection = connect_to(folder, HANDOVER, socket.SOCK_SEQPACKET)
     return Predecessor(connection) if connection else None
 
 
 class Succession:
-    """Waits for a successor, and hands everything over to it."""
+    """Waits for a successor, and hands over sockets and connections to it."""
 
     def __init__(
         self,
@@ -121,14 +124,15 @@ class Succession:
         elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
         relieved: Callable[[], None],
     ) -> None:
-        """`sockets`: the listening sockets to hand over. `changing` is held while the doors must not change;
-        `elders` drains the gateways before this one; `relieved` is called when the successor serves."""
+        """`sockets` returns the listening sockets to hand over. The lock `changing` prevents changes of the
+        doors during a handover. `elders` drains the gateways before this one. `relieved` is called when the
+        successor begins to serve."""
         self._listening = listening
         self._doors, self._sockets, self._changing = doors, sockets, changing
         self._elders, self._relieved = elders, relieved
         self._loop = asyncio.get_running_loop()
         self._decided = asyncio.Event()
-        """The successor serves, or it has gone."""
+        """Set when the successor has begun to serve or has disconnected."""
         self._channel: Channel[FromSuccessor] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._wait()
@@ -146,7 +150,7 @@ class Succession:
     def _accept(self) -> None:
         try:
             connection, _ = self._listening.accept()
-        except OSError as error:  # no descriptor is free, for example
+        except OSError as error:  # for example, the limit of file descriptors is reached
             _log.warning("no successor can connect", extra={"reason": str(error)})
             self._loop.remove_reader(self._listening.fileno())
             self._loop.call_later(_PAUSE, self._wait)
@@ -199,7 +203,7 @@ class Succession:
             self._channel.send(DrainEnd(wanted.number))
 
     def _pass_on_client(self, door: str, port: int, file: int, waited: ClientWait) -> None:
-        if self._channel is None:  # the successor has ended: nothing can be done for its client
+        if self._channel is None:  # the successor has exited: the client connection is lost
             os.close(file)
         else:
             self._channel.send(ClientFile(door, port, waited), [file])

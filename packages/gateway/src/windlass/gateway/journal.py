@@ -1,11 +1,13 @@
-"""The journal of a gateway: every change that servers have sent, so that it has its routes after a crash.
+"""The journal of a gateway: a file with every change that servers have sent. A gateway that restarts after a
+crash restores its routes from the journal.
 
-A change is appended before it is answered. It is not synced to the disk: after a crash of the machine, no
-instance is where it was, and the server sends all routes again. Until then, requests for routes of an earlier
-boot get 503, because the address of an instance may belong to another one by now. Static sites are served.
+A change is appended before the gateway confirms it. The file is not synced to the disk: after a crash of the
+machine, all instances have new addresses, and the server sends all routes again. Until then, requests for
+routes of an earlier boot get status 503, because the address of an instance may now belong to another
+instance. Static sites are served from the journal's routes in any case.
 
-A journal that cannot be written, because the disk is full, is removed: the server sends missing routes again,
-and old ones could lead to the instance of another service.
+If the journal cannot be written (the disk is full, for example), the gateway deletes it: a server can send
+missing routes again, but outdated routes could lead to an instance of another service.
 """
 
 from __future__ import annotations
@@ -29,24 +31,25 @@ from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Rese
 _log = log("gateway")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _ENOUGH: Final = 1024
-"""Changes below which a journal is not rewritten."""
+"""Number of changes up to which a journal is not compacted."""
 
 
 class Boot(Struct, frozen=True, tag=True):
-    """The boot of the machine to which the following changes belong. It is only in the journal."""
+    """Journal entry with the boot id of the machine. All following changes are of this boot."""
 
     id: str
 
 
 class JournaledRoutes:
-    """The changes that servers have sent, without those that later ones replaced."""
+    """The changes that servers have sent. A change replaces earlier changes of the same door or service."""
 
     def __init__(self) -> None:
         self.doors: dict[str, Open] = {}
         self.is_complete = False
-        """True once the gateway has received the routes of all services."""
+        """Whether the gateway has received the routes of all services."""
         self.stays = False
-        """Programs may be running that no route leads to."""
+        """Whether the gateway keeps running without routes, because services without a route may be
+        running."""
         self._reserved: dict[tuple[str, str], Reserve] = {}
         self._routes: dict[tuple[str, str], SetRoutes] = {}
 
@@ -84,12 +87,13 @@ class JournaledRoutes:
 
     @property
     def is_empty(self) -> bool:
-        """Returns whether there are no routes, and no programs that the gateway has to stay for."""
+        """Returns whether the gateway is not needed: no route leads anywhere, and no server has asked the
+        gateway to stay."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
         return not self.stays and not any(route.endpoints or route.site for route in routes)
 
     def of(self, door: str) -> Iterator[Change]:
-        """Yields the changes that restore the routes of an open door."""
+        """Yields the port reservations and routes of a door."""
         for changes in (self._reserved, self._routes):
             yield from (change for (at, _), change in changes.items() if at == door)
 
@@ -109,11 +113,12 @@ class Journal:
         self._file = -1
         self._size = 0
         self._is_removed = False
-        """True if the journal could not be written; it is written completely with the next change."""
+        """Whether the journal is deleted because writing has failed. The next change writes the whole journal
+        again."""
         self.told = JournaledRoutes()
 
     def open(self) -> None:
-        """Reads the journal of the previous gateway, and starts a new file."""
+        """Restores the changes from the previous gateway's journal, and starts a new file."""
         changes = list(_changes(self._path))
         is_of_this_boot = Boot(_boot()) in changes
         for change in changes:
@@ -134,7 +139,7 @@ class Journal:
             self._file = -1
 
     def _try_to_write(self, change: Change | None = None) -> None:
-        """Appends a change, or writes the whole journal. If that fails, the gateway continues without a
+        """Appends a change, or writes the whole journal. If writing fails, the gateway continues without a
         journal."""
         is_long = self._size > _ENOUGH and self._size > 4 * len(self.told)
         try:

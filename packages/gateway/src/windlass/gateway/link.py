@@ -1,5 +1,7 @@
-"""The link of a server to its gateway: starts a gateway if none runs, and reconnects after a restart of
-either. A message is a length of four bytes, and msgpack.
+"""The connection of a server to its gateway. Starts a gateway if none runs, and reconnects after a restart of
+the gateway.
+
+A message has a length of four bytes, followed by msgpack data.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from windlass.routers.router import RouteError
 
 _LENGTH: Final = struct.Struct(">I")
 MOST: Final = 64 * 1024 * 1024
-"""Bytes of one message."""
+"""Maximum size of a message, in bytes."""
 
 
 def frame(body: bytes) -> bytes:
@@ -42,7 +44,7 @@ def frame(body: bytes) -> bytes:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
-    """Returns the next message; None at the end."""
+    """Returns the next message. Returns None at the end of the stream, or if the message is too large."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         return None if length > MOST else await reader.readexactly(length)
@@ -51,7 +53,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
 
 
 def frames(content: bytes) -> list[bytes]:
-    """Splits the content of a file into messages. Leaves out an incomplete last message."""
+    """Splits the content of a file into messages. Drops an incomplete last message."""
     messages, at = [], 0
     while at + _LENGTH.size <= len(content):
         (length,) = _LENGTH.unpack_from(content, at)
@@ -63,17 +65,17 @@ def frames(content: bytes) -> list[bytes]:
 
 _log = log("gateway")
 _PATIENCE: Final = 15.0
-"""Seconds in which a gateway must be reached, and in which it must answer."""
+"""Time limit for connecting to a gateway, and for each of its answers, in seconds."""
 _PAUSE, _LONG_PAUSE = 0.02, 1.0
 _AGAIN: Final = 5.0
-"""Seconds until a gateway is asked again for what it could not do."""
+"""Seconds until changes that a gateway could not apply are sent again."""
 
 AskGateway = Callable[[Call], Awaitable[GatewayState]]
 
 
 class GatewayLink:
     def __init__(self, folder: Path, started: int = 0) -> None:
-        """`started` is the process id of a gateway that this server has started there already, or 0."""
+        """`started`: process id of a gateway that this server has already started in this folder, or 0."""
         self._folder = folder
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[GatewayReply]] = {}
@@ -89,12 +91,13 @@ class GatewayLink:
         self._greetings.remove(greeting)
 
     def greet_with(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
-        """Calls `greeting` first on each further connection, because the gateway may be a new one."""
+        """Registers a callback that runs first on each new connection, because the gateway may have been
+        replaced."""
         self._greetings.append(greeting)
 
     async def start(self, wanted: Open) -> None:
-        """Connects to the gateway. A gateway with other code is replaced, unless another server has the
-        same door open at another address."""
+        """Connects to the gateway. Replaces a gateway that runs other code. Raises RouteError if another
+        server has the same door open at another address."""
         self._users += 1
         if self._keeping is not None:
             return
@@ -122,12 +125,12 @@ class GatewayLink:
                 raise RouteError(reason) from error
 
     async def _wait_for_successor(self, process: int) -> None:
-        """Returns as soon as a gateway in another process answers."""
+        """Waits until a gateway in another process answers."""
         while (await self.call(Ask())).process == process:  # noqa: ASYNC110 (another program decides)
             await asyncio.sleep(_PAUSE)
 
     async def stop(self) -> None:
-        """Closes the link when its last user stops. The gateway keeps running."""
+        """Closes the connection when its last user stops. The gateway keeps running."""
         self._users -= 1
         if self._users > 0 or self._keeping is None:
             return
@@ -136,8 +139,8 @@ class GatewayLink:
         self._keeping = None
 
     async def call(self, call: Call) -> GatewayState:
-        """Sends a request, and again if the connection is lost: requests may be repeated. Raises
-        RouteError, at once if the link was not started."""
+        """Sends a request. Sends the request again after a lost connection, because requests are idempotent.
+        Raises RouteError, at once if the link was not started."""
         if self._keeping is None:
             raise RouteError("start the server first: it is not connected with its gateway")
         while True:
@@ -152,7 +155,7 @@ class GatewayLink:
 
     async def _send_request(self, call: Call) -> GatewayState:
         if self._writer is None or self._writer.is_closing():
-            self._is_ready.clear()  # A repetition at once would never let this end of the link be seen.
+            self._is_ready.clear()  # An immediate retry would starve the task that reads the connection's end.
             raise ConnectionResetError("the gateway has gone")
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -176,7 +179,7 @@ class GatewayLink:
     # The connection
 
     async def _stay_connected(self) -> None:
-        """Connects again and again, each time until the connection ends."""
+        """Keeps the connection open: reconnects each time it ends."""
         try:
             while True:
                 connection = await self._connect()
@@ -196,7 +199,7 @@ class GatewayLink:
                 has_ended(child)
 
     async def _connect(self) -> socket.socket:
-        """Connects to the gateway; starts one if there is none."""
+        """Connects to the gateway. Starts a gateway if none runs."""
         pause = _PAUSE
         while (connection := connect_to(self._folder, CONTROL, socket.SOCK_STREAM)) is None:
             self._children = {child for child in self._children if not has_ended(child)}
@@ -213,12 +216,12 @@ class GatewayLink:
     def _launch(self) -> None:
         try:
             self._children.add(start_gateway(self._folder))
-        except OSError as error:  # Its folder may be missing for a moment, or the machine at a limit.
+        except OSError as error:  # Its folder may be missing for a moment, or a process limit is reached.
             _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
 
     async def _send_missed_changes(self) -> None:
-        """Sends a gateway everything that it may have lost, until it has it all: a port may be in use for
-        long."""
+        """Calls the registered callbacks, which send the changes that a gateway may have lost. Retries failed
+        callbacks until they succeed: a port may be in use for a long time."""
         greetings = list(self._greetings)
         reasons: set[str] = set()
         with suppress(ConnectionError):
@@ -239,7 +242,7 @@ class GatewayLink:
                 greetings = [greeting for greeting in failures if greeting in self._greetings]
 
     async def _try_to(self, greet: Callable[[AskGateway], Awaitable[None]]) -> str:
-        """Returns why a gateway could not do it; empty if it could."""
+        """Runs one callback. Returns the reason of its failure; empty if it has succeeded."""
         try:
             await greet(self._send_request)
         except RouteError as error:
@@ -254,7 +257,7 @@ class GatewayLink:
                 waiting.set_result(reply)
 
     def _wake_callers(self) -> None:
-        """Makes callers that wait for an answer send their requests again."""
+        """Fails all pending requests, so that their callers send them again on the next connection."""
         self._is_ready.clear()
         if self._writer is not None:
             self._writer.close()

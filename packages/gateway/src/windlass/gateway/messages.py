@@ -11,15 +11,16 @@ from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 
 class Open(Struct, frozen=True, tag=True):
-    """A door is a router with one port for HTTP by host name: one for this machine, one for some clusters."""
+    """Opens a door: a router with one HTTP port, which routes by host name. One door is for this machine;
+    further doors are for clusters."""
 
     door: str
     host: str
     port: int
     trusted: tuple[str, ...] = ()
-    """Addresses of proxies, which may use all connections."""
+    """Addresses of trusted proxies. The connection limit per address does not apply to them."""
     access_log: str = ""
-    """Absolute path of the file of its access log; empty is none."""
+    """Absolute path of the door's access log; empty for no log."""
 
 
 def is_same_place(opened: Open, wanted: Open) -> bool:
@@ -27,8 +28,8 @@ def is_same_place(opened: Open, wanted: Open) -> bool:
 
 
 def refuse_another_place(held: Open | None, wanted: Open) -> None:
-    """Raises RouteError if another server has this door open at another address: two servers with different
-    settings would move it back and forth forever."""
+    """Raises RouteError if another server has opened this door at another address. Otherwise, two servers
+    with different settings would move the door back and forth forever."""
     if held is not None and not is_same_place(held, wanted):
         raise RouteError(
             f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
@@ -65,8 +66,8 @@ class Complete(Struct, frozen=True, tag=True):
 
 
 class Keep(Struct, frozen=True, tag=True):
-    """Sets whether the gateway stays without a server and without routes, to hold the ports of
-    servers: services may be running that are not reached from outside."""
+    """Sets whether the gateway keeps running without servers and routes, to reserve the API ports: services
+    that are not reachable from outside may be running."""
 
     stays: bool
 
@@ -78,15 +79,15 @@ class DrainEndpoints(Struct, frozen=True, tag=True):
 
 
 class Ask(Struct, frozen=True, tag=True):
-    """Asks for the state of the gateway."""
+    """Requests the gateway's state."""
 
 
 class AskTraffic(Struct, frozen=True, tag=True):
-    """Asks for the requests of services."""
+    """Requests the traffic counters of services."""
 
 
 Change = Open | Reserve | SetRoutes | Forget | Retire | Complete | Keep
-"""Calls that are stored in the journal."""
+"""Calls that change the gateway's state. They are stored in the journal."""
 Call = Change | DrainEndpoints | Ask | AskTraffic
 
 
@@ -100,34 +101,36 @@ class ServiceTraffic(Struct, frozen=True, array_like=True):
 
     service: str
     requests: int
-    """Requests and TCP connections so far."""
+    """Total number of requests and TCP connections."""
     active: int
     """Requests and connections in progress."""
     answers: tuple[int, ...]
-    """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
+    """Completed requests, indexed by the first digit of the status. Index 0: the client disconnected before
+    an answer."""
     buckets: tuple[int, ...]
-    """The latency histogram of the requests; see `windlass.routers.builtin.traffic`."""
+    """Latency histogram of the requests; see `windlass.routers.builtin.traffic`."""
     seconds: float
-    """The sum of their times."""
+    """Sum of the request durations."""
 
 
 class GatewayState(Struct, frozen=True, kw_only=True):
     build: str
-    """A fingerprint of the code that the gateway runs."""
+    """Fingerprint of the gateway's code."""
     process: int
     connections: int
     port: int = 0
-    """The port of the door that was opened."""
+    """Port of the opened door; only in the reply to Open."""
     services: frozenset[str] = frozenset()
-    """The services whose routes that door has."""
+    """Services whose routes the opened door has; only in the reply to Open."""
     doors: frozenset[str] = frozenset()
-    """All doors that the gateway has to open."""
+    """Names of all doors of the gateway."""
     held: Mapping[str, Open] = {}
-    """The doors that other servers have open, and where; only in the reply to Ask."""
+    """The doors that other servers have opened, with their addresses; only in the reply to Ask."""
     traffic: tuple[ServiceTraffic, ...] = ()
-    """Traffic of services with requests, the first service first; only in the reply to AskTraffic."""
+    """Traffic of each service that had requests, in the order of their first route; only in the reply to
+    AskTraffic."""
     dropped_lines: int = 0
-    """Lines of access logs that could not be written."""
+    """Number of access log lines that could not be written."""
 
 
 class GatewayReply(Struct, frozen=True):
@@ -141,17 +144,17 @@ class GatewayReply(Struct, frozen=True):
 
 
 class ListeningSockets(Struct, frozen=True, tag=True):
-    """Listening sockets: a door, an address and a port for each."""
+    """Carries listening sockets: the door, address and port of each file descriptor."""
 
     places: tuple[tuple[str, str, int], ...]
 
 
 class SocketsEnd(Struct, frozen=True, tag=True):
-    """Follows the last listening socket."""
+    """Announces that all listening sockets were sent."""
 
 
 class ClientFile(Struct, frozen=True, tag=True):
-    """The idle connection of a client."""
+    """Carries the file descriptor of an idle client connection."""
 
     door: str
     port: int
@@ -163,7 +166,7 @@ class DrainEnd(Struct, frozen=True, tag=True):
 
 
 class SuccessorServes(Struct, frozen=True, tag=True):
-    """The successor accepts connections from now on."""
+    """Announces that the successor accepts connections from now on."""
 
 
 class ElderDrain(Struct, frozen=True, tag=True):
@@ -175,26 +178,28 @@ class ElderDrain(Struct, frozen=True, tag=True):
 FromElder = ListeningSockets | SocketsEnd | ClientFile | DrainEnd
 FromSuccessor = SuccessorServes | ElderDrain
 
-# Between a server and its gateway about the sockets of the API, with file descriptors
+# Between a server and its gateway: the sockets of the API, with file descriptors
 
 
 class AskSockets(Struct, frozen=True, tag=True):
-    """Asks for the sockets of a server that listened here before."""
+    """Requests the sockets that the gateway has kept from an earlier server at this address."""
 
     host: str
     port: int
     listens: bool
-    """True if the caller is about to listen there: sockets at other addresses with this port are closed."""
+    """Whether the caller is about to listen at the address. The gateway then closes kept sockets with this
+    port at other addresses."""
 
 
 class KeepSockets(Struct, frozen=True, tag=True):
-    """Gives copies of the sockets at which a server accepts from now on."""
+    """Carries copies of the sockets at which a server accepts from now on."""
 
     places: tuple[tuple[str, int], ...]
 
 
 class KeptSockets(Struct, frozen=True, tag=True):
-    """The sockets that were asked for, or none; or the process that accepts at them."""
+    """The reply to AskSockets: the kept sockets, if any, or the process id of a server that accepts at the
+    address."""
 
     places: tuple[tuple[str, int], ...] = ()
     process: int = 0

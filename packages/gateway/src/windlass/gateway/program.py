@@ -1,6 +1,8 @@
-"""The gateway program: takes over from a running gateway, and serves until it is relieved or not needed.
+"""The gateway process. Takes over from a running gateway, and serves until a successor takes over or the
+gateway is not needed.
 
-It ends by itself when no server is connected and no service has an instance, or when its folder is gone.
+The gateway exits by itself if no server is connected and no service has an instance, or if its folder is
+deleted.
 """
 
 from __future__ import annotations
@@ -56,18 +58,19 @@ from windlass.routers.router import Endpoint, RouteError
 _log = log("gateway")
 _LOOK_EVERY: Final = 0.2
 _USELESS: Final = 5
-"""The number of checks without any connected server and any instance after which a gateway exits."""
+"""Number of consecutive checks without a connected server, and without routes to instances or sites, after
+which the gateway exits."""
 _LOST: Final = 10
-"""The number of checks without its socket file after which the gateway exits. A successor replaces the
-file and takes over in less time."""
+"""Number of consecutive checks without its own socket file after which the gateway exits. A successor
+replaces the file, but takes over in less time."""
 _COURTESY: Final = 15.0
-"""Seconds for which a gateway serves its servers after a signal."""
+"""Seconds for which a gateway continues to serve connected servers after a signal."""
 _FAREWELL: Final = 12 * 3600.0
-"""Seconds that a relieved gateway waits for its last tunnels."""
+"""Seconds for which a gateway waits for its last connections after a successor has taken over."""
 
 
 class Relieved(Exception):
-    """A successor makes all changes from now on. The server repeats unanswered requests there."""
+    """Raised because a successor has taken over. The server repeats unanswered requests at the successor."""
 
 
 class GatewayProgram:
@@ -79,9 +82,9 @@ class GatewayProgram:
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
         self._asked = asyncio.Event()
-        """Set by a signal that requests the end of the program."""
+        """Set by SIGINT or SIGTERM."""
         self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
-        """The servers that are connected, each with the doors that it has opened."""
+        """Connected servers (the tasks that serve them), each with the doors that it has opened."""
         self._changing = asyncio.Lock()
 
     async def run(self) -> None:
@@ -99,7 +102,7 @@ class GatewayProgram:
             control.close()
             api.close()
             for link in list(self._links):
-                link.cancel()  # servers repeat at the successor what was not answered
+                link.cancel()  # servers repeat unanswered requests at the successor
             if not self._ended.is_set():
                 await self._wait_for_last()
         finally:
@@ -112,7 +115,7 @@ class GatewayProgram:
             self._journal.close()
 
     async def _begin(self) -> tuple[asyncio.Server, Succession, ApiListener]:
-        """Takes over from a running gateway. Two gateways that start at once do so one after the other."""
+        """Takes over from a running gateway. The lock serializes gateways that start at the same time."""
         lock = open_lock_file(self._folder / LOCK)
         try:
             wait_for(lock)
@@ -143,10 +146,10 @@ class GatewayProgram:
         _log.info("the gateway serves", extra={"pid": os.getpid(), "build": build()})
         return server, succession, api
 
-    # What servers ask for
+    # Requests of servers
 
     async def _serve_link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one server, as long as it is connected."""
+        """Handles the requests of one server until it disconnects."""
         task = asyncio.current_task()
         assert task is not None
         opened = self._links[task] = {}
@@ -160,7 +163,7 @@ class GatewayProgram:
                 answering.add(answer)
                 answer.add_done_callback(answering.discard)
         except asyncio.CancelledError:
-            pass  # By this program, which ends; asyncio would log it as an error of the connection.
+            pass  # Cancelled because the gateway exits; asyncio would log this as an error.
         except msgspec.DecodeError as error:
             _log.warning("a server sent what this gateway does not know", extra={"reason": str(error)})
         finally:
@@ -196,7 +199,7 @@ class GatewayProgram:
                     if self._relieved.is_set():
                         raise Relieved
                     if isinstance(call, Keep) and not call.stays and len(self._links) > 1:
-                        call = Keep(stays=True)  # for the servers that are still there
+                        call = Keep(stays=True)  # other servers are connected and may need it
                     if isinstance(call, Open):
                         refuse_another_place(self._held_by_others(opened).get(call.door), call)
                     await self._doors.change(call)
@@ -216,7 +219,7 @@ class GatewayProgram:
         )
 
     def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:
-        """Returns the doors that other connected servers have open. Each has one address."""
+        """Returns the doors that other connected servers have opened. A door has one address."""
         others = [opened for opened in self._links.values() if opened is not own]
         return {door: held for opened in others for door, held in opened.items()}
 
@@ -227,7 +230,7 @@ class GatewayProgram:
     # The end
 
     async def _watch(self) -> None:
-        """Ends the program when its folder is gone, or when nothing has needed it for a while."""
+        """Ends the program if its folder is deleted, or if no server or route has needed it for a while."""
         mark, useless, lost = _inode(socket_of(self._folder, CONTROL)), 0, 0
         while not self._relieved.is_set():
             await asyncio.sleep(_LOOK_EVERY)
@@ -243,8 +246,8 @@ class GatewayProgram:
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _end_after_servers(self) -> None:
-        """Ends the program after a signal, but only when no server is connected: a connected server would
-        start another gateway, even while it is stopping itself."""
+        """Ends the program after a signal, as soon as no server is connected. A connected server would start
+        another gateway, even during its own shutdown."""
         await self._asked.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(_COURTESY):
@@ -253,7 +256,8 @@ class GatewayProgram:
         self._ended.set()
 
     async def _wait_for_last(self) -> None:
-        """Waits until the last connection has ended or was passed on, and every gateway before this one."""
+        """Waits until the last connection has ended or was handed over, and all earlier gateways have
+        exited."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 while not self._ended.is_set():

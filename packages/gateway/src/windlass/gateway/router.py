@@ -1,4 +1,4 @@
-"""A router that forwards all calls to the gateway, in another process."""
+"""A router that delegates to the gateway, which runs in another process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from windlass.gateway.traffic import metrics_of
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 _SCRAPE_SECONDS: Final = 2.0
-"""Time in which a gateway must report its metrics."""
+"""Time limit for the gateway to report its metrics, in seconds."""
 
 
 class GatewayRouter:
@@ -41,7 +41,7 @@ class GatewayRouter:
         trusted: Sequence[str] = (),
         access_log: str = "",
     ) -> None:
-        """`door`: the name of this router at its gateway."""
+        """`door`: the name of this router in the gateway."""
         self._link = link
         self._opening = Open(door, host, port, tuple(trusted), access_log)
         self._door = door
@@ -49,7 +49,7 @@ class GatewayRouter:
         self._is_open = False
         self._reserved: dict[str, Reserve] = {}
         self._routes: dict[str, SetRoutes] = {}
-        """The routes that this server has sent, for a gateway that has lost them."""
+        """Routes that this server has sent. They are sent again if the gateway loses them."""
         self._is_complete = False
         self._stays = False
 
@@ -107,7 +107,7 @@ class GatewayRouter:
         self._stays = stays
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
-        """Returns the requests of services, of all doors of the gateway."""
+        """Returns the traffic counters of all services of the gateway."""
         return (await self._ask_traffic()).traffic
 
     async def _ask_traffic(self) -> GatewayState:
@@ -131,9 +131,11 @@ class GatewayRouter:
                 await self._link.call(Retire(door, patience))
 
     async def _restore_door(self, ask: AskGateway) -> None:
-        """Opens the door again, and sends the routes that the gateway does not have. Routes that it has may
-        be newer ones of another server. A failure for one service does not stop the others: the first
-        is raised at the end, as RouteError."""
+        """Reopens the door, and sends the routes of services that the gateway does not have. Existing routes
+        stay, because another server may have sent newer ones.
+
+        A failure for one service does not prevent the other services' routes from being sent. Raises the
+        first failure at the end."""
         services = (await ask(self._opening)).services
         failed: RouteError | None = None
         for changes in (self._reserved, self._routes):
@@ -141,7 +143,7 @@ class GatewayRouter:
                 try:
                     await ask(changes[service])
                 except RouteError as error:
-                    failed = failed or error  # routes without their ports fail, too
+                    failed = failed or error  # if reserving ports fails, setting the routes fails, too
         if failed:
             raise failed
         if self._is_complete:

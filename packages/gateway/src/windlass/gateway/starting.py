@@ -1,4 +1,4 @@
-"""Starts a gateway as a process that outlives its server, with a log that is rotated meanwhile."""
+"""Starts a gateway as a process that outlives its server, and rotates its log."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Final
 from windlass.gateway.files import CONTROL, LOG, connect_to
 
 LARGEST: Final = 10 * 1024 * 1024
-"""Bytes of a log. There are at most two: the present one and the one before."""
+"""Size in bytes above which the log is rotated. One rotated log is kept."""
 _OUTPUTS: Final = (1, 2)
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 def open_log(path: Path) -> int:
-    """Opens the log. Rotates it first if it is long."""
+    """Opens the log, after rotating it if it is too large."""
     rotate(path)
     return os.open(path, _FLAGS, 0o600)
 
 
 def rotate(path: Path) -> None:
-    """Renames a long log, and so replaces the previous one."""
+    """Renames the log if it is too large. This overwrites the previously rotated log."""
     with suppress(FileNotFoundError):
         if path.stat().st_size > LARGEST:
             path.replace(path.with_name(f"{path.name}.1"))
 
 
 class LogFile:
-    """The log as the standard outputs of this process."""
+    """The log file to which standard output and standard error of this process are redirected."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._is_log = self._is_open()
-        """False if the gateway was started by hand, with other outputs."""
+        """Whether standard error is the log. It is not if the gateway was started manually."""
 
     def look(self) -> None:
-        """Rotates the log if it is long, and reopens it if it was rotated."""
+        """Rotates the log if it is too large, and reopens the log after a rotation."""
         if not self._is_log:
             return
         rotate(self._path)
@@ -52,16 +52,17 @@ class LogFile:
             os.close(file)
 
     def _is_open(self) -> bool:
-        """Returns whether standard error is the file at this path."""
+        """Returns whether standard error is the log file."""
         with suppress(OSError):
             return os.path.samestat(os.fstat(2), self._path.stat())
         return False
 
 
 def start_gateway(folder: Path) -> int:
-    """Returns the process id. The new gateway relieves one that runs in this folder.
+    """Starts a gateway and returns its process id. The new gateway takes over from the running gateway of
+    this folder.
 
-    It gets no environment variable of this server, because these contain secrets."""
+    The process does not inherit the environment variables of the server, because they contain secrets."""
     output = open_log(folder / LOG)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -82,7 +83,8 @@ def start_gateway(folder: Path) -> int:
 
 
 def start_missing_gateway(folder: Path) -> int:
-    """Starts a gateway unless one runs in this folder. Returns its process id, or 0."""
+    """Starts a gateway unless a gateway runs in this folder. Returns the process id of the new gateway, or
+    0."""
     if connection := connect_to(folder, CONTROL, socket.SOCK_STREAM):
         connection.close()
         return 0
@@ -90,7 +92,7 @@ def start_missing_gateway(folder: Path) -> int:
 
 
 def has_ended(process: int) -> bool:
-    """Returns whether this child has ended, and reaps it."""
+    """Returns whether a child process has exited, and reaps it."""
     try:
         return os.waitpid(process, os.WNOHANG)[0] == process
     except ChildProcessError:

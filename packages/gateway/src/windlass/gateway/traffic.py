@@ -1,4 +1,4 @@
-"""Metrics of the requests to services, as a gateway counted them."""
+"""Metrics of the requests to services, from the gateway's traffic counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 MOST_SERVICES: Final = 500
-"""The number of services with separate samples: the first ones with requests. All others share one sample."""
+"""Maximum number of services with their own samples. All further services share one sample, "other"."""
 OTHERS: Final = "other"
 _CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 

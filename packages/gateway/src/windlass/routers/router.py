@@ -1,5 +1,4 @@
-"""The interface of routers. A router gives public ports an address, and spreads connections over
-instances."""
+"""The interface of routers. A router listens on public ports, and distributes connections among instances."""
 
 from __future__ import annotations
 
@@ -11,42 +10,42 @@ from msgspec import Struct
 
 
 class RouteError(Exception):
-    """Raised if an address is not available. The message is for the person who deployed."""
+    """Raised if an address is not available. The message is for the user who deployed the service."""
 
 
 class Endpoint(Struct, frozen=True):
-    """The address where one instance answers."""
+    """The address of one instance."""
 
     address: str
     port: int
     network: str = ""
-    """The holder of the network in which the address is; empty: it is reached from this machine."""
+    """The process that keeps the network namespace of the address; empty for the machine's own network."""
 
 
 class Listen(Struct, frozen=True):
-    """A TCP port of this machine, or of another network, that is to be listened on."""
+    """A TCP port to listen on, of this machine or of another network."""
 
     port: int
     local: bool = False
-    """True to listen on loopback only, whatever address public ports use."""
+    """Whether to listen on loopback only, instead of the address of public ports."""
     inside: str = ""
     """An address in another network, as `network/address`."""
 
 
 class Absence(StrEnum):
-    """Why no instance serves a route, for the page that is shown then."""
+    """Reason why no instance serves a route; selects the error page."""
 
     UNREADY = "unready"
     """The service should run, but no instance is ready."""
     NONE_WANTED = "none wanted"
     """The service is scaled to 0 instances."""
     FILES_MISSING = "files missing"
-    """The service is a static site whose files are missing, as after a restore of a backup."""
+    """The service is a static site whose files are missing, for example after restoring a backup."""
     FIRST = "first"
-    """The service is being deployed for the first time."""
+    """The first deployment of the service is in progress."""
     DEPLOYING = "deploying"
     FAILED = "failed"
-    """The last deployment of the service failed, and no earlier version serves."""
+    """The last deployment of the service failed, and no earlier version runs."""
     STOPPED = "stopped"
     UNDEPLOYED = "undeployed"
 
@@ -57,7 +56,7 @@ class ServedElsewhere(Struct, frozen=True):
     machine: str
     """The name of the machine."""
     url: str
-    """The address there; empty if that is not known."""
+    """URL of the service at that machine's gateway; empty if not known."""
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -67,34 +66,35 @@ class Route(Struct, frozen=True, kw_only=True):
     port: str
     """The port's name."""
     title: str
-    """The display name of the service, on pages."""
+    """Display name of the service, for error pages."""
     org: str = ""
     """The organization of the service, for the access log."""
     kind: Literal["http", "tcp"]
-    """Keyed by host name on the gateway, or all that arrives at `external`."""
+    """`http` routes by host name on the gateway port; `tcp` forwards all connections to `external`."""
     hosts: tuple[str, ...] = ()
     """Host names in lower case, without port. A name that begins with `*.` matches every name with one
-    more label."""
+    additional label."""
     held: int = 0
-    """The number of the reservation of `hosts`. All of a host belongs to the service with the greatest."""
+    """Number of the reservation of `hosts`. A host belongs to the service with the highest number."""
     path: str = "/"
-    """The path prefix of the route; the longest matching prefix of a host is used."""
+    """Path prefix of the route. The longest matching prefix of a host wins."""
     rewrite: str | None = None
-    """The replacement of `path` on the way to the instance; None leaves it."""
+    """Prefix that replaces `path` in the request to the instance; None leaves the path unchanged."""
     external: int | None = None
-    """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
+    """External TCP port of the route. An http route with an external port is reachable there under every host
+    name, in addition to its own hosts."""
     inside: str = ""
-    """The address of `external` in another network, as in `Listen`."""
+    """Address of `external` in another network, in the format of `Listen.inside`."""
     endpoints: tuple[Endpoint, ...] = ()
     site: str = ""
-    """The folder of a release of a static site, which the router serves by itself, without endpoints."""
+    """Release folder of a static site, which the router serves without endpoints."""
     absence: Absence = Absence.UNREADY
     elsewhere: ServedElsewhere | None = None
-    """The machine that serves the route, instead of endpoints, if it is another one."""
+    """The other machine that serves the route, in place of endpoints."""
 
 
 IsKnown = Callable[[str], Awaitable[bool]]
-"""Takes the name of a router; returns true if a cluster has this router."""
+"""Returns whether a cluster uses the router with this name."""
 
 
 class Router(Protocol):
@@ -103,23 +103,24 @@ class Router(Protocol):
     async def stop(self) -> None: ...
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
-        """Listens on these (and no other) ports for this service from now on. Raises RouteError naming a port
-        and its holder; then nothing has changed."""
+        """Makes the router listen on exactly these ports for a service. Raises RouteError with the port and
+        the reason on failure; nothing has changed then."""
         ...
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        """Replaces the routes of this service. Requests in progress stay with their instances."""
+        """Replaces the routes of a service. Requests in progress continue at their instances."""
         ...
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Returns when nothing is in progress to these endpoints any more, or after `patience` seconds."""
+        """Waits until no requests to these endpoints are in progress. After `patience` seconds, cuts the
+        remaining tunnels and pipes."""
         ...
 
     async def forget(self, service: str) -> None: ...
 
     async def complete(self) -> None:
-        """Announces that the routes of all services are set. Until then, an unknown host may belong to a
-        service."""
+        """Announces that the routes of all services are set. Until then, a request for an unknown host gets
+        status 503 instead of 404."""
         ...
 
     async def services(self) -> Collection[str]:
@@ -127,5 +128,5 @@ class Router(Protocol):
         ...
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
-        """Closes routers that were opened beside this one, for clusters that are not known."""
+        """Closes routers of other clusters, unless `is_known` confirms them."""
         ...

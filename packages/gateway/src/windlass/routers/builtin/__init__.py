@@ -1,4 +1,4 @@
-"""The built-in router: services are reached by name and by port without any other program."""
+"""The built-in router: makes services reachable by host name and by port, without any other program."""
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.routers.builtin.router import BuiltinRouter

@@ -1,4 +1,4 @@
-"""The access log of a router: one JSON object a line for each request and each TCP connection, at its end."""
+"""The access log of a router: one JSON line for each request and each TCP connection, written at its end."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     message: str
     """The method, the host, the path and the status, as readable text."""
     method: str | None
-    """None for a TCP connection, and for bytes that were no request."""
+    """None for a TCP connection, and for bytes that are not a valid request."""
     host: str | None
     port: int
     """The public port."""
     path: str | None
     """The path without the query, which may contain a secret."""
     status: int | None
-    """The status: 101 for a websocket, at its end; None for a TCP connection, or if the client
-    disconnected before the answer."""
+    """HTTP status; 101 for a websocket, which is logged at its end. None for a TCP connection, or if the
+    client disconnected before the answer."""
     ms: float
     bytes: int
-    """The bytes that were sent to the client, including heads."""
+    """Bytes sent to the client, including headers."""
     service: str | None
     organization: str | None
     address: str
-    """The address of the client, as reported by a trusted proxy if there is one."""
+    """Client address; if a trusted proxy has forwarded the request, the address that the proxy reports."""
     user_agent: str
     request_id: str | None
     trace_id: str | None
@@ -47,7 +47,7 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
 
 
 class CountingTransport:
-    """The transport of a client, which counts the bytes that are written."""
+    """Wraps a client's transport, and counts the bytes written."""
 
     __slots__ = ("_transport", "sent")
 
@@ -64,7 +64,7 @@ class CountingTransport:
 
 
 def count_bytes(transport: Any) -> CountingTransport:
-    """Returns a transport that counts, which it may be already."""
+    """Wraps a transport to count its bytes, unless it is already wrapped."""
     return transport if isinstance(transport, CountingTransport) else CountingTransport(transport)
 
 
@@ -73,12 +73,12 @@ class LoggedHead(NamedTuple):
     target: bytes
     host: bytes
     fields: bytes
-    """All lines except the first."""
+    """All header lines (without the request line)."""
     request_id: bytes
 
 
 class RequestEntry:
-    """A request or TCP connection in progress, which is logged at its end."""
+    """The log entry of a request or TCP connection in progress. The entry is written at its end."""
 
     __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_route", "_transport")
 
@@ -97,7 +97,8 @@ class RequestEntry:
         self._began = time.monotonic()
 
     def end(self, status: int) -> None:
-        """Logs it. `status` is 0 for a TCP connection, and where the client left before an answer."""
+        """Writes the log line. `status` is 0 for a TCP connection, and if the client disconnected before the
+        answer."""
         if self._log.has_room():
             self._log.put(_encode(self._line(status)))
 
@@ -129,12 +130,12 @@ class RequestEntry:
 
 class RouterAccessLog(LineLog):
     def __init__(self, file: str, trusts: Callable[[str], bool]) -> None:
-        """`trusts` is true for the addresses of proxies."""
+        """`trusts` returns whether an address belongs to a trusted proxy."""
         super().__init__(file)
         self.trusts = trusts
 
     def client(self, address: str, forwarded: bytes | None) -> str:
-        """Returns the address of the client: the last that a proxy names, which is no proxy itself."""
+        """Returns the client's address: the last address in X-Forwarded-For that is not a trusted proxy."""
         if forwarded is not None and self.trusts(address):
             for named in reversed(_decode(forwarded).split(",")):
                 address = named.strip() or address

@@ -1,7 +1,8 @@
-"""Parses the head of an answer: its length, whether the connection can be reused, and the headers to pass on.
+"""Parses the head of an instance's answer: body length, connection reuse, and the headers for the client.
+Pure.
 
-Pure. An instance is not trusted either: the connection to the client carries answers of others too, so an
-answer must be read there exactly as it is read here.
+Instances are not trusted: the client's connection also carries answers of other instances. The client must
+therefore find the same end of the answer as this parser.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _MEANT: Final = re.compile(
 )
 _EMPTY: Final = frozenset({204, 304})
 _NO_FRAMING: Final = frozenset({*range(100, 200), 204})
-"""Answers that have no body, and must not announce a length."""
+"""Statuses whose answers have no body and must not have a Content-Length or Transfer-Encoding."""
 _SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class AnswerHead:
-    """The head of an answer, judged and parsed."""
+    """The parsed and validated head of an answer."""
 
     __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "raw", "status", "upgrade")
 
     def __init__(self, raw: bytes) -> None:
-        """`raw` is the head, with the empty line that ends it."""
+        """`raw` is the head, including the empty line at its end."""
         first, _, _ = raw.partition(b"\r\n")
         line, block = _LINE.fullmatch(first), raw[len(first) : -4]
         if not line or not FIELDS.fullmatch(block):
@@ -46,11 +47,11 @@ class AnswerHead:
         if dropped := tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
             rest = without_fields(rest, dropped)
         self.as_it_is = not old and fields.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
-        """True if it can be passed on unchanged."""
+        """Whether the head can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
 
     def _end(self, fields: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
-        """Returns the length of the body, and the lines that announce it."""
+        """Returns the body length, and the header line that declares it."""
         coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
         if length is not None and not LENGTH.fullmatch(length):
             raise Bad(502, "The length of its answer is not a number.")
@@ -69,7 +70,8 @@ class AnswerHead:
         return (0 if self.status in _EMPTY else body_length), framing
 
     def head(self, *, close: bool, plain: bool = False) -> bytes:
-        """Returns the head for the client. `plain` is for a client that does not know chunks."""
+        """Returns the head for the client. `plain`: the client is HTTP/1.0 and does not support chunked
+        bodies."""
         framing = b"" if plain and self.length == CHUNKED else self._framing
         return self._before + framing + (b"\r\nConnection: close\r\n\r\n" if close else b"\r\n\r\n")
 

@@ -1,8 +1,8 @@
-"""An HTTP connection of a client: routes each request to an instance, by host and path.
+"""An HTTP connection of a client. Routes each request to an instance, by host and path.
 
-There is no object and no task for a request. A connection has at most one request in progress. Everything
-that a request needs is a few attributes of the connection, and it is passed on in one write: head and
-body, as far as it is there.
+For speed, a request has neither an object nor a task: its state is a few attributes of the connection, which
+has at most one request in progress. The head and the received part of the body go to the instance in one
+write.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class ClientConnection(InstanceClient):
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
         super().__init__(shared, port)
         self._find = find
-        # The request under way
+        # The request in progress
         self._backend: Backend | None = None
         self._peer: Peer | None = None
         self._tried: list[Peer] = []
         self._retried = False
         self._began, self._weight = 0.0, 0
-        """The start time of the request, and for how many requests its time counts; 0 if it is not timed."""
+        """The start time of the request, and the number of requests for which its duration is a sample. A
+        weight of 0 means that the request is not timed."""
         self._entry: RequestEntry | None = None
-        """The entry of the request in the access log, if there is one."""
+        """The access log entry of the request, if it is logged."""
 
     # The request
 
@@ -109,7 +110,7 @@ class ClientConnection(InstanceClient):
 
     def _take_connection(self, upstream: Upstream) -> None:
         if upstream.peer is not self._peer or self._phase is not BUSY:
-            # The request it was made for has gone meanwhile; the next one may have it.
+            # The request that needed this connection has ended. A later request can use the connection.
             upstream.peer.ended()
             upstream.rest()
             return
@@ -131,7 +132,7 @@ class ClientConnection(InstanceClient):
             self.choose_reading()
 
     def _try_another(self, peer: Peer) -> None:
-        """Called when an instance refuses the connection. Nothing was sent, so any request may be sent to
+        """Called when an instance refuses the connection. Nothing was sent yet, so any request may go to
         another instance."""
         peer.ended()
         if self._phase is BUSY and peer is self._peer and self._backend is not None:
@@ -143,8 +144,8 @@ class ClientConnection(InstanceClient):
     # Answers of the instance
 
     def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
-        """Called when the connection ended before any byte of the answer. The request is sent again if that
-        does no harm."""
+        """Called when the connection ended before the first byte of the answer. Retries the request once if a
+        repetition is safe."""
         self._upstream = self._peer = None
         backend = self._backend
         assert backend is not None
@@ -158,14 +159,15 @@ class ClientConnection(InstanceClient):
             self.broken(why)
 
     def broken(self, why: str) -> None:
-        """Called when the answer cannot be passed on, and no part of it was."""
+        """Called when the instance's answer is invalid, before the client has received any part of an
+        answer."""
         backend = self._backend
         assert backend is not None
         self._fail(pages.bad_answer(backend.title, why))
         self._advance()
 
     def _continue(self, whole: bool) -> None:
-        """Handles the next request, or closes the connection. `whole`: the last request had arrived
+        """Handles the next request, or closes the connection. `whole`: the last request was received
         completely."""
         if self.close or self._eof or not whole or self._shared.stopping:
             self.whole = True
@@ -184,7 +186,7 @@ class ClientConnection(InstanceClient):
         backend, peer = self._backend, self._peer
         if peer is not None and self._upstream is not None:
             peer.ended()
-        # A connection that is still being made is counted until it is.
+        # A connection that is still being opened stays in `peer.active` until it is open or has failed.
         self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
@@ -202,7 +204,8 @@ class ClientConnection(InstanceClient):
                     self._entry = None
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
-        """Called when the protocol switches: from here on there are no requests, only bytes."""
+        """Called when the protocol switches. Replaces the request handling by a byte pipe between client and
+        instance."""
         backend, peer = self._backend, self._peer
         assert backend is not None
         assert peer is not None
@@ -232,7 +235,7 @@ class ClientConnection(InstanceClient):
     # Answers of the router itself
 
     def _fail(self, page: ErrorPage) -> None:
-        """Answers the request in progress with a page, because no instance does."""
+        """Answers the request in progress with an error page, because no instance answers it."""
         self.status = page.status
         entry, self._entry = self._entry, None
         self._end_request()
@@ -241,7 +244,7 @@ class ClientConnection(InstanceClient):
             entry.end(page.status)
 
     def _say_unrouted(self, page: ErrorPage, method: bytes, target: bytes) -> None:
-        """Answers a request that is for no service."""
+        """Answers a request that matches no service."""
         entry = self._begin_entry(None, method, target, self._fields.id)
         self._send_page(page)
         if entry is not None:
@@ -276,7 +279,7 @@ class ClientConnection(InstanceClient):
     def _begin_entry(
         self, route: Route | None = None, method: bytes = b"", target: bytes = b"", request_id: bytes = b""
     ) -> RequestEntry | None:
-        """Begins the entry of a request in the access log, if there is one."""
+        """Creates the access log entry of a request. Returns None if there is no access log."""
         log = self._shared.access_log
         if log is None:
             return None

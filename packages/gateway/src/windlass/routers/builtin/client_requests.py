@@ -1,6 +1,6 @@
-"""Cuts the bytes of a client into requests. One is in progress at a time; further ones wait in order.
+"""Splits the bytes from a client into requests. One request is in progress at a time; further requests wait.
 
-Heads are judged here by the rules of both public ports. `client` routes the requests.
+Heads are validated by rules that the gateway's port and the API's port share. `client` routes the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.routers.builtin.shared_state import SharedState
 _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")
 _AT_ONCE: Final = 4
-"""Maximum number of requests of one client that are answered before other clients have their turn."""
+"""Maximum number of requests of one client that are answered in one turn of the event loop."""
 _NO_FIELDS: Final = Fields(b"\0", False)
 
 
@@ -29,17 +29,18 @@ class RequestReader(GatewaySocket):
         super().__init__(shared, port)
         self._longest_line = shared.bounds.target_bytes
         self._fields = _NO_FIELDS
-        """The fields of the last request, which the next one usually repeats."""
+        """The parsed headers of the last request. The next request of a client usually has the same
+        headers."""
         self._body: RequestBody | None = None
 
     # Left to `client`
 
     def _route(self, method: bytes, target: bytes, body: bytes) -> None:
-        """Starts a request. `body` is the part of its body that has arrived."""
+        """Routes a request. `body` is the part of its body that was already received."""
         raise NotImplementedError
 
     def _pass_on(self, data: bytes) -> None:
-        """Passes on more of the body of the request in progress."""
+        """Sends further bytes of the request's body to the instance."""
         raise NotImplementedError
 
     # Bytes that arrive
@@ -56,8 +57,8 @@ class RequestReader(GatewaySocket):
             self._read_body(data)
 
     def _take_whole(self, data: bytes) -> bool:
-        """Handles a request that arrived completely and has no body, as most do. Returns False for all
-        other requests, which `_begin` handles."""
+        """Handles a complete request without a body, the most frequent kind. Returns False for all other
+        requests, which `_begin` handles."""
         fields = self._fields
         first = data.find(b"\r\n")
         if fields.length or first > self._longest_line:
@@ -82,7 +83,8 @@ class RequestReader(GatewaySocket):
         return True
 
     def _judge_whole(self, data: bytes, first: int) -> bool:
-        """Checks the fields. Returns True only if these bytes are exactly one head without a body."""
+        """Parses new headers. Returns whether the bytes are exactly one valid head of a request without a
+        body."""
         if first < 1 or data.find(END, first) != len(data) - len(END):
             return False
         try:
@@ -94,7 +96,7 @@ class RequestReader(GatewaySocket):
         return not self._fields.length
 
     def _begin(self, data: bytes) -> None:
-        """Handles the beginning of a request, which usually is the whole request."""
+        """Handles bytes that begin a request. They usually contain the whole request."""
         end = data.find(END, 1, self._shared.bounds.head_bytes)
         if end < 0 or data.startswith(b"\r\n"):
             self._held.add(data)
@@ -121,12 +123,12 @@ class RequestReader(GatewaySocket):
                 self._begin_request(data)
             except Bad as bad:
                 self._refuse(bad.status, bad.message)
-        else:  # each was answered here, without an instance: others have their turn first
+        else:  # the router itself has answered all of these requests: other clients get a turn
             self._shared.loop.call_soon(self._advance)
         self.choose_reading()
 
     def _begin_request(self, data: bytes) -> None:
-        """Handles a request from bytes that begin with a complete head."""
+        """Parses and routes a request. `data` begins with a complete head."""
         first = data.find(b"\r\n")
         end = data.find(END, first) + 4
         bounds = self._shared.bounds
@@ -141,11 +143,11 @@ class RequestReader(GatewaySocket):
         self._route(line.method, line.target, self._opening(fields.length))
 
     def _opening(self, length: int) -> bytes:
-        """Returns the part of the body that has arrived; bytes after its end wait for the next request."""
+        """Returns the received part of the body. Stores bytes after the body for the next request."""
         self.whole, self._body = True, None
         if not length:
             return b""
-        if 0 < length <= len(self._held.held):  # most often, all of it came with its head
+        if 0 < length <= len(self._held.held):  # usually the whole body arrives together with the head
             return self._held.cut(length)
         body = self._body = RequestBody(length, self._shared.bounds, self._held, at_once=CHUNKS_AT_ONCE)
         data = body.begin()
@@ -153,7 +155,7 @@ class RequestReader(GatewaySocket):
         return data
 
     def _read_body(self, data: bytes) -> None:
-        """Reads more of the body, or further requests."""
+        """Handles further bytes of the body, or of following requests."""
         body = self._body
         if self.whole or body is None or self._upstream is None:
             self._held.add(data)
@@ -180,7 +182,7 @@ class RequestReader(GatewaySocket):
         return not self.whole and self._body is not None and self._body.is_behind
 
     def _continue_reading(self) -> None:
-        """Passes on more of what has arrived of the body."""
+        """Passes on further body bytes that were already received."""
         self._waits_for_turn = False
         if self._phase is BUSY:
             if self._is_behind() and self._upstream is not None:

@@ -1,7 +1,7 @@
-"""Answers requests of a client from the files of static sites, and decides when the connection closes.
+"""Answers requests of a client with files of static sites, and decides when the connection closes.
 
-A `SiteStream` loads what an answer needs, and sends a large file piece by piece as fast as the client reads.
-It takes the place that a connection to an instance has otherwise.
+A `SiteStream` loads the files of an answer, and sends a large file in pieces at the client's speed. The
+client uses it in place of a connection to an instance.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from windlass.routers.builtin.table import Backend
 
 _log = log("router")
 _LOADS: Final = 3
-"""Maximum number of loads that an answer may wait for: the index, its file, and one that was cancelled."""
+"""Maximum number of loads for one answer: the site's index, the file, and a repetition."""
 _PIECES: Final = 4
-"""Maximum number of pieces that are sent to one client before other clients have their turn."""
+"""Maximum number of pieces that one client gets in one turn of the event loop."""
 _UNREADABLE: Final = (OSError, RuntimeError)
-"""RuntimeError: the kernel has no process number left for a thread that reads."""
+"""Errors of a failed read. RuntimeError: the process limit is reached, so that no thread can be started."""
 
 
 class SiteClient(RequestReader):
@@ -34,16 +34,17 @@ class SiteClient(RequestReader):
     def __init__(self, shared: SharedState, port: int) -> None:
         super().__init__(shared, port)
         self._sent = b""
-        """All bytes of the request that were sent. Empty once the request cannot be sent again from here."""
+        """All bytes of the request that were sent to the instance. Empty once the request cannot be
+        repeated."""
         self.status = 0
-        """The status of its answer, as soon as there is one."""
+        """The status of the answer, once it is known."""
         self.close = False
-        """The connection closes after the answer."""
+        """Whether the connection closes after the answer."""
 
     # Left to `client`
 
     def _fail(self, page: ErrorPage) -> None:
-        """Answers the request in progress with a page of the router."""
+        """Answers the request in progress with an error page of the router."""
         raise NotImplementedError
 
     def _continue(self, whole: bool) -> None:
@@ -53,7 +54,8 @@ class SiteClient(RequestReader):
     # Answers
 
     def _closes(self) -> bool:
-        """Decides whether the connection closes after an answer that is not of an instance."""
+        """Decides whether the connection closes after an answer that comes from the router, not from an
+        instance."""
         self.close = self.close or self._shared.stopping or not self.whole or self._eof
         return self.close
 
@@ -80,7 +82,7 @@ class SiteClient(RequestReader):
             self._write_answer(answer)
 
     def answer_late(self, answer: SiteAnswer | ErrorPage) -> None:
-        """Called with the answer when everything that it needs has been loaded."""
+        """Called when all files of the answer are loaded."""
         self._upstream = None
         self._write_answer(answer)
         self._advance()
@@ -111,13 +113,15 @@ class SiteClient(RequestReader):
         self._continue(whole)
 
     def cut(self) -> None:
-        """Called when the answer breaks off: so must the connection, for the client to see it."""
+        """Called when the answer is incomplete. Closes the connection, because the client cannot detect this
+        otherwise."""
         self._end_request(PARTING)
         self.transport.close()
 
 
 class SiteStream:
-    """An answer that takes longer, used instead of a connection to an instance."""
+    """An answer whose files must be loaded or sent in pieces. Has the interface of a connection to an
+    instance."""
 
     __slots__ = (
         "_at",
@@ -138,7 +142,7 @@ class SiteStream:
         self._at = self._end = 0
         self._is_paused = self._is_reading = False
         self.begun = False
-        """True as soon as the head of the answer is written."""
+        """Whether the head of the answer was written."""
         self.blocked = False
 
     # As a connection to an instance
@@ -155,7 +159,7 @@ class SiteStream:
             self._send()
 
     def abandon(self) -> None:
-        """Ends it, because the client has disconnected."""
+        """Stops the answer, because the client has disconnected."""
         self._client = None
         if not self._is_reading:
             self._release_file()
@@ -163,7 +167,7 @@ class SiteStream:
     # Loading
 
     async def load(self, request: SiteRequest) -> None:
-        """Loads what the answer needs, and gives it to the client."""
+        """Loads the files that the answer needs, and passes the answer to the client connection."""
         sites = self._shared.sites
         result: SiteAnswer | ErrorPage = pages.unreadable(request.title)
         try:
@@ -185,7 +189,7 @@ class SiteStream:
     # Sending
 
     def send(self, answer: SiteAnswer) -> None:
-        """Sends the file of an answer. Its head is written already."""
+        """Sends the file of an answer. The caller has already written the head."""
         assert answer.file is not None
         answer.file.use()
         self._shared.files_sent += 1
@@ -203,10 +207,10 @@ class SiteStream:
                 self._shared.do(self._read(self._file))
                 return
             self._pass_on(piece)
-        self._shared.loop.call_soon(self._send)  # others have their turn first
+        self._shared.loop.call_soon(self._send)  # other clients get a turn
 
     async def _read(self, file: SharedFile) -> None:
-        """Reads a piece that the kernel has to fetch from the disk."""
+        """Reads a piece in a thread, because it is not in the kernel's page cache."""
         try:
             piece = await asyncio.to_thread(file.read, self._at, min(PIECE, self._end - self._at))
         except _UNREADABLE as error:
@@ -221,7 +225,7 @@ class SiteStream:
             self._send()
 
     def _pass_on(self, piece: bytes | bytearray) -> None:
-        """Sends a piece. If the file has become shorter, the answer is aborted."""
+        """Sends a piece. Aborts the answer if the file turns out to be shorter than expected."""
         client = self._client
         assert client is not None
         self._at += len(piece)

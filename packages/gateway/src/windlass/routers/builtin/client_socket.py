@@ -1,7 +1,7 @@
-"""The socket of one client: its phase, flow control in both directions, and its time limits.
+"""The connection of one client: its phase, flow control in both directions, and time limits.
 
-`client_requests` reads requests from it, and `client` passes them on to an instance. There is no timer: the
-table of connections asks each of them now and then whether its client has taken too long.
+`client_requests` reads requests from the connection, and `client` passes them on to an instance. There is no
+timer per connection: the connection table regularly calls `age`, which checks the time limits.
 """
 
 from __future__ import annotations
@@ -52,41 +52,44 @@ class GatewaySocket(asyncio.Protocol):
     )
 
     def __init__(self, shared: SharedState, port: int) -> None:
-        """`port` is the one that the client connected to."""
+        """`port`: the port that the client connected to."""
         self._shared = shared
         self._port = port
         self._phase = IDLE
         self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
-        """Bytes of requests that wait for the one in progress."""
+        """Received bytes of requests that wait for the request in progress."""
         self._eof = False
-        """The client sends no more. It may have gone, or only be waiting for its answer."""
+        """Whether the client has closed its sending direction. It may have disconnected, or be waiting for
+        its answer."""
         self._blocked = False
-        """The client does not read, so that what is written waits here."""
+        """Whether the write buffer is full, because the client does not read."""
         self._paused = False
-        """True while reading from the client is paused."""
+        """Whether reading from the client is paused."""
         self._waits_for_turn = False
-        """A part of the body that has arrived is passed on in a later turn of the event loop."""
+        """Whether received body bytes wait for a later turn of the event loop."""
         self._served = False
-        """The client has received an answer: it may be silent for longer than before its first request."""
+        """Whether the client has received an answer. Its idle limit is then longer than before its first
+        request."""
         self._since = shared.loop.time()
-        """Since when the gateway has been waiting for the client."""
+        """The time since which the gateway has been waiting for the client."""
         self.whole = True
-        """All of the request in progress has arrived."""
+        """Whether the request in progress was received completely."""
         self._upstream: AnswerSource | None = None
-        """The connection to an instance that carries the request in progress, or the file that answers it."""
+        """The source of the answer in progress: a connection to an instance, or a file of a static site."""
 
     # Left to the requests
 
     def _advance(self) -> None:
-        """Handles the waiting requests, one after the other."""
+        """Handles the waiting requests in order."""
         raise NotImplementedError
 
     def _end_request(self, then: RequestPhase = IDLE) -> None:
-        """Releases the instance, if that has not been done."""
+        """Ends the request in progress, and releases its instance."""
         raise NotImplementedError
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers bytes that are no request, and closes: nothing after them can be trusted either."""
+        """Answers an invalid request with an error, and closes the connection: bytes after an invalid request
+        cannot be interpreted safely."""
         raise NotImplementedError
 
     # The connection
@@ -125,8 +128,9 @@ class GatewaySocket(asyncio.Protocol):
         self.transport.abort()
 
     def _hang_up(self) -> None:
-        """Hangs up. Where something may still come, it is read for a moment: closing over unread bytes would
-        take the answer away from a client that has not read it yet."""
+        """Closes the connection after the last answer. Keeps reading for a moment if the client may still
+        send: closing a socket with unread bytes resets the connection, and the client would lose the
+        answer."""
         if self._phase is LOST or self._phase is PARTING or self.transport.is_closing():
             return
         self._phase = PARTING
@@ -156,7 +160,7 @@ class GatewaySocket(asyncio.Protocol):
             self._advance()
 
     def choose_reading(self) -> None:
-        """Pauses reading while nothing takes further bytes, and resumes it after that."""
+        """Pauses reading while further bytes cannot be processed, and resumes it afterwards."""
         upstream = self._upstream
         if self._phase is BUSY and not self.whole:
             pause = upstream is None or upstream.blocked or self._waits_for_turn
@@ -181,12 +185,13 @@ class GatewaySocket(asyncio.Protocol):
     # Handing over
 
     def continue_after(self, waited: ClientWait) -> None:
-        """Continues the timeout of a client for which another process has waited before."""
+        """Continues the idle time that another process has measured before the handover."""
         self._served = waited.served
         self._since -= waited.seconds
 
     def _waits_for_nothing(self) -> bool:
-        """True between two requests, when all bytes of the last answer are on their way."""
+        """Returns whether the connection is idle between two requests, with all bytes of the last answer
+        sent."""
         return (
             self._phase is IDLE
             and not (self._eof or self._blocked or self._held.held or self.transport.is_closing())
@@ -194,7 +199,8 @@ class GatewaySocket(asyncio.Protocol):
         )
 
     def _hand_over(self) -> bool:
-        """Hands over the connection if it is idle and another process can take it."""
+        """Hands over the connection if it is idle and a successor process is ready. Returns whether it was
+        handed over."""
         give = self._shared.give
         if give is None or not self._waits_for_nothing():
             return False
@@ -202,7 +208,8 @@ class GatewaySocket(asyncio.Protocol):
         return True
 
     def _give_away(self, give: GiveAway) -> None:
-        """Passes the connection to another process: this one only closes its copy of the descriptor."""
+        """Passes the connection to another process. Aborting the transport only closes this process's
+        descriptor."""
         self.transport.pause_reading()
         waited = ClientWait(self._served, self._shared.loop.time() - self._since)
         give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), waited)
@@ -211,7 +218,8 @@ class GatewaySocket(asyncio.Protocol):
     # Time
 
     def waits_since(self) -> float | None:
-        """Returns since when the gateway has been waiting for the client; None while an instance works."""
+        """Returns the time since which the gateway has been waiting for the client; None while an instance
+        works."""
         if (
             self._phase is BUSY
             and not self._blocked

@@ -1,4 +1,4 @@
-"""Answers of the router itself: a small page for people, JSON or text for programs."""
+"""Error answers of the router: an HTML page for browsers, JSON or plain text for programs."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class ErrorPage(Struct, frozen=True):
     title: str
     message: str
     retry: int = 0
-    """Seconds after which to try again."""
+    """Value of Retry-After in seconds; 0 for no such header."""
     allow: str = ""
-    """The methods that are allowed, if another one was used."""
+    """Value of Allow for a method that is not allowed; empty for no such header."""
 
     def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
-        """Renders the answer. The `Accept` among the `fields` of the request chooses the format."""
+        """Renders the answer. The Accept header among the request's `fields` chooses the format."""
         kind, text = self._text(fields)
         body = text.encode()
         lines = [
@@ -135,14 +135,14 @@ def only_read(title: str) -> ErrorPage:
 
 
 def unreadable(title: str) -> ErrorPage:
-    """Returns the page of a static site whose files are not in place."""
+    """Returns the page for a static site whose files are not readable at the moment."""
     return ErrorPage(
         503, f"{title} cannot be read now", "Its files are put in place again. Try again soon.", 5
     )
 
 
 def absent(title: str, absence: Absence) -> ErrorPage:
-    """Returns the page of a service without an instance."""
+    """Returns the page for a service without a running instance."""
     heading, message, retry = _ABSENCES[absence]
     return ErrorPage(503, f"{title} {heading}", message, retry=retry)
 
@@ -178,12 +178,13 @@ _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
     Absence.STOPPED: ("is stopped", "It is reached here again once it is deployed in Windlass.", 0),
     Absence.UNDEPLOYED: ("is not deployed", "It is reached here again once it is deployed in Windlass.", 0),
 }
-"""The heading after the title, the message, and the seconds until another try; 0 if that would not help."""
+"""The rest of the heading (after the service's title), the message, and the value of Retry-After; 0 if a
+retry would not help."""
 
 
 def served_elsewhere(title: str, at: ServedElsewhere) -> ErrorPage:
-    """Returns the page of a service at a gateway that reaches none of its instances. The status is that of
-    HTTP for a request at the wrong server: to repeat it here does not help."""
+    """Returns the page for a service whose instances are reachable through another machine's gateway only.
+    Status 421 (Misdirected Request) means that a retry at this gateway does not help."""
     gateway = at.url or "the gateway there"
     return ErrorPage(
         421, f"{title} is not served here", f"It runs on the machine {at.machine}: use {gateway}."

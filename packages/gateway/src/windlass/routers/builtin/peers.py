@@ -1,4 +1,4 @@
-"""An endpoint, as the router knows it: requests in progress there, and idle connections to it."""
+"""The router's state of an endpoint: the number of requests in progress, and the pool of idle connections."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from windlass.routers.router import Endpoint
 
 _log = log("router")
 _REFUSED: Final = 1_000_000
-"""Added to the load of an endpoint that refuses connections; higher than any real load."""
+"""Penalty that is added to the load of an endpoint that refuses connections. It exceeds any real load."""
 _MOST_DOUBLINGS: Final = 4
 
 
 class AnswerSource(Protocol):
-    """The source of an answer that is in progress: a connection to an instance, or a file."""
+    """The source of an answer in progress: a connection to an instance, or a file."""
 
     blocked: bool
-    """True while the source accepts no more of the request's body."""
+    """Whether the source currently accepts no further bytes of the request's body."""
 
     @property
     def begun(self) -> bool:
-        """True as soon as the answer has begun."""
+        """Whether the answer has begun."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Accepts more of the request's body."""
+        """Passes further bytes of the request's body to the source."""
         ...
 
     def pause(self) -> None: ...
@@ -36,15 +36,15 @@ class AnswerSource(Protocol):
     def resume(self) -> None: ...
 
     def abandon(self) -> None:
-        """Ends the answer, because the client has disconnected."""
+        """Aborts the answer, because the client has disconnected."""
         ...
 
 
 class InstanceConnection(AnswerSource, Protocol):
-    """A connection to an instance, which carries one request after the other; see `upstream`."""
+    """A connection to an instance, which carries one request at a time; see `upstream`."""
 
     since: float
-    """Since when it has carried no request."""
+    """The time since which the connection has been idle."""
     transport: Any
 
     def carry(self, client: Any, request: bytes) -> None: ...
@@ -69,15 +69,16 @@ class Peer:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.active = 0
-        """Requests, tunnels and pipes in progress, and those being connected."""
+        """Number of requests, tunnels and pipes in progress, including those whose connection is still being
+        opened."""
         self.idle: list[InstanceConnection] = []
         self.routes = 0
-        """The number of routes to this endpoint. Without routes, no connections to it are kept."""
+        """Number of routes to this endpoint. Without routes, no idle connections are kept."""
         self.draining = 0
         self.penalty = 0
         self.retry_at = 0.0
         self.cuts: set[Callable[[], None]] = set()
-        """Callbacks that close connections without an end: tunnels and pipes."""
+        """Callbacks that abort long-lived connections: tunnels and pipes."""
         self._refusals = 0
         self._empty: list[asyncio.Future[None]] = []
 
@@ -91,8 +92,7 @@ class Peer:
             self._empty.clear()
 
     def refused(self, now: float, pause: float, reason: str) -> None:
-        """Notes a refused connection. The endpoint is avoided for a while, and longer after each further
-        refusal."""
+        """Records a refused connection. The endpoint is avoided for a while, with exponential back-off."""
         if not self._refusals:
             where = f"{self.endpoint.address}:{self.endpoint.port}"
             _log.warning("an endpoint takes no connection", extra={"endpoint": where, "reason": reason})
@@ -101,7 +101,8 @@ class Peer:
         self._refusals += 1
 
     def must_be_tried(self, now: float) -> bool:
-        """True, once, when an endpoint that refused connections has been avoided for long enough."""
+        """Returns whether a connection attempt is due, after an endpoint has been avoided for its back-off
+        time. Returns True once per refusal."""
         is_due = bool(self.penalty) and self.routes > 0 and now >= self.retry_at
         if is_due:
             self.retry_at = math.inf
@@ -122,12 +123,12 @@ class Peer:
             upstream.hang_up()
 
     def sweep(self, oldest: float) -> None:
-        # The connection used last is taken first, so that those idle for longest are at the front.
+        # The pool is a stack: the connections that have been idle longest are at the front.
         while self.idle and self.idle[0].since < oldest:
             self.idle.pop(0).hang_up()
 
     async def wait_until_idle(self) -> None:
-        """Returns when nothing is in progress."""
+        """Waits until no request, tunnel or pipe is in progress."""
         while self.active:
             waiting = asyncio.get_running_loop().create_future()
             self._empty.append(waiting)

@@ -1,4 +1,4 @@
-"""Plain pipes: bytes that arrive at one end are written at the other, with back-pressure and half-closes."""
+"""Byte pipes between a client and an instance, with back-pressure and half-closes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.routers.builtin.table import Backend
 
 
 class PipeEnd(asyncio.Protocol):
-    """One end of a pipe. `other` is set as soon as both ends exist."""
+    """One end of a pipe. `other` is set as soon as both ends are connected."""
 
     __slots__ = ("_ahead", "_pipe", "blocked", "eof", "lost", "other", "paused", "transport")
 
@@ -23,13 +23,13 @@ class PipeEnd(asyncio.Protocol):
         self.transport = transport
         self.other: PipeEnd | None = None
         self.paused = paused
-        """True while this end is not read."""
+        """Whether reading from this end is paused."""
         self.blocked = blocked
-        """True while this end accepts no more bytes."""
+        """Whether the write buffer of this end is full."""
         self.eof = False
         self.lost = False
         self._ahead = b""
-        """Bytes that arrived while there was no other end."""
+        """Bytes received before the other end was connected."""
         self._pipe: Pipe | None = None
 
     def join(self, pipe: Pipe, other: PipeEnd) -> None:
@@ -37,7 +37,7 @@ class PipeEnd(asyncio.Protocol):
         self.other = other
 
     def begin(self) -> None:
-        """Starts to pass bytes on, after both ends were joined."""
+        """Starts to pass bytes on, after `join` was called for both ends."""
         ahead, self._ahead = self._ahead, b""
         if ahead:
             self.data_received(ahead)
@@ -51,7 +51,7 @@ class PipeEnd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         other = self.other
         if other is None:
-            # Only with these first bytes: uvloop begins to read after connection_made in any case.
+            # Not already in connection_made, because uvloop starts reading after that in any case.
             self._ahead += data
             if not (self.paused or self.transport.is_closing()):
                 self.paused = True
@@ -70,7 +70,7 @@ class PipeEnd(asyncio.Protocol):
             self.other.flow()
 
     def flow(self) -> None:
-        """Reads from this end only while the other end accepts bytes."""
+        """Pauses reading from this end while the other end's write buffer is full."""
         if self.lost or self.eof or self.transport.is_closing() or self.other is None:
             return
         if self.paused is not self.other.blocked:
@@ -85,13 +85,13 @@ class PipeEnd(asyncio.Protocol):
         return self.other is None or self._pass_eof()
 
     def _pass_eof(self) -> bool:
-        """Passes on the end of the data. Returns True if this end stays open, because the other end may
+        """Passes an EOF to the other end. Returns whether this end stays open, because the other end may
         still send."""
         other = self.other
         assert other is not None
         if not other.lost and not other.transport.is_closing():
             other.transport.write_eof()
-        if other.eof:  # nothing more will come from either
+        if other.eof:  # neither end sends any more
             other.transport.close()
             return False
         return True
@@ -108,7 +108,7 @@ class PipeEnd(asyncio.Protocol):
 
 
 class Pipe:
-    """Two connected ends: a client, and an instance."""
+    """A connected pair of ends: a client and an instance."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class Pipe:
         ended: Callable[[], None],
         before: OpenConnection,
     ) -> None:
-        """`peer.active` already includes this pipe; `ended` is called when both ends are closed. `before`:
-        how the client's connection was counted before."""
+        """`peer.active` already includes this pipe. `ended` is called when both ends are closed. `before`:
+        the entry of the client's connection in the connection table, which the pipe replaces."""
         self._shared = shared
         self.network = before.network
         self._peer = peer
@@ -150,8 +150,7 @@ class Pipe:
         return None
 
     def age(self, now: float) -> None:
-        """Does nothing: a pipe may be silent for any time. The system finds out when a side has
-        disconnected."""
+        """Does nothing: a pipe has no idle limit. TCP keep-alive detects disconnected peers."""
 
     def abort(self) -> None:
         for end in self._ends:
@@ -160,7 +159,7 @@ class Pipe:
 
 
 class Caller(PipeEnd):
-    """The connection of a client to a TCP port, until an instance takes it."""
+    """A client's connection to a TCP port, until an instance accepts the connection."""
 
     __slots__ = ("_active", "_backend", "_entry", "_peer", "_port", "_shared", "_tried", "network")
 
@@ -241,8 +240,8 @@ class Caller(PipeEnd):
 
 
 def enable_keepalive(transport: Any) -> None:
-    """Lets the system find out, within hours, when a side has disconnected without closing. A pipe has no
-    other time limit."""
+    """Enables TCP keep-alive, so that the kernel detects within hours that a peer has disappeared without
+    closing. A pipe has no other time limit."""
     raw_socket = transport.get_extra_info("socket")
     if raw_socket is not None:
         raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,8 +1,9 @@
-"""Checks the head of a request: the length of its body, its host, and the headers that an instance gets.
+"""Parses and validates the head of a request: the body length, the host, and the headers for the instance.
+Pure.
 
-Pure. A connection keeps the fields that it had last: most clients send the same ones with each request, and
-what is equal byte for byte need not be judged twice. Where they are the same but for values that mean nothing
-here, such as a trace or a cookie, only these values are judged.
+A connection caches the parsed headers of its last request, because most clients send the same headers each
+time. If all bytes are equal, nothing is parsed again. If only headers that the router does not interpret
+(such as a cookie) have new values, only these values are validated.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b
 
 _ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 _VALUE: Final = re.compile(TEXT + rb"*+")
-# Fields that the router interprets. An underscore is the same as a hyphen to many applications, so that a
-# field of ours could be imitated with one.
+# Headers that the router interprets. Many applications treat an underscore like a hyphen; without both
+# spellings here, a client could forge a header that the router sets.
 _MEANT: Final = re.compile(
     rb"\r\n(host|content[-_]length|transfer[-_]encoding|connection|keep[-_]alive|proxy[-_]connection|te|upgrade"
     rb"|forwarded|x[-_]forwarded[^:]*|x[-_]real[-_]ip|x[-_]request[-_]id|http2[-_]settings):[\t ]*([^\r]*)"
 )
-# An optimization: no line that is passed on unchanged begins with one of these.
+# An optimization: lines with these names are never passed on unchanged.
 _OFTEN_NEW: Final = frozenset(
     {b"Host:", b"host:", b"X-Request-Id:", b"x-request-id:", b"X-Forwarded-For:", b"x-forwarded-for:"}
 )
@@ -42,7 +43,7 @@ _NEIGHBOURLY: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
 
 class Fields:
-    """The fields of a request, parsed."""
+    """The parsed headers of a request."""
 
     __slots__ = (
         "_after",
@@ -62,17 +63,17 @@ class Fields:
         self.raw = raw
         self.old = old
         self.host = b""
-        """Lower case, without port; empty if the request names none."""
+        """Host name in lower case, without port; empty if the request has none."""
         self.length = 0
-        """The length of the body, or CHUNKED."""
+        """Body length, or CHUNKED."""
         self.close = old
         self.upgrade = b""
         self.id = b""
-        """The id of the request, if the client sent a valid one."""
+        """The client's request id, if valid."""
         self.passed = b""
-        """The fields for the instance. Each line begins with its line break."""
+        """The header lines for the instance. Each line begins with its line break."""
         self._before = self._after = b""
-        """Our own lines there, around those that are passed on unchanged."""
+        """The router's own header lines in `passed`, before and after the client's lines."""
         self._changing: AroundValue | None = None
 
     def pass_on(self, before: bytes, plain: bytes, after: bytes) -> None:
@@ -80,9 +81,10 @@ class Fields:
         self._before, self._after = before, after
 
     def vary(self, head: bytes, first: int) -> bool:
-        """Takes over new values of fields that mean nothing here, if nothing else differs from the fields of
-        this head, whose first line is `first` bytes long. Otherwise returns False and changes nothing: then
-        the whole head has to be judged."""
+        """Adopts new values of headers that the router does not interpret.
+
+        `head` begins with a request line of `first` bytes. If its headers differ from the cached ones in any
+        other way, returns False and changes nothing: the caller then has to parse the whole head."""
         changing = self._changing
         if changing is not None:
             before, after, passed_before, passed_after = changing
@@ -99,7 +101,7 @@ class Fields:
         lines, expected = head.split(LINE_END), self.raw.split(LINE_END)
         if len(lines) != len(expected):
             return False
-        lines[0] = b""  # as in `known`, which begins with a line break
+        lines[0] = b""  # as in `expected`: `self.raw` begins with a line break
         plain: list[bytes] = []
         changed: list[tuple[int, int, bytes]] = []
         for number, (line, old) in enumerate(zip(lines, expected, strict=True)):
@@ -127,12 +129,13 @@ class Fields:
         return True
 
     def _unchanged_lines(self) -> list[bytes]:
-        """Returns the lines that are passed on unchanged, after an empty one."""
+        """Returns the client's header lines that are passed on unchanged. The first element is empty."""
         return self.passed[len(self._before) : len(self.passed) - len(self._after)].split(LINE_END)
 
 
 class AroundValue(NamedTuple):
-    """The text around the value that changes from one request to the next."""
+    """The text before and after the only header value that changes between requests, in the head and in
+    `passed`."""
 
     before: bytes
     after: bytes
@@ -145,7 +148,8 @@ def _split_around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, b
 
 
 def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Fields:
-    """Parses and judges fields. `raw` is the head without its first line; `client` is an address."""
+    """Parses and validates the headers of a request. `raw` is the head without the request line; `client` is
+    the client's address."""
     block = raw[:-4]
     check_fields(block, bounds)
     fields = Fields(raw, old)
@@ -177,7 +181,8 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
 
 
 def _set_upgrade(fields: Fields, meant: dict[bytes, bytes], tokens: frozenset[bytes]) -> None:
-    """Accepts an upgrade, except to HTTP/2: over such a pipe, requests would reach an instance unjudged."""
+    """Accepts a protocol upgrade, except to HTTP/2: requests inside an HTTP/2 tunnel would reach the instance
+    without validation."""
     wanted = meant.get(b"upgrade", b"")
     if (
         b"upgrade" in tokens
@@ -193,7 +198,7 @@ _tokens = lru_cache(64)(tokens_of)
 
 
 def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:
-    """Removes the fields that the client declares to be for the next hop only, which is the router."""
+    """Removes hop-by-hop headers, which the Connection header lists."""
     check_connection(tokens)
     return without_fields(block, tokens)
 
@@ -215,7 +220,8 @@ def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: 
 
 @lru_cache(4096)
 def _origin(client: bytes, host: bytes) -> bytes:
-    """Returns the lines about the client and the host that it asked for, up to the name of the request id."""
+    """Returns the header lines with the client's address and the requested host. The last line ends before
+    the value of the request id."""
     node = b'"[%b]"' % client if b":" in client else client
     forwarded = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=http' % (host, node, host)
     if not host:

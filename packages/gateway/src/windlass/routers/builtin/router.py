@@ -1,8 +1,9 @@
-"""The router that comes with Windlass: HTTP by host name on one gateway port, and TCP by external port.
+"""The built-in router: HTTP by host name on one gateway port, and TCP by external port.
 
-Everything runs in callbacks on one event loop, so that a change of routes holds for the next request at once.
-It stores nothing: after a restart it gets all routes again. Its sockets can be handed to another one, in
-another process: see `leave`, `adopt` and `inherited`. A port that cannot be bound is explained in words.
+All work is done in callbacks on one event loop, so that a route change applies from the next request on. The
+router stores nothing on disk: after a restart, it gets all routes again. Its sockets can be handed over to a
+router in another process: see `leave`, `adopt` and `inherited`. If a port cannot be bound, the error explains
+the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PRIVILEGED: Final = 1024
 
 
 def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
-    """Returns a socket that listens. `way_out` says what to do if the port is taken."""
+    """Returns a listening socket. `way_out`: advice for the error message if the port is in use."""
     network, _, address = host.rpartition("/")
     try:
         listening = make_socket(network, TCP_6 if ":" in address else TCP)
@@ -69,18 +70,18 @@ def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> 
 
 _LOCAL: Final = "127.0.0.1"
 _LAST_BYTES, _LOOK = 5.0, 0.05
-"""Seconds for clients to read the last answers, and between two checks whether they have."""
+"""Time limit for clients to read their last answers, and the pause between two checks, in seconds."""
 _LAST_REQUESTS: Final = 10.0
-"""Seconds after which a router that was left answers no requests that wait behind others."""
+"""Seconds after a handover during which the old router still answers pipelined requests."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
 
 _OTHER_FAMILY: Final = "other family"
-"""The address, among sockets that are handed over, of the one that holds the port of the gateway."""
+"""Pseudo-address of the socket that reserves the gateway port in the other address family (IPv4 or IPv6)."""
 
 Addresses = set[tuple[str, int]]
 Servers = dict[tuple[str, int], asyncio.Server]
 Sockets = dict[tuple[str, int], socket.socket]
-"""Sockets that listen or hold a port, by address and port."""
+"""Listening and reserving sockets, by address and port."""
 
 
 class BuiltinRouter:
@@ -94,9 +95,10 @@ class BuiltinRouter:
         inherited: Sockets | None = None,
         is_complete: bool = True,
     ) -> None:
-        """`port` 0 picks a free port; the property `port` has its number after the start. `trusts` is true
-        for the addresses of proxies, which may have all connections. `inherited` are sockets that listen
-        already. `is_complete` is false if routes may be missing, until `complete` is called."""
+        """`port`: 0 chooses a free port, which the property `port` returns after the start. `trusts` returns
+        whether an address belongs to a trusted proxy, which is exempt from the connection limit per address.
+        `inherited`: sockets that already listen. `is_complete`: False if routes may be missing until
+        `complete` is called."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
@@ -117,11 +119,11 @@ class BuiltinRouter:
 
     @property
     def connections(self) -> int:
-        """The number of open connections of clients."""
+        """Number of open client connections."""
         return len(self._shared.connections.members)
 
     def traffic(self) -> Mapping[str, Traffic]:
-        """Returns, by service, the requests (and TCP connections) so far, and those in progress."""
+        """Returns the traffic counters of each service."""
         return self._table.traffic
 
     async def start(self) -> None:
@@ -150,12 +152,13 @@ class BuiltinRouter:
                 server.close()
             await self._shared.stop()
             if self._log_file:
-                # Connections that were aborted end, and are logged, in the next round of the loop.
+                # Aborted connections write their log entry in the next iteration of the event loop.
                 await asyncio.sleep(0)
                 await self.log_to("")
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections. Stops when all in progress has finished, or after `patience` seconds."""
+        """Stops accepting connections. Stops the router when all requests in progress have ended, or after
+        `patience` seconds."""
         if self._gateway is not None:
             self._gateway.close()
         self._release_held_port()
@@ -169,7 +172,7 @@ class BuiltinRouter:
                 while self.connections:  # noqa: ASYNC110 (the end of a connection is no event)
                     await asyncio.sleep(_LOOK)
         except TimeoutError:
-            pass  # What is left is idle, or does not read its answer.
+            pass  # The remaining clients are idle, or do not read their answers.
         finally:
             await self.stop()
 
@@ -227,17 +230,17 @@ class BuiltinRouter:
         self._shared.is_complete = True
 
     async def keep(self, *, stays: bool) -> None:
-        """Does nothing, because this router keeps no ports of the server."""
+        """Does nothing, because this router does not keep the server's API ports."""
 
     async def metrics(self) -> Sequence[Metric]:
-        """Returns no metrics: the server makes them of `traffic`."""
+        """Returns no metrics. The server derives them from `traffic`."""
         return ()
 
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
-        """Closes nothing: other routers of an earlier process have ended with it."""
+        """Does nothing: other routers of an earlier process ended with that process."""
 
     def _release_held_port(self) -> None:
         if self._held is not None:
@@ -247,7 +250,7 @@ class BuiltinRouter:
     # Handing over to another process
 
     def listening(self) -> Sockets:
-        """Returns all sockets that listen, and the one that holds the port of the gateway."""
+        """Returns all listening sockets, and the socket that reserves the gateway port."""
         servers = {at: server for held in self._listening.values() for at, server in held.items()}
         if self._gateway is not None:
             servers[self._host, self._port] = self._gateway
@@ -255,8 +258,8 @@ class BuiltinRouter:
         return {at: server.sockets[0] for at, server in servers.items()} | held
 
     def leave(self, give: GiveAway) -> None:
-        """Accepts no more connections. Passes idle connections to `give`, each as soon as its answer is
-        complete; tunnels and pipes stay until they end."""
+        """Stops accepting connections. Passes each client connection to `give` as soon as it is idle. Tunnels
+        and pipes stay in this process until they end."""
         self._shared.give = give
         self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
         for held in self._listening.values():
@@ -266,7 +269,7 @@ class BuiltinRouter:
             self._gateway.close()
 
     def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
-        """Takes over an idle client connection."""
+        """Continues an idle client connection that another process has handed over."""
         make = self._connection if port == self._port else self._protocol_for(port)
         self._shared.do(self._adopt_connection(connection, make(), waited))
 
@@ -279,7 +282,7 @@ class BuiltinRouter:
         await self._shared.loop.connect_accepted_socket(lambda: protocol, connection)
 
     def close_inherited(self) -> None:
-        """Closes the sockets that no route needed."""
+        """Closes inherited sockets that no door or service uses."""
         for listening in self._inherited.values():
             listening.close()
         self._inherited.clear()
@@ -291,12 +294,12 @@ class BuiltinRouter:
 
     @property
     def dropped_lines(self) -> int:
-        """Lines of the access log that could not be written."""
+        """Number of access log lines that could not be written."""
         log = self._shared.access_log
         return self._dropped_before + (log.dropped if log else 0)
 
     async def log_to(self, file: str) -> None:
-        """Writes requests to a file from now on; to none if its name is empty."""
+        """Sets the access log file. An empty name disables the access log."""
         if file == self._log_file:
             return
         before, self._log_file = self._shared.access_log, file
@@ -318,8 +321,8 @@ class BuiltinRouter:
         return addresses
 
     def _check(self, service: str, wanted: Addresses) -> None:
-        """Refuses addresses that the gateway or another service has. The other one may be of another
-        organization: the message does not name it."""
+        """Raises RouteError if the gateway or another service uses one of these ports. The message does not
+        name the other service, which may belong to another organization."""
         ports = {port_key(*at) for at in wanted}
         if self._gateway is not None and self._port in ports:
             raise RouteError(
@@ -336,7 +339,7 @@ class BuiltinRouter:
                     )
 
     async def _open(self, addresses: Addresses) -> Servers:
-        """Opens all of these addresses, or none."""
+        """Listens on all of these addresses, or on none if one fails."""
         servers: Servers = {}
         with ExitStack() as undo:
             for host, port in sorted(addresses):
@@ -356,8 +359,8 @@ class BuiltinRouter:
         return ClientConnection(self._shared, self._table.host, self._port)
 
     def _protocol_for(self, key: Port) -> Callable[[], asyncio.Protocol]:
-        """Returns a factory that chooses the protocol for each connection, when the routes of the port are
-        known."""
+        """Returns a protocol factory for an external port. The factory chooses between HTTP and TCP for each
+        connection, by the current routes of the port."""
 
         def protocol() -> asyncio.Protocol:
             port = key if isinstance(key, int) else int(key.rpartition(":")[2])

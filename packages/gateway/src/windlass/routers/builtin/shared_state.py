@@ -1,6 +1,6 @@
-"""State that all connections of a router share: limits, clock, and connections to instances.
+"""State that all connections of a router share: limits, a coarse clock, and connections to instances.
 
-The clock is that of the table of connections, and as coarse.
+The clock advances with each tick of the connection table.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class ClientWait(Struct, frozen=True):
-    """The wait of a gateway for a client that sends nothing."""
+    """How long a gateway has waited for an idle client. Passed on with the connection in a handover."""
 
     served: bool = True
-    """The client has received an answer."""
+    """Whether the client has received an answer."""
     seconds: float = 0.0
 
 
 GiveAway = Callable[[int, int, ClientWait], None]
-"""A function that takes a connection: its port, its file descriptor, and how long it has waited for its
-client."""
+"""Callback that receives a connection: its port, its file descriptor, and its idle time."""
 
 
 class _Trial(asyncio.Protocol):
-    """A connection that only tries whether an endpoint that refused accepts again."""
+    """A connection that tests whether an endpoint accepts connections again."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -56,23 +55,24 @@ class SharedState:
     def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
         self.bounds = bounds
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
-        """The connections of clients."""
+        """The open client connections."""
         self.access_log: RouterAccessLog | None = None
-        """Set only together with `RoutingTable.time_all`: a request that is not timed is not logged."""
+        """The access log. Set only together with `RoutingTable.time_all`, because only timed requests are
+        logged."""
         self.sites = SiteServer()
         """Creates the answers of static sites."""
         self.files_sent = 0
-        """Large files of static sites that are being sent."""
+        """Number of large files of static sites that are being sent."""
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
         self.is_complete = True
-        """True once the routes of every service are known."""
+        """Whether the routes of all services were received."""
         self.give: GiveAway | None = None
-        """Passes idle client connections to another process."""
+        """Callback that passes an idle client connection to another process; None before a handover."""
         self.answers_until = math.inf
-        """The time until which requests that wait behind others are answered. The routes of a router that was
-        left become stale, and a client that always has another request waiting would never be given away."""
+        """The time until which pipelined requests are answered. After a handover, this router's routes become
+        outdated, and a client that always has another request waiting would never be handed over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
         self._numbers = itertools.count(1)
@@ -114,7 +114,7 @@ class SharedState:
     def dial(
         self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
     ) -> None:
-        """Connects, and then calls `done` or `refused`."""
+        """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure."""
         self.do(self._dial(peer, make, done, refused))
 
     async def _dial(
@@ -150,7 +150,7 @@ class SharedState:
         for endpoint, peer in list(self.peers.items()):
             peer.sweep(now - self.bounds.pooled_seconds)
             if peer.must_be_tried(now):
-                # Tried without a request: connecting to a host that is unavailable takes until the time
+                # Test without a request: connecting to an unavailable host takes until the time
                 # limit.
                 self.dial(peer, _Trial, _Trial.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):

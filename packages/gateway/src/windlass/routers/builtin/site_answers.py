@@ -1,6 +1,6 @@
-"""Answers requests from the files of static sites.
+"""Creates the answers to requests for static sites.
 
-If the content is in memory, the answer is written at once. Otherwise `client_sites` loads it first.
+If the content is in memory, the answer is written at once. Otherwise `client_sites` loads the content first.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _READS: Final = frozenset({b"GET", b"HEAD"})
 
 
 class NeedsSite(Exception):
-    """The index of a site has to be loaded first."""
+    """Raised if the site's index must be loaded first."""
 
 
 class NeedsFile(Exception):
-    """A file has to be loaded first."""
+    """Raised if a file must be loaded first."""
 
     def __init__(self, path: str, size: int) -> None:
         super().__init__(path)
@@ -33,16 +33,16 @@ class NeedsFile(Exception):
 
 class SiteRequest(NamedTuple):
     folder: str
-    """The release that answers it."""
+    """The folder of the site's release."""
     title: str
     method: bytes
     target: bytes
     fields: bytes
-    """All lines except the first."""
+    """The header lines (without the request line)."""
 
 
 class SiteAnswer:
-    """An answer that can be written: its head, and its body or the file with it."""
+    """An answer whose content is loaded: its status, header lines, and either a body or an open file."""
 
     __slots__ = ("begin", "body", "end", "file", "lines", "status")
 
@@ -50,7 +50,7 @@ class SiteAnswer:
         self.status, self.lines, self.body = status, lines, body
         self.file: SharedFile | None = None
         self.begin = self.end = 0
-        """The part of the file."""
+        """The byte range of the file to send."""
 
 
 class SiteServer:
@@ -63,7 +63,8 @@ class SiteServer:
         self._date = b""
 
     def ready(self, folder: str, target: bytes, fields: bytes) -> bytes | None:
-        """Returns the whole answer to a GET, if it is a usual one and in memory; see `answer` for others."""
+        """Returns the complete answer to a plain GET request if all of it is in memory; otherwise None, and
+        `answer` handles the request."""
         site = self._site(folder)
         page = site.kept(target) if site is not None else None
         if page is None:
@@ -82,7 +83,8 @@ class SiteServer:
         return content.head + body
 
     def answer(self, request: SiteRequest) -> SiteAnswer | ErrorPage:
-        """Makes the answer to a request. Raises NeedsSite or NeedsFile if something is not in memory."""
+        """Creates the answer to a request. Raises NeedsSite or NeedsFile if the index or the file is not
+        loaded."""
         folder, title, method, target, fields = request
         if method not in _READS:
             return pages.only_read(title)

@@ -1,7 +1,7 @@
-"""Files of static sites in memory and open: as many as fit, and read so that no disk stops the router.
+"""Caches of static site files, in memory and as open files. Disk reads never block the event loop.
 
-A file is opened, and one that is small is read, in a thread. A large one is read in pieces: at once where the
-kernel has the piece in memory, and else in a thread.
+Files are opened, and small files read, in a thread. A large file is read in pieces: without a thread if the
+piece is in the kernel's page cache, otherwise in a thread.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from windlass.routers.sites.index import read_index
 V = TypeVar("V")
 
 SMALL: Final = 64 * 1024
-"""Bytes up to which a file is kept in memory."""
+"""Maximum size in bytes of a file that is cached in memory."""
 PIECE: Final = 256 * 1024
 _MOST_SMALL: Final = 32 * 1024 * 1024
 _MOST_INDEXES: Final = 64 * 1024 * 1024
 _MOST_OPEN: Final = 128
 _UNTIL: Final = 30.0
-"""Seconds in which a file must have been opened."""
+"""Time limit for loading a file or index, in seconds."""
 
 
 class KeptValues(Generic[V]):
-    """A cache of limited size that keeps the values that were added last. It is not LRU, because recording
-    each use would cost every request."""
+    """A FIFO cache of limited size. It is not LRU, because recording each use would slow down every
+    request."""
 
     def __init__(self, most: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
         self._most, self._size, self._drop = most, size, drop
@@ -41,7 +41,7 @@ class KeptValues(Generic[V]):
         return len(self._values)
 
     def put(self, key: str, value: V) -> None:
-        """Caches a value, and drops the oldest ones if there is no space."""
+        """Caches a value. Evicts the oldest values if there is no space."""
         self.remove(key)
         size = self._size(value)
         while self._values and self.total + size > self._most:
@@ -61,7 +61,7 @@ class KeptValues(Generic[V]):
 
 
 class SharedFile:
-    """A file that is open while it is kept or sent."""
+    """A reference-counted open file. Users are the cache and the answers that are being sent."""
 
     __slots__ = ("_file", "_users")
 
@@ -78,12 +78,12 @@ class SharedFile:
             os.close(self._file)
 
     def read_now(self, at: int, size: int) -> bytearray | None:
-        """Returns a piece that the kernel has in memory, or its beginning; None if it has to be fetched, or
-        cannot be read. Nothing is the end."""
+        """Returns a piece of the file, or the beginning of the piece, from the kernel's page cache. Returns
+        None if the piece is not cached or cannot be read. An empty result is the end of the file."""
         piece = bytearray(size)
         try:
             count = os.preadv(self._file, [piece], at, os.RWF_NOWAIT)
-        except OSError:  # most often because the kernel would have to wait for the disk
+        except OSError:  # usually because the piece is not in the page cache
             return None
         if count < size:
             del piece[count:]
@@ -94,7 +94,7 @@ class SharedFile:
 
 
 class SiteFiles:
-    """The sites of one router, in memory as far as they are used."""
+    """The caches of one router: site indexes, contents of small files, and open large files."""
 
     def __init__(self) -> None:
         self.sites: KeptValues[LoadedSite] = KeptValues(_MOST_INDEXES, lambda site: site.size + 1)
@@ -108,7 +108,7 @@ class SiteFiles:
         self.sites.clear()
 
     async def load_site(self, folder: str) -> None:
-        """Reads the index of a site. Raises OSError or ValueError on failure."""
+        """Loads a site's index into the cache. Raises OSError or ValueError on failure."""
 
         async def load() -> None:
             self.sites.put(folder, LoadedSite(folder, await asyncio.to_thread(read_index, Path(folder))))
@@ -116,7 +116,7 @@ class SiteFiles:
         await self._load_once(folder, load)
 
     async def load_file(self, path: str, size: int) -> None:
-        """Opens a file, or reads all of a small one. Raises OSError."""
+        """Loads a small file into memory, or opens a large file, for the cache. Raises OSError on failure."""
 
         async def load() -> None:
             if size <= SMALL:
@@ -127,7 +127,7 @@ class SiteFiles:
         await self._load_once(path, load)
 
     async def _load_once(self, key: str, load: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Loads a value once for all tasks that wait for it."""
+        """Loads a value. Tasks that need the same value at the same time share one load."""
         loading = self._loading.get(key)
         if loading is None:
             loading = self._loading[key] = asyncio.ensure_future(load())

@@ -1,8 +1,7 @@
-"""Pages of a static site: the file for each path, and the fields of its answer. No I/O.
+"""Pages of a static site: maps a path to its file and response headers. No I/O.
 
-A release never changes, so that the answer of a path is computed once and kept while there is space.
-
-The path of a request is a name in an index, and never one of the machine.
+A release never changes, so that the answer for a path is computed once and cached while there is space. A
+request path is only looked up in the site's index; it is never a path in the file system.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SAFE_IN_PATH: Final = "/@!$&'()*+,;=:-._~"
 
 
 def decoded_path(raw: bytes) -> str | None:
-    """Returns the decoded path of a target without its query; None if it cannot be the path of a file."""
+    """Returns the decoded path of a request target without query; None if it cannot be the path of a file."""
     if not raw.startswith(b"/") or _ENCODED_SLASH.search(raw):
         return None
     try:
@@ -37,18 +36,19 @@ def decoded_path(raw: bytes) -> str | None:
 
 
 def encoded_path(path: str) -> str:
-    """Returns a path as it is written in an address of the same site: never as one of another host."""
+    """Returns the URL-encoded path. The result begins with exactly one slash, so that it can never lead to
+    another host."""
     return "/" + quote(path.lstrip("/"), _SAFE_IN_PATH)
 
 
 def encoded_target(target: str) -> str:
-    """Returns the target of a redirect for a field of an answer. A path stays on the same site."""
+    """Returns the URL-encoded target of a redirect for the Location header. A path stays on the same site."""
     encoded = quote(target, _SAFE_IN_TARGET)
     return "/" + encoded.lstrip("/") if encoded.startswith("/") else encoded
 
 
 def with_query(target: str, query: bytes) -> str:
-    """Adds the query of the request, unless the target has one of its own."""
+    """Adds the query of the request to a redirect target, unless the target already has a query."""
     if not query or "?" in target:
         return target
     address, mark, fragment = target.partition("#")
@@ -60,38 +60,38 @@ INDEX_PAGE: Final = "index.html"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _CHECKED: Final = "no-cache"
 _MOST_PAGES, _LONGEST_KEPT = 2048, 512
-"""Maximum number of cached pages of a site, and maximum bytes of the path of a cached page."""
+"""Maximum number of cached pages of a site, and maximum length in bytes of a cached page's path."""
 _MOST_KEPT: Final = 8 * 1024 * 1024
-"""Bytes of the kept pages of a site. Its rules can give each a head of 200 KiB, and there are many ways to
-write a path."""
+"""Maximum size of the page cache of a site, in bytes. The rules of a site can give each page 200 KiB of
+headers, and one path has many spellings."""
 _LONGEST_LOCATION: Final = 8000
 _Fields = dict[str, tuple[str, str]]
-"""Keyed by name in lower case: the name and the value."""
+"""Header name and value, keyed by the name in lower case."""
 
 
 class SiteContent:
-    """The plain or the compressed content of a file, with the lines of its answers."""
+    """The uncompressed or compressed content of a file, with the header lines of its answers."""
 
     __slots__ = ("etag", "head", "lines", "lines_unchanged", "path", "second", "size", "whole")
 
     def __init__(self, path: str, size: int, etag: str, fields: _Fields, encoding: str = "") -> None:
         self.path, self.size = path, size
         self.second, self.head = 0, b""
-        """The cached head of the usual answer, and the second in its Date field."""
+        """The cached head of a plain answer, and the second of its Date header."""
         self.etag = etag.encode()
         own = {**fields, "etag": ("ETag", etag)}
         unchanged = {key: field for key, field in own.items() if not key.startswith("content-")}
         if encoding:
             own["content-encoding"] = ("Content-Encoding", encoding)
         self.lines = _lines(own)
-        """The header lines without the content length, each with its line end."""
+        """Header lines without Content-Length, each with its line end."""
         self.whole = self.lines + b"Content-Length: %d\r\n" % size
         self.lines_unchanged = _lines(unchanged)
-        """The lines of an answer without content, because the client has it."""
+        """Header lines of a 304 answer."""
 
 
 class SitePage:
-    """The answer to requests of one path."""
+    """The answer to requests for one path."""
 
     __slots__ = ("modified", "packed", "plain", "size", "status")
 
@@ -115,12 +115,12 @@ class SitePage:
         digest = file.digest[:32]
         self.plain = SiteContent(f"{folder}/{file.digest}", file.size, f'"{digest}"', shared)
         self.packed: SiteContent | None = None
-        """The compressed content, if there is one."""
+        """The compressed content, if it exists."""
         if file.gzip:
             etag = f'"{digest}-gzip"'
             self.packed = SiteContent(f"{folder}/{file.digest}{GZIP}", file.gzip, etag, shared, "gzip")
         self.size = 8 * len(self.plain.lines)
-        """The approximate size in memory: each content has its header lines in four forms."""
+        """Approximate size in memory: the header lines exist in four variants per content."""
 
 
 class LocationAnswer:
@@ -135,7 +135,7 @@ class LocationAnswer:
 
 
 class _RedirectMatcher:
-    """A redirect with its pattern."""
+    """A redirect with its compiled path pattern."""
 
     __slots__ = ("pattern", "redirect")
 
@@ -145,14 +145,14 @@ class _RedirectMatcher:
 
 
 class _RedirectTable:
-    """Redirects, of which a path tries few."""
+    """Redirects, indexed so that few patterns are tried for a path."""
 
     def __init__(self, redirects: Iterable[Redirect]) -> None:
         self._matchers = [_RedirectMatcher(redirect) for redirect in redirects]
         self._table = PatternTable(matcher.pattern for matcher in self._matchers)
 
     def find(self, path: str) -> Iterator[tuple[Redirect, Mapping[str, str]]]:
-        """Yields the redirects of a path, in their order, each with the values of its names."""
+        """Yields the redirects that match a path, in order, each with its placeholder values."""
         for number in self._table.candidates(path):
             matcher = self._matchers[number]
             values = matcher.pattern.match(path)
@@ -171,11 +171,11 @@ class LoadedSite:
         self._pages: dict[bytes, SitePage] = {}
         self._kept_size = 0
         self.kept = self._pages.get
-        """Returns the page of a path that was asked for before."""
+        """Returns the cached page for a raw path."""
 
     def find(self, target: bytes, *, likes_html: bool) -> SitePage | LocationAnswer | None:
-        """Returns the answer for the target of a request; None if it does not exist. `likes_html` is True
-        for clients that request a page."""
+        """Returns the answer for a request target; None if nothing exists there. `likes_html`: the client
+        accepts HTML."""
         raw, _, query = target.partition(b"?")
         page = self._pages.get(raw)
         if page is not None:
@@ -211,7 +211,7 @@ class LoadedSite:
         return None
 
     def _fields(self, path: str) -> _Fields:
-        """Returns the fields that the site declares for a path."""
+        """Returns the custom headers that the site declares for a path."""
         fields: _Fields = {}
         for pattern, declared in self._headers:
             if pattern.match(path) is not None:
@@ -219,7 +219,8 @@ class LoadedSite:
         return fields
 
     def _slash_corrected(self, path: str, query: bytes) -> LocationAnswer | None:
-        """Leads to the folder of this name, or to the page of this name that is no folder."""
+        """Returns a redirect that adds a missing slash to a folder's path, or removes a wrong slash from a
+        page's path."""
         if not path.endswith("/"):
             is_there, other = self._index.find(f"{path[1:]}/{INDEX_PAGE}"), f"{path}/"
         else:
@@ -240,7 +241,7 @@ class LoadedSite:
         return None
 
     def _rewritten(self, path: str, target: str, status: int) -> SitePage | None:
-        """Answers with the page at another path."""
+        """Returns the page at the target path of a rewrite."""
         inner = decoded_path(encoded_target(target).partition("?")[0].encode())
         return self._page(path, _names_of(inner), status) if inner else None
 
@@ -254,7 +255,7 @@ class LoadedSite:
         return self._for_people(self._index.find(NOT_FOUND), path, 404)
 
     def _for_people(self, file: SiteFile | None, path: str, status: int) -> SitePage | None:
-        """Answers with a page that another client would not get."""
+        """Returns a page whose selection depends on the Accept header."""
         if file is None:
             return None
         fields = self._fields(path)
@@ -263,7 +264,7 @@ class LoadedSite:
 
 
 def _names_of(path: str) -> tuple[str, ...]:
-    """Returns the names of files that a path may mean, the first one first."""
+    """Returns candidate file names for a path, in order of preference."""
     name = path[1:]
     if not name or name.endswith("/"):
         return (f"{name}{INDEX_PAGE}",)

@@ -1,4 +1,4 @@
-"""Reads the request headers that select the answer of a static site: encoding, conditions, ranges. Pure."""
+"""Parses the request headers that affect the answer of a static site: encoding, conditions, ranges. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 allows."""
 _NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
 _LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
-"""Maximum bytes of fields whose parsed form is cached, and of a field that is parsed."""
+"""Maximum size of headers whose parsed form is cached, and maximum length of a parsed Accept-Encoding, in
+bytes."""
 
 
 class SitePreferences(NamedTuple):
-    """The preferences and conditions of a client for an answer."""
+    """The client's preferences and conditions for an answer."""
 
     gzip: bool = False
     html: bool = False
@@ -30,11 +31,12 @@ class SitePreferences(NamedTuple):
     range: bytes = b""
     if_range: bytes = b""
     is_plain: bool = True
-    """True if the request has no conditions and no range."""
+    """Whether the request has neither conditions nor a range."""
 
 
 def preferences_of(fields: bytes) -> SitePreferences:
-    """Reads all lines of a request but the first. Most clients repeat them with each request."""
+    """Parses the header lines of a request. The result is cached, because most clients repeat their
+    headers."""
     return _kept(fields) if len(fields) <= _LONGEST_KEPT else _read(fields)
 
 
@@ -65,16 +67,16 @@ def _takes_gzip(value: bytes) -> bool:
 
 
 def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:
-    """Returns whether the client has this content already. A date counts only if it is exactly the same:
-    files of two releases may be of the same second, and an older release may come back."""
+    """Returns whether the client already has this content. If-Modified-Since must equal the modification date
+    exactly: files of two releases may have the same date order reversed by a rollback."""
     if wishes.unless_match:
         return wishes.unless_match.strip(b"\t ") == b"*" or content.etag in wishes.unless_match
     return bool(wishes.unless_modified) and wishes.unless_modified == page.modified
 
 
 def range_of(wishes: SitePreferences, page: SitePage, content: SiteContent) -> tuple[int, int] | None:
-    """Returns the first byte and the end of the wanted part; None for all. An end before the first byte is
-    for a part that is not there."""
+    """Returns the begin and end of the requested byte range; None for the whole content. An empty range means
+    that the request cannot be satisfied (416)."""
     match = _RANGE.fullmatch(wishes.range)
     if match is None or (wishes.if_range and wishes.if_range not in {content.etag, page.modified}):
         return None
@@ -83,7 +85,7 @@ def range_of(wishes: SitePreferences, page: SitePage, content: SiteContent) -> t
         begin = int(first)
         end = min(int(last) + 1, content.size) if last else content.size
         if last and int(last) < begin:
-            return None  # not valid, and so not there (RFC 9110, 14.1.1)
+            return None  # an invalid range is ignored (RFC 9110, 14.1.1)
     elif last:
         begin, end = max(0, content.size - int(last)), content.size
     else:

@@ -1,8 +1,8 @@
-"""The routing table: finds the service of a request by host name or external port, and path.
+"""The routing table: finds the service of a request by host name or external port, and by path. No I/O.
 
-No I/O. Services are never mixed under one host or port. The store reserves each for one service, so that
-two claim the same name only while it moves from one to the other: then the later reservation wins, in any
-order of the claims. Among claims without a reservation, the first wins.
+A host or port belongs to one service at a time. The store reserves each of them for one service, so that two
+services claim the same host only while it moves between them: the later reservation then wins, in any order
+of the claims. Among claims without a reservation, the first wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
 
 Port = int | str
-"""An external port, or a port of another network with its address."""
+"""An external port, or a port in another network as `address:port`."""
 Key = bytes | Port
 """A host name in lower case, or a port."""
 
@@ -46,7 +46,8 @@ class Backend:
         self.route = route
         self.title = route.title
         self.site = route.site
-        """The folder of a static site, which the router serves by itself; empty if there is none."""
+        """The release folder of a static site, which the router serves by itself; empty for other
+        services."""
         self.peers = tuple(peers)
         self._only = peers[0] if len(peers) == 1 else None
         for peer in peers:
@@ -56,12 +57,12 @@ class Backend:
         self._put = None if route.rewrite is None else _prefix(route.rewrite)
         self._cut = len(self.path)
         self.is_special = self._put is not None or bool(self.site)
-        """An instance gets other targets than the client sent, or there is none, but a static site."""
+        """Whether the request target is rewritten, or a static site is served."""
         self._turn = 0
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
-        """Returns the peer with the fewest requests in progress, taking turns among equals. One that
-        refused a moment ago is taken only if there is no other: it may be back."""
+        """Returns the peer with the fewest requests in progress; round-robin among equals. Peers that
+        recently refused a connection are chosen only if there is no other peer."""
         if self._only is not None and not tried:
             return self._only
         peers = self.peers
@@ -81,7 +82,7 @@ class Backend:
         return best
 
     def error_page(self) -> ErrorPage:
-        """Returns the answer to a request that no instance takes."""
+        """Returns the error page for a request that no instance accepts."""
         if self.peers:
             return pages.not_answering(self.title)
         if self.route.elsewhere is not None:
@@ -96,14 +97,14 @@ class Backend:
 
 
 class Paths:
-    """The backends of one host or port, by path. The longest path that matches wins."""
+    """The backends of one host or port, by path. The longest matching path wins."""
 
     __slots__ = ("_backends", "only")
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = sorted(backends, key=lambda backend: -len(backend.path))
         self.only = backends[0] if len(backends) == 1 and not backends[0].path else None
-        """The only backend, if it has all paths. This is the usual case."""
+        """The only backend, if it serves all paths (the usual case)."""
 
     def match(self, target: bytes) -> Backend | None:
         if target == b"*":
@@ -138,7 +139,7 @@ class RoutingTable:
         return self._found.get(number)
 
     def tcp(self, number: Port) -> Backend | None:
-        """Returns the backend of a port that is not HTTP."""
+        """Returns the TCP backend of a port, if any."""
         holder = _holder(self._claims.get(number, {}))
         return next((backend for backend in holder if backend.route.kind == "tcp"), None)
 
@@ -207,16 +208,16 @@ def _keys(route: Route) -> list[Key]:
 
 
 def port_key(host: str, port: int) -> Port:
-    """Returns the key of a port at an address. One of this machine has the same at all addresses."""
+    """Returns the routing key of a port. A port of this machine has the same key at all addresses."""
     return f"{host}:{port}" if is_inside(host) else port
 
 
 def is_inside(host: str) -> bool:
-    """Returns True for an address in another network."""
+    """Returns whether an address is in another network."""
     return "/" in host
 
 
 def _prefix(path: str) -> bytes:
-    """Returns the path without a slash at its end, so that /api matches /api, /api/ and /api/x, but not
-    /apix."""
+    """Returns the URL-encoded path without a trailing slash, so that /api matches /api, /api/ and /api/x, but
+    not /apix."""
     return quote("/" + path.strip("/") if path.strip("/") else "", safe=_SAFE).encode()

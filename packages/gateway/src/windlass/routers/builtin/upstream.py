@@ -1,4 +1,4 @@
-"""A connection to an instance: carries one request at a time, and is kept for the next one."""
+"""A connection to an instance. Carries one request at a time, and is reused for the next request."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-"""A socket option of Linux. The kernel resets it after a while, so it is set again for each answer in
-pieces."""
+"""TCP_QUICKACK, an option of Linux. The kernel resets it after a while, so it is set again for each answer in
+several pieces."""
 _BEFORE_HEAD: Final = -10
-"""Value of `_left` until the first byte of an answer."""
+"""Value of `_left` before the first byte of an answer."""
 _IN_HEAD: Final = -11
-"""Value of `_left` until its head is complete. Later it is the missing bytes of the body, CHUNKED, or
-UNTIL_CLOSE."""
+"""Value of `_left` until the head is complete. Afterwards, `_left` is the number of missing body bytes,
+CHUNKED, or UNTIL_CLOSE."""
 _MOST_INTERIM: Final = 100
 """Maximum number of interim answers (1xx) to one request."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
 def acknowledge_quickly(transport: Any) -> None:
-    """Acknowledges at once what has arrived. Many applications write the head of an answer and its body one
-    after the other, and their kernel keeps the second back until the first was acknowledged (Nagle), which
-    ours puts off for 40 ms in the hope of having something to say."""
+    """Makes the kernel acknowledge received bytes at once. Many applications write the head and body of an
+    answer separately; the Nagle algorithm of their kernel then delays the body until the head is
+    acknowledged, and a delayed acknowledgement would cost 40 ms."""
     raw_socket = transport.get_extra_info("socket")
     if raw_socket is not None and _QUICK is not None:
-        with suppress(OSError):  # the instance has gone meanwhile, which the connection finds out in a moment
+        with suppress(OSError):  # the instance has disconnected; connection_lost follows
             raw_socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
 
 class InstanceClient(SiteClient):
-    """A client whose request a connection to an instance may carry."""
+    """A client connection whose requests can be carried by a connection to an instance."""
 
     __slots__ = ("head_only",)
 
@@ -49,26 +49,27 @@ class InstanceClient(SiteClient):
 
     @property
     def old(self) -> bool:
-        """Returns whether the request in progress is of HTTP/1.0."""
+        """Whether the request in progress is HTTP/1.0."""
         return self._fields.old
 
     @property
     def upgrade(self) -> bytes:
-        """The protocol that the request in progress asks for, if any."""
+        """The protocol to which the request in progress asks to upgrade; empty if none."""
         return self._fields.upgrade
 
     # Left to `client`
 
     def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
-        """Called when the connection ended before any byte of the answer."""
+        """Called when the connection ended before the first byte of the answer."""
         raise NotImplementedError
 
     def broken(self, why: str) -> None:
-        """Called when the answer cannot be passed on, and no part of it was."""
+        """Called when the instance's answer is invalid, before the client has received any part of an
+        answer."""
         raise NotImplementedError
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
-        """Called when the protocol switches: from here on there are no requests, only bytes."""
+        """Called when the protocol switches. From then on, bytes are passed on without interpretation."""
         raise NotImplementedError
 
 
@@ -96,25 +97,25 @@ class Upstream(asyncio.Protocol):
         self._shared = shared
         self.peer = peer
         self.client: InstanceClient | None = None
-        """The client whose request it carries."""
+        """The client whose request is in progress."""
         self.lost = self.paused = self.blocked = False
         self.since = shared.now
         self._held = HeadBuffer(ROOM, ROOM)
         self._answer: AnswerHead | None = None
-        """The last head, parsed. The next one is often the same."""
+        """The last parsed head. It is reused if the next answer begins with the same bytes."""
         self._left = _BEFORE_HEAD
         self._interim = 0
-        """Interim answers to the request in progress."""
+        """Number of interim answers (1xx) to the request in progress."""
         self._keep = False
         self._chunks = Chunks(shared.bounds)
         self._is_held_back = False
-        """The client does not take more for now."""
+        """Whether the client's write buffer is full."""
         self._waits_for_turn = False
-        """A part of the answer that has arrived is passed on in a later turn of the event loop."""
+        """Whether received bytes of the answer wait for a later turn of the event loop."""
 
     @property
     def begun(self) -> bool:
-        """True as soon as a byte of the answer has arrived."""
+        """Whether a byte of the answer was received."""
         return self._left != _BEFORE_HEAD
 
     # The connection
@@ -128,7 +129,7 @@ class Upstream(asyncio.Protocol):
         self.transport.write(request)
 
     def fail_soon(self, client: InstanceClient) -> None:
-        """Refuses a request, because the connection was closed at once."""
+        """Fails a request in the next turn of the event loop, because the connection closed immediately."""
         self.client = client
         self._shared.loop.call_soon(self._fail_at_once, client)
 
@@ -170,7 +171,7 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def abandon(self) -> None:
-        """Ends the connection, because the client of its request has disconnected."""
+        """Aborts the connection, because its client has disconnected."""
         self.client = None
         if not self.lost:
             self.transport.abort()
@@ -180,7 +181,7 @@ class Upstream(asyncio.Protocol):
             self.transport.close()
 
     def rest(self) -> None:
-        """Waits for the next request."""
+        """Returns the connection to the idle pool, or closes it if it cannot be reused."""
         peer, shared = self.peer, self._shared
         if self.lost or self.blocked or not peer.routes or peer.draining or shared.stopping:
             self.hang_up()
@@ -240,7 +241,8 @@ class Upstream(asyncio.Protocol):
             self._end(client, clean=len(data) == left)
 
     def _gather(self, client: InstanceClient, data: bytes) -> None:
-        """Collects heads until the one of the answer itself, which interim answers may precede."""
+        """Collects bytes until the head of the final answer is complete. Passes on interim answers (1xx)
+        before it."""
         self._held.add(data)
         try:
             while (head := self._held.head()) is not None:
@@ -261,13 +263,13 @@ class Upstream(asyncio.Protocol):
             self._break(client, bad.message)
 
     def _begin(self, client: InstanceClient, answer: AnswerHead, data: bytes) -> None:
-        """Begins to pass on an answer. `data` starts with its head."""
+        """Starts to pass on an answer. `data` begins with its head."""
         end = len(answer.raw)
         client.status = answer.status
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
         if answer.as_it_is and not client.close and len(data) - end == length:
-            client.transport.write(data)  # all of it in one piece, as most answers are
+            client.transport.write(data)  # the whole answer in one piece, the most frequent case
             self._end(client, clean=True)
             return
         if length == UNTIL_CLOSE:
@@ -305,15 +307,15 @@ class Upstream(asyncio.Protocol):
             self._choose_reading()
 
     def _continue_reading(self) -> None:
-        """Passes on more of what has arrived of the answer."""
+        """Passes on further bytes of the answer that were already received."""
         self._waits_for_turn = False
         if self.client is not None and self._left == CHUNKED and self._chunks.is_behind:
             self._pass_on_chunks(self.client, b"")
         self._choose_reading()
 
     def _end(self, client: InstanceClient, *, clean: bool) -> None:
-        """Ends an answer. Bytes after it (not `clean`) close the connection: they are no answer to a later
-        request."""
+        """Ends an answer. If unexpected bytes follow it (not `clean`), closes the connection: they cannot
+        belong to a later request."""
         self._left = _BEFORE_HEAD
         self.client = None
         if not client.whole:

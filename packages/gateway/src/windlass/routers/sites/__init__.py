@@ -1,1 +1,1 @@
-"""Static sites: the files of a release as a router serves them, put in place once and never changed."""
+"""Static sites: releases of files that a router serves. A release is written once and never changed."""

@@ -1,8 +1,8 @@
-"""The index of a release of a site: its files by path, and the rules for its answers.
+"""The index of a site's release: its files by path, and the rules for its answers.
 
-It is one file beside the contents, which are named by their digests. A router serves what the index names and
-nothing else: no path of a request is ever a path of the machine. An index is searched as it is stored, so
-that one of many files costs neither time to read nor memory.
+The index is one file beside the content files, which are named by their digests. A router serves only files
+that the index lists: a request path is never a path in the file system. The index is searched in its stored
+form, so that even a large index needs neither parsing nor additional memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from windlass.routers.sites.rules import HeaderRule, Redirect
 INDEX: Final = "index"
 GZIP: Final = ".gz"
 FORMAT: Final = 1
-"""A part of the name of a release, so that a version of Windlass with another format publishes the files
-again."""
+"""Version of the index format. It is part of a release's name, so that a Windlass version with another format
+publishes the files again."""
 
 
 class SiteFile(Struct, frozen=True, array_like=True, gc=False):
@@ -34,24 +34,24 @@ class SiteFile(Struct, frozen=True, array_like=True, gc=False):
     gzip: int = 0
     """Size of the compressed copy; 0 if there is none."""
     is_immutable: bool = False
-    """True if the path contains a digest, so that the content never changes."""
+    """Whether the path contains a digest, so that the content never changes."""
 
 
 class SiteRules(Struct, frozen=True, array_like=True):
     fallback: str = ""
-    """The file that answers requests for pages that are not there; empty is none."""
+    """File for requests for pages that do not exist; empty for none."""
     redirects: tuple[Redirect, ...] = ()
     headers: tuple[HeaderRule, ...] = ()
-    """Headers; later ones override earlier ones."""
+    """Header rules. Later rules override earlier rules."""
 
 
 class StoredIndex(Struct, frozen=True, array_like=True):
     format: int
     rules: SiteRules
     offsets: bytes
-    """The offset of each entry."""
+    """Offset of each entry in `entries`."""
     entries: bytes
-    """In the order of their paths: each is a path, a NUL, and a SiteFile."""
+    """Concatenated entries, sorted by path: each is a path, a NUL, and a SiteFile."""
 
 
 _decode_file: Final = msgspec.msgpack.Decoder(SiteFile).decode
@@ -74,7 +74,8 @@ class SiteIndex:
         return len(self._offsets)
 
     def find(self, path: str) -> SiteFile | None:
-        """Returns the file of a path, which is relative to the site."""
+        """Returns the file of a path, relative to the site's root; None if it does not exist. Uses binary
+        search."""
         key = path.encode() + b"\0"
         entries, offsets, length = self._entries, self._offsets, len(key)
         low, high = 0, len(offsets)

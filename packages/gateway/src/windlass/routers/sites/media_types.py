@@ -1,4 +1,4 @@
-"""Media types of files by their names. The same on every machine, unlike the table of the system."""
+"""Media types by file name. Unlike the system's table, this table is the same on every machine."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "apk": "application/vnd.android.package-archive",
     "jar": "application/java-archive",
 }
-"""Types whose files are compressed already."""
+"""Types whose content is already compressed."""
 _OTHERS: Final[Mapping[str, str]] = {
     "json": "application/json",
     "map": "application/json",
@@ -97,7 +97,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 
 
 def suffix_of(path: str) -> str:
-    """Returns the part of a name after its last dot, in lower case; empty if there is none."""
+    """Returns the file name extension in lower case; empty if there is none."""
     _, dot, suffix = path.rpartition("/")[2].rpartition(".")
     return suffix.lower() if dot else ""
 
@@ -115,7 +115,7 @@ def is_compressible(path: str) -> bool:
 
 
 def is_asset(path: str) -> bool:
-    """Returns whether a path looks like one of a file other than a page: a script, an image and so on."""
+    """Returns whether a path looks like an asset (script, image and so on) rather than a page."""
     suffix = suffix_of(path)
     return suffix not in {"html", "htm", "xhtml"} and (
         suffix in _TEXTS or suffix in _COMPACTED or suffix in _OTHERS

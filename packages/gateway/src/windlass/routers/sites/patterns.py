@@ -1,4 +1,4 @@
-"""Patterns of paths in `_redirects` and `_headers`, such as `/blog/:year/*`. Matching never backtracks."""
+"""Path patterns in `_redirects` and `_headers`, such as `/blog/:year/*`. Matching never backtracks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAFE: Final = "/@!$&'()+,;=-._~"
 
 
 class PathPattern:
-    """A path in which `:name` stands for a part between slashes, and one `*` for all of any length."""
+    """A path pattern: `:name` matches one path segment, and a single `*` matches any text."""
 
     __slots__ = ("_after", "_before", "_has_splat", "beginning", "is_plain")
 
@@ -25,18 +25,18 @@ class PathPattern:
             before = before.rstrip("/") or "/"
         parts = [*_NAMED.split(before), ""]
         self._before = list(zip(parts[::2], parts[1::2], strict=True))
-        """A text and the name that follows it, again and again; the last name is empty."""
+        """Pairs of literal text and the placeholder name that follows; the last name is empty."""
         self.is_plain = not star and len(self._before) == 1
-        """True if the pattern matches one path only."""
+        """Whether the pattern matches exactly one path."""
         self.beginning = self._before[0][0]
-        """The text with which each of its paths begins; if it is plain, all of it."""
+        """The literal text with which each matching path begins; for a plain pattern, the whole path."""
 
     def match(self, path: str) -> Mapping[str, str] | None:
-        """Returns the values of its placeholders if the pattern matches this path."""
+        """Returns the placeholder values if the pattern matches a path; otherwise None."""
         if not self._has_splat:
             return self._match(path.rstrip("/") or "/")
         values = self._match(path)
-        # A folder without its slash is meant, too.
+        # The pattern /folder/* matches /folder, too.
         return self._match(f"{path}/") if values is None and not self._after else values
 
     def _match(self, path: str) -> Mapping[str, str] | None:
@@ -63,12 +63,12 @@ class PathPattern:
 
 
 class PatternTable:
-    """Patterns in their order; only those that may match a path are tried."""
+    """An index of ordered patterns, which limits matching to likely candidates."""
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
         self._plain: dict[str, list[int]] = {}
         self._others: dict[str, list[int]] = {}
-        """Keyed by the folder in which all paths of a pattern lie."""
+        """Numbers of patterns with placeholders, keyed by the folder that contains all matching paths."""
         for number, pattern in enumerate(patterns):
             if pattern.is_plain:
                 self._plain.setdefault(pattern.beginning, []).append(number)
@@ -78,9 +78,9 @@ class PatternTable:
         self._depth = max((folder.count("/") for folder in self._others), default=0)
 
     def candidates(self, path: str) -> list[int]:
-        """Returns the numbers of patterns that may stand for a path, in their order."""
+        """Returns the numbers of patterns that may match a path, in order."""
         numbers = [*self._plain.get(path.rstrip("/") or "/", ()), *self._others.get("", ())]
-        whole, end = f"{path}/", 0  # a folder without its slash may be meant
+        whole, end = f"{path}/", 0  # a pattern such as /folder/* matches /folder, too
         for _ in range(self._depth):
             end = whole.find("/", end) + 1
             if not end:

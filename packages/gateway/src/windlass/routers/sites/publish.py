@@ -1,11 +1,12 @@
-"""Puts the built files of a site in place for a router: copied, named by their content, compressed once.
+"""Publishes the built files of a site for a router: copies them, names them by their content, and compresses
+each once.
 
-A build is untrusted. Only regular files are taken that have a place below the folder and no hidden part in
-their path; a link counts as the file that it leads to, if that one may be taken, too.
+The build is untrusted. Only regular files inside the folder without a hidden path segment are published. A
+symbolic link is published as its target file if the target may be published, too.
 
-Files whose name contains a digest of their content never change. A mistake there makes browsers keep an old
-file for a year, so that only what is certain counts: folders that build tools reserve for such files, and
-digests that are neither a word, nor a number, nor a date.
+Files whose name contains a digest of the content are marked immutable. A wrong mark would make browsers cache
+an outdated file for a year, so only certain cases are marked: folders that build tools reserve for such
+files, and digests that cannot be a word, a number or a date.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from windlass.routers.sites.rules import (
 )
 
 _RESERVED: Final = ("_next/static/", "_astro/", "_app/immutable/")
-"""Folders of Next, Astro and SvelteKit in which everything has a digest or an id of its build."""
+"""Folders of Next, Astro and SvelteKit in which every file name contains a digest or a build id."""
 _CODE: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
 _DATA: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
 """Types of files that users download and name themselves."""
@@ -43,11 +44,13 @@ _HEX: Final = re.compile(r"[0-9a-f]{8,64}")
 _MIXED: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
 _SEPARATORS: Final = re.compile(r"[.~-]")
 _CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
-"""Minimum numbers of changes between digits, small letters and capitals."""
+"""Minimum number of changes between digits, lower case and upper case in a digest: hexadecimal, of code
+files, and of other files."""
 
 
 def has_content_hash(path: str) -> bool:
-    """Returns whether the content at this path never changes. `path` is relative to the site."""
+    """Returns whether a path contains a digest of the content, which therefore never changes. `path` is
+    relative to the site's root."""
     suffix = suffix_of(path)
     if not is_asset(path) or suffix in _DATA:
         return False
@@ -67,7 +70,7 @@ def _is_digest(token: str, *, is_code: bool) -> bool:
 
 
 def _changes(token: str) -> int:
-    """Returns how often the kind of character (lower case, upper case, digit) changes in a text."""
+    """Returns how often the character class (lower case, upper case, digit) changes in a text."""
     kinds = [letter.isdigit() + 2 * letter.isupper() for letter in token]
     return sum(before != after for before, after in pairwise(kinds))
 
@@ -81,40 +84,40 @@ _DEEPEST: Final = 60
 _LONGEST_PATH: Final = 1000
 _PIECE: Final = 1024 * 1024
 _LATEST: Final = 253_402_300_799
-"""The last second that a date of HTTP can name: that of the year 9999."""
+"""The last second of the year 9999, the maximum of an HTTP date."""
 _FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
-"""Bytes of a file that is compressed."""
+"""Minimum and maximum size in bytes of a file that is compressed."""
 _MOST_COMPRESSED_OF_ALL: Final = 1024**3
 _WORTH: Final = 0.95
 _BEST_BELOW: Final = 1024 * 1024
-"""Files below this size, in bytes, are compressed at the highest level."""
+"""Files below this size in bytes are compressed at the highest level."""
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class PublishError(Exception):
-    """A site cannot be put in place. The message is for the person who deployed."""
+    """Raised if a site cannot be published. The message is for the user who deployed the site."""
 
 
 class SiteSettings(Struct, frozen=True, kw_only=True):
-    """The settings for the answers of a site."""
+    """The settings of a site that affect its answers."""
 
     folder: str = "."
     title: str = "the static folder"
-    """The folder, for messages."""
+    """Name of the folder in messages."""
     fallback: str = ""
     derived_fallback: str = ""
     headers: tuple[HeaderRule, ...] = ()
 
 
 class PublishReport(Struct):
-    """The result, for the build log."""
+    """Statistics of a published site, for the build log."""
 
     files: int = 0
     bytes: int = 0
     compressed: int = 0
-    """Files with a compressed copy."""
+    """Number of files with a compressed copy."""
     left_out: int = 0
-    """Files that are hidden, lead out of the folder, or have a name that no address can have."""
+    """Number of skipped files: hidden, a link out of the folder, or a name that no URL can have."""
     problems: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
@@ -141,7 +144,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def publish(source: Path, settings: SiteSettings, into: Path, former: Path | None = None) -> PublishReport:
-    """Fills the empty folder `into`. Equal contents are shared with a former release of the site."""
+    """Publishes a site into the empty folder `into`. Files with equal content are hard links to the former
+    release's files."""
     report = PublishReport()
     root = _root(source, settings)
     copy = _Copier(into, former)
@@ -194,7 +198,7 @@ def _check_limits(report: PublishReport, settings: SiteSettings) -> None:
 
 
 def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
-    """Yields the path of each file that may be served, and the file itself."""
+    """Yields each file that may be served: its path in the site, and its real path."""
     ahead = [("", 0)]
     while ahead:
         folder, depth = ahead.pop()
@@ -218,7 +222,7 @@ def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
 
 
 def is_servable(path: str) -> bool:
-    """Returns whether the last part of a path is not hidden, and an address can name it."""
+    """Returns whether the last segment of a path is not hidden and can be part of a URL."""
     name = path.rpartition("/")[2]
     if name.startswith(".") and path != WELL_KNOWN:
         return False
@@ -226,7 +230,7 @@ def is_servable(path: str) -> bool:
 
 
 def _behind_link(root: Path, path: str) -> Path | None:
-    """Returns the target of a link, if the target itself may be served."""
+    """Returns the target of a symbolic link if the target may be served; otherwise None."""
     real = _resolve(root / path)
     if real is None or not real.is_relative_to(root) or not real.is_file():
         return None
@@ -236,8 +240,8 @@ def _behind_link(root: Path, path: str) -> Path | None:
 
 
 def _resolve(path: Path) -> Path | None:
-    """Returns the place that a path leads to; None if there is none. The kernel follows the links: Python
-    would follow links beyond the limit of the kernel, and fill the stack."""
+    """Returns the real path of a path; None if it does not exist. The kernel resolves the links: Python would
+    follow more links than the kernel allows, and overflow the stack."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -249,7 +253,8 @@ def _resolve(path: Path) -> Path | None:
 
 
 def _open(path: Path) -> int:
-    """Opens a regular file; raises OSError for anything else, also if it takes its place just now."""
+    """Opens a regular file. Raises OSError for any other type of file, even if the build swaps the file
+    concurrently."""
     opened = os.open(path, _OPEN)
     if stat.S_ISREG(os.fstat(opened).st_mode):
         return opened
@@ -261,7 +266,7 @@ def _open(path: Path) -> int:
 
 
 class _Copier:
-    """Copies contents into a release, each once."""
+    """Copies file contents into a release. Equal contents are stored once."""
 
     def __init__(self, into: Path, former: Path | None) -> None:
         self._into, self._former = into, former
@@ -285,7 +290,7 @@ class _Copier:
         return name, size
 
     def compress(self, name: str, size: int) -> int:
-        """Creates a compressed copy if that saves enough space. Returns its size, or 0."""
+        """Creates a compressed copy if it saves enough space. Returns the size of the copy, or 0."""
         if name not in self._compressed:
             self._compressed[name] = self._compress(name, size)
         return self._compressed[name]
@@ -304,10 +309,11 @@ class _Copier:
         return 0
 
     def _link(self, name: str) -> bool:
-        """Shares a file of the former release, if it has this one. False if there is none."""
+        """Links a file of the former release into the new release. Returns whether the new release has the
+        file."""
         if (self._into / name).exists():
             return True
-        with suppress(OSError):  # there is none, or it has too many names
+        with suppress(OSError):  # the file does not exist, or has too many hard links
             if self._former is not None:
                 os.link(self._former / name, self._into / name, follow_symlinks=False)
                 return True
@@ -356,7 +362,7 @@ def _rules(root: Path, settings: SiteSettings, report: PublishReport) -> SiteRul
 
 
 def _text_of(path: Path, report: PublishReport) -> str:
-    """Returns a file of rules; empty if there is none, or one that is too long."""
+    """Returns the text of a rule file; empty if the file does not exist or is too long."""
     try:
         opened = _open(path)
     except OSError:
